@@ -1,0 +1,208 @@
+"""Bytes in, ordered bytes out.
+
+One connection is one asyncio protocol. It promises:
+
+- requests are served strictly one after the other, so answers leave in request order and the appends
+  of a pipelining producer keep their order (Kafka mutes the channel to the same end);
+- a request that can be answered at once is answered inside `data_received`, without a task;
+- memory is bounded: while a request is served, or the peer does not read its answers, at most
+  `_PIPELINE_BYTES` of further requests are taken in, then the socket is not read; a frame's bytes are
+  held as they arrive, never allocated on the word of its length;
+- whatever cannot be understood closes this connection, is logged and counted, and touches no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from broker.dispatch import CloseConnection, dispatch, encode_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from broker.dispatch import Answer
+    from broker.node import Listener, Node
+
+log = logging.getLogger("tidelog.connection")
+
+_PIPELINE_BYTES = 1 << 20
+# Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
+_COPY_BYTES = 16_384
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection, from accept to close."""
+
+    def __init__(self, node: Node, listener: Listener) -> None:
+        self.node = node
+        self.listener = listener
+        self.peer = ""
+        self.client_id: str | None = None
+        self.software = ""  # name and version, once ApiVersions v3 has told
+        self.last_active_s = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._chunks: list[bytes] = []  # an incomplete frame, its length prefix included
+        self._have = 0  # bytes in _chunks
+        self._need = 4  # bytes until something can be done: the prefix, then the whole frame
+        self._waiting: deque[bytes | memoryview] = deque()  # whole frames not yet served
+        self._waiting_bytes = 0
+        self._task: asyncio.Task[None] | None = None  # the request that could not be answered at once
+        self._writable = True
+        self._reading = True
+
+    # -- the transport's calls ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport; refuse when the broker is full."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self.last_active_s = self.node.clock.monotonic_s()
+        if not self.node.admit(self):
+            log.warning("connection refused: max.connections reached", extra={"peer": self.peer})
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget everything; a request under way is cancelled (what it appended stays)."""
+        self._transport = None
+        self.node.forget(self)
+        if self._have or self._waiting:
+            self.node.metrics.disconnects_mid_request += 1
+            log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": self._have})
+        self._chunks.clear()
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        """The peer reads slowly: serve nothing more until it has caught up."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._writable = True
+        if self._task is None:
+            self._serve_waiting()
+
+    def data_received(self, data: bytes) -> None:
+        """Cut frames out of the stream and serve them."""
+        self.last_active_s = self.node.clock.monotonic_s()
+        if self._have:
+            self._chunks.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+            self._have = 0
+        self._cut(data)
+        if self._task is None and self._waiting:
+            self._serve_waiting()
+        self._regulate()
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def _cut(self, data: bytes) -> None:
+        """Queue every whole frame of `data`; keep the rest."""
+        position = 0
+        end = len(data)
+        limit = self.node.config.socket_request_max_bytes
+        while end - position >= 4:
+            size = int.from_bytes(data[position : position + 4], "big", signed=True)
+            if size < 8 or size > limit:
+                self._refuse(f"frame of {size} bytes (allowed: 8 to {limit})")
+                return
+            stop = position + 4 + size
+            if stop > end:
+                break
+            frame: bytes | memoryview
+            if size <= _COPY_BYTES:
+                frame = data[position + 4 : stop]
+            else:
+                frame = memoryview(data)[position + 4 : stop]
+            self._waiting.append(frame)
+            self._waiting_bytes += size
+            position = stop
+        rest = end - position
+        if rest:
+            self._chunks.append(data[position:] if position else data)
+            self._have = rest
+            self._need = 4 + int.from_bytes(data[position : position + 4], "big") if rest >= 4 else 4
+        else:
+            self._need = 4
+
+    def _refuse(self, reason: str) -> None:
+        """Drop the connection for what it sent."""
+        self.node.metrics.bad_requests += 1
+        log.warning("connection closed: %s", reason, extra={"peer": self.peer})
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self.close()
+
+    def close(self) -> None:
+        """Let answers already written leave, then close."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _regulate(self) -> None:
+        """Read the socket only while there is room for what it brings."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        room = self._waiting_bytes < _PIPELINE_BYTES
+        if room != self._reading:
+            self._reading = room
+            if room:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
+    # -- serving --------------------------------------------------------------------------------
+
+    def _serve_waiting(self) -> None:
+        """Serve queued frames until one has to wait, or the peer does not read."""
+        while self._waiting and self._writable and self._transport is not None:
+            frame = self._waiting.popleft()
+            self._waiting_bytes -= len(frame)
+            try:
+                answer = dispatch(self.node, self, frame)
+            except CloseConnection as reason:
+                self._refuse(str(reason))
+                return
+            if answer is None:
+                continue
+            if isinstance(answer, list):
+                self._write(answer)
+            else:
+                self._task = asyncio.get_running_loop().create_task(self._finish(answer))
+                break
+        self._regulate()
+
+    async def _finish(self, answer: Awaitable[Answer]) -> None:
+        """Wait for one answer, write it, go on with the queue."""
+        try:
+            parts = await answer
+        except CloseConnection as reason:
+            self._refuse(str(reason))
+            return
+        except Exception:
+            log.exception("request failed outside its handler", extra={"peer": self.peer})
+            self._refuse(encode_failure)
+            return
+        finally:
+            self._task = None
+        if parts is not None:
+            self._write(parts)
+        self._serve_waiting()
+
+    def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
+        """Send one answer; `parts` begins with its four-byte length."""
+        if self._transport is not None:
+            if len(parts) == 1:
+                self._transport.write(parts[0])
+            else:
+                self._transport.writelines(parts)

@@ -1,0 +1,220 @@
+"""From a frame to an answer: decode, call the handler, encode, map errors, count.
+
+HANDLERS is the one table of what this broker serves; ApiVersions, docs/compatibility.md and the request
+metrics are derived from it. A handler is a function `(node, request, context)` that returns a response
+message, an awaitable of one, or None (acks=0). It raises `BrokerError` for a request that fails as a
+whole; its module's `refuse(request, error)` then makes the response that carries the code.
+
+Error codes are written in two places only: here, and in a handler's loop over partitions. An exception
+nobody foresaw is UNKNOWN_SERVER_ERROR, a logged traceback and a counter. What cannot be parsed, an
+unknown API or version, and any error under acks=0 close the connection, as Kafka does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.api import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from protocol.errors import BrokerError, UnknownServerError
+from protocol.message import (
+    DecodeError,
+    RequestHeader,
+    api_of,
+    codec,
+    read_request_header,
+    response_header,
+)
+
+if TYPE_CHECKING:
+    from broker.connection import Connection
+    from broker.node import Node
+    from protocol.message import Message
+
+log = logging.getLogger("tidelog.dispatch")
+
+Buffer = bytes | bytearray | memoryview
+Answer = list[Buffer] | None
+
+encode_failure = "internal error while answering"
+
+
+class CloseConnection(Exception):  # noqa: N818 - it is an instruction, not an error of ours
+    """The request cannot be answered; the connection must go. The text says why."""
+
+
+class Handler(NamedTuple):
+    """One served API: its module and the versions advertised."""
+
+    module: ModuleType
+    min_version: int
+    max_version: int
+
+
+# fmt: off
+HANDLERS: dict[int, Handler] = {
+    0:  Handler(produce, 0, 13),
+    1:  Handler(fetch, 0, 16),
+    2:  Handler(list_offsets, 0, 11),
+    3:  Handler(metadata, 0, 13),
+    10: Handler(find_coordinator, 0, 6),
+    16: Handler(list_groups, 0, 5),
+    18: Handler(api_versions, 0, 4),
+    19: Handler(create_topics, 0, 7),
+    20: Handler(delete_topics, 0, 6),
+    22: Handler(init_producer_id, 0, 5),
+    23: Handler(offset_for_leader_epoch, 0, 4),
+    32: Handler(describe_configs, 0, 4),
+    44: Handler(incremental_alter_configs, 0, 1),
+}
+# fmt: on
+
+
+class Context(NamedTuple):
+    """What a handler may know of the request beside its body."""
+
+    header: RequestHeader
+    connection: Connection
+
+    @property
+    def version(self) -> int:
+        """The request's version."""
+        return self.header.api_version
+
+
+class _Route(NamedTuple):
+    """Everything needed to serve one API at one version."""
+
+    name: str
+    decode: Callable[[Any, int], tuple[Any, int]]
+    encode_parts: Callable[[Any], list[Buffer]]
+    handle: Callable[[Node, Any, Context], Any]
+    refuse: Callable[[Any, BrokerError], Any]
+
+
+_routes: dict[tuple[int, int], _Route] = {}
+
+
+def served_versions() -> dict[int, tuple[int, int]]:
+    """API key -> (lowest, highest version) served."""
+    return {key: (entry.min_version, entry.max_version) for key, entry in HANDLERS.items()}
+
+
+def _route(header: RequestHeader) -> _Route:
+    """Find, or compile on first use, the route of a request.
+
+    Raises CloseConnection for an API or version that is not served.
+    """
+    handler = HANDLERS.get(header.api_key)
+    version = header.api_version
+    if handler is None:
+        raise CloseConnection(f"unknown API key {header.api_key} (version {version})")
+    if not handler.min_version <= version <= handler.max_version:
+        if handler.module is not api_versions:
+            raise CloseConnection(f"API key {header.api_key} has no version {version} here")
+        version = 0  # KIP-511: the body is not parsed, the answer has version 0 and error 35
+    api = api_of(header.api_key)
+    assert api is not None
+    module = handler.module
+    route = _Route(
+        api.name,
+        codec(api.request, version).decode,
+        codec(api.response, version).encode_parts,
+        module.handle,
+        module.refuse,
+    )
+    _routes[header.api_key, header.api_version] = route
+    return route
+
+
+def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> Answer | Awaitable[Answer]:
+    """Serve one frame (without its length).
+
+    Returns the answer's buffers, beginning with its length; None if there is to be no answer; or an
+    awaitable of one of these. Raises CloseConnection.
+    """
+    started_s = node.clock.monotonic_s()
+    try:
+        header = read_request_header(frame)
+        route = _routes.get((header.api_key, header.api_version)) or _route(header)
+        if route.handle is api_versions.handle and header.api_version > HANDLERS[18].max_version:
+            return _encode(node, route, header, api_versions.unsupported_version(), started_s)
+        request, _ = route.decode(frame, header.body_offset)
+    except DecodeError as error:
+        raise CloseConnection(f"unparsable request: {error}") from None
+    context = Context(header, connection)
+    connection.client_id = header.client_id
+    try:
+        response = route.handle(node, request, context)
+    except Exception as error:  # noqa: BLE001 - the border where errors become codes
+        response = route.refuse(request, as_broker_error(node, error, route.name))
+    if response is None or isinstance(response, Awaitable):
+        if response is None:
+            node.metrics.request_done(header.api_key, header.api_version, node.clock.monotonic_s() - started_s)
+            return None
+        return _wait(node, route, header, request, response, started_s)
+    return _encode(node, route, header, response, started_s)
+
+
+async def _wait(
+    node: Node,
+    route: _Route,
+    header: RequestHeader,
+    request: Message,
+    pending: Awaitable[Message | None],
+    started_s: float,
+) -> Answer:
+    """Finish a request whose handler has to wait."""
+    try:
+        response = await pending
+    except CloseConnection:
+        raise
+    except Exception as error:  # noqa: BLE001 - the border where errors become codes
+        response = route.refuse(request, as_broker_error(node, error, route.name))
+    if response is None:
+        node.metrics.request_done(header.api_key, header.api_version, node.clock.monotonic_s() - started_s)
+        return None
+    return _encode(node, route, header, response, started_s)
+
+
+def _encode(
+    node: Node, route: _Route, header: RequestHeader, response: Any, started_s: float
+) -> list[Buffer]:
+    """Turn a response into buffers that begin with the frame's length."""
+    parts = route.encode_parts(response)
+    head = response_header(header.api_key, header.api_version, header.correlation_id)
+    size = len(head)
+    for part in parts:
+        size += len(part)
+    node.metrics.request_done(header.api_key, header.api_version, node.clock.monotonic_s() - started_s)
+    if len(parts) == 1:
+        return [b"".join((size.to_bytes(4, "big"), head, parts[0]))]
+    parts[0] = b"".join((size.to_bytes(4, "big"), head, parts[0]))
+    return parts
+
+
+def as_broker_error(node: Node, error: Exception, doing: str) -> BrokerError:
+    """The error as one that carries a code; what nobody foresaw is logged with its traceback."""
+    if isinstance(error, CloseConnection):
+        raise error
+    if isinstance(error, BrokerError):
+        return error
+    node.metrics.unexpected_errors += 1
+    log.error("unexpected error in %s", doing, exc_info=error)
+    return UnknownServerError(f"unexpected error in {doing}")

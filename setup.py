@@ -1,0 +1,26 @@
+"""Builds the compiled record kernels; everything else is declared in pyproject.toml.
+
+The extension is optional: without a C compiler the install succeeds and the pure Python twin
+(protocol/records/kernels_py.py) serves, which the broker says loudly at start.
+"""
+
+from setuptools import Extension, setup
+
+HOUSE = ("config", "protocol", "storage", "broker")
+
+
+def kernels() -> list[Extension]:
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    extension = Extension(
+        "tidelog._house.protocol.records._kernels",
+        ["protocol/records/_kernels.pyx"],
+        extra_compile_args=["-O3"],
+        optional=True,
+    )
+    return list(cythonize([extension], language_level=3))
+
+
+setup(ext_modules=kernels())
