@@ -1,0 +1,321 @@
+"""What a broker raises: exceptions that carry the error code they become on the wire.
+
+Storage and handlers raise a subclass of `BrokerError`; a handler's loop over partitions and the
+dispatcher turn it into its `code`, and nobody else writes error codes. The codes themselves, with
+their sentences, are in `error_codes` (re-exported here); `ERRORS` maps an int to what is known
+of it. Two classes for one code are a mistake and refused when the module is read.
+"""
+
+# ruff: noqa: N818  (the names are the protocol's: the class of X_Y is XY)
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["ERRORS", "BrokerError", "ErrorCode", "ErrorInfo", "RecordError", "error_class"]
+
+
+class ErrorInfo(NamedTuple):
+    """What is known of one error code."""
+
+    code: ErrorCode
+    name: str
+    retriable: bool
+    sentence: str
+
+
+ERRORS: Mapping[int, ErrorInfo] = MappingProxyType(
+    {int(code): ErrorInfo(code, code.name, code.retriable, code.sentence) for code in ErrorCode}
+)
+
+
+class RecordError(NamedTuple):
+    """Why one record made its whole append fail (Produce v8+ answers carry these, KIP-467)."""
+
+    batch_index: int
+    message: str
+
+
+class BrokerError(Exception):
+    """An error with a code of the protocol.
+
+    `message` is what was given, or the sentence of the code. `record_errors` names the guilty
+    records where an append fails because of some of them.
+    """
+
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init_subclass__(cls, *, code: ErrorCode) -> None:
+        """Declare the code of a subclass; raises TypeError when another class has it."""
+        super().__init_subclass__()
+        if code in _CLASSES:
+            raise TypeError(f"{code.name} is raised by {_CLASSES[code].__name__} already")
+        cls.code = code
+        _CLASSES[code] = cls
+
+    def __init__(
+        self, message: str | None = None, *, record_errors: Sequence[RecordError] = ()
+    ) -> None:
+        self.message = self.code.sentence if message is None else message
+        self.record_errors = tuple(record_errors)
+        super().__init__(self.message)
+
+
+_CLASSES: dict[ErrorCode, type[BrokerError]] = {ErrorCode.UNKNOWN_SERVER_ERROR: BrokerError}
+
+
+def error_class(code: int) -> type[BrokerError] | None:
+    """Return the exception that stands for `code`; None where nothing here raises it."""
+    known = ERRORS.get(code)
+    return None if known is None else _CLASSES.get(known.code)
+
+
+# --- records -------------------------------------------------------------------------------------
+
+
+class CorruptMessage(BrokerError, code=ErrorCode.CORRUPT_MESSAGE):
+    """Bytes that should be records fail a checksum, a length or a count."""
+
+
+class MessageTooLarge(BrokerError, code=ErrorCode.MESSAGE_TOO_LARGE):
+    """A batch exceeds max.message.bytes."""
+
+
+class RecordListTooLarge(BrokerError, code=ErrorCode.RECORD_LIST_TOO_LARGE):
+    """A record set exceeds segment.bytes, so no segment can take it."""
+
+
+class InvalidTimestamp(BrokerError, code=ErrorCode.INVALID_TIMESTAMP):
+    """A timestamp outside the window, or a LogAppendTime bit set by a client (KIP-32)."""
+
+
+class InvalidRecord(BrokerError, code=ErrorCode.INVALID_RECORD):
+    """Well-checksummed records that break a rule: their number, order, magic or keys."""
+
+
+class UnsupportedForMessageFormat(BrokerError, code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
+    """The records carry what the topic's message format has no place for."""
+
+
+class UnsupportedCompressionType(BrokerError, code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
+    """The codec is too new for the version of the request (KIP-110)."""
+
+
+# --- producers -----------------------------------------------------------------------------------
+
+
+class OutOfOrderSequenceNumber(BrokerError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    """A batch does not follow the last one of its producer (KIP-98)."""
+
+
+class DuplicateSequenceNumber(BrokerError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+    """A batch repeats one that is too old to be remembered."""
+
+
+class InvalidProducerEpoch(BrokerError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
+    """A batch comes from an earlier incarnation of its producer."""
+
+
+class UnknownProducerId(BrokerError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
+    """A sequence goes on for a producer this partition has forgotten."""
+
+
+class ProducerFenced(BrokerError, code=ErrorCode.PRODUCER_FENCED):
+    """A newer producer has taken over the transactional id."""
+
+
+class InvalidTxnState(BrokerError, code=ErrorCode.INVALID_TXN_STATE):
+    """The step does not fit the state of the transaction."""
+
+
+class InvalidProducerIdMapping(BrokerError, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+    """Producer id and transactional id do not belong together."""
+
+
+class InvalidTransactionTimeout(BrokerError, code=ErrorCode.INVALID_TRANSACTION_TIMEOUT):
+    """transaction.timeout.ms is above transaction.max.timeout.ms."""
+
+
+class ConcurrentTransactions(BrokerError, code=ErrorCode.CONCURRENT_TRANSACTIONS):
+    """The previous transaction of this id is not completed yet."""
+
+
+class TransactionalIdNotFound(BrokerError, code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+    """No transaction was ever begun under this id."""
+
+
+class InvalidRequiredAcks(BrokerError, code=ErrorCode.INVALID_REQUIRED_ACKS):
+    """acks is none of -1, 0 and 1."""
+
+
+class NotEnoughReplicas(BrokerError, code=ErrorCode.NOT_ENOUGH_REPLICAS):
+    """Fewer replicas in sync than min.insync.replicas; nothing was written."""
+
+
+class NotEnoughReplicasAfterAppend(BrokerError, code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+    """The in-sync set shrank below min.insync.replicas while the append waited."""
+
+
+# --- partitions and their leaders ----------------------------------------------------------------
+
+
+class OffsetOutOfRange(BrokerError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
+    """An offset before the log start or past the end a client may see."""
+
+
+class UnknownTopicOrPartition(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+    """No such topic, or no such partition of it, here."""
+
+
+class UnknownTopicId(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_ID):
+    """No topic has this id."""
+
+
+class InconsistentTopicId(BrokerError, code=ErrorCode.INCONSISTENT_TOPIC_ID):
+    """Id and topic do not belong together, as after a topic was made anew."""
+
+
+class LeaderNotAvailable(BrokerError, code=ErrorCode.LEADER_NOT_AVAILABLE):
+    """The partition waits for its leader to be elected."""
+
+
+class NotLeaderOrFollower(BrokerError, code=ErrorCode.NOT_LEADER_OR_FOLLOWER):
+    """The partition is led elsewhere."""
+
+
+class ReplicaNotAvailable(BrokerError, code=ErrorCode.REPLICA_NOT_AVAILABLE):
+    """The partition has no replica here that could answer."""
+
+
+class FencedLeaderEpoch(BrokerError, code=ErrorCode.FENCED_LEADER_EPOCH):
+    """The client knows an older leader epoch (KIP-320)."""
+
+
+class UnknownLeaderEpoch(BrokerError, code=ErrorCode.UNKNOWN_LEADER_EPOCH):
+    """The client knows a newer leader epoch than this broker (KIP-320)."""
+
+
+class OffsetNotAvailable(BrokerError, code=ErrorCode.OFFSET_NOT_AVAILABLE):
+    """The high watermark of a fresh leader has not caught up (KIP-207)."""
+
+
+class KafkaStorageError(BrokerError, code=ErrorCode.KAFKA_STORAGE_ERROR):
+    """The disk refused to read or write."""
+
+
+class LogDirNotFound(BrokerError, code=ErrorCode.LOG_DIR_NOT_FOUND):
+    """The named log directory is not one of log.dirs."""
+
+
+class FetchSessionIdNotFound(BrokerError, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND):
+    """The fetch session was never opened or has been evicted (KIP-227)."""
+
+
+class InvalidFetchSessionEpoch(BrokerError, code=ErrorCode.INVALID_FETCH_SESSION_EPOCH):
+    """Client and broker disagree on how far the fetch session has come (KIP-227)."""
+
+
+class FetchSessionTopicIdError(BrokerError, code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR):
+    """One fetch session is used with topic ids and without (KIP-516)."""
+
+
+# --- topics, settings, the cluster ---------------------------------------------------------------
+
+
+class InvalidTopic(BrokerError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
+    """The topic name is empty, too long, or has characters outside [a-zA-Z0-9._-]."""
+
+
+class TopicAlreadyExists(BrokerError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
+    """A topic was to be created that exists."""
+
+
+class TopicDeletionDisabled(BrokerError, code=ErrorCode.TOPIC_DELETION_DISABLED):
+    """delete.topic.enable is false."""
+
+
+class InvalidPartitions(BrokerError, code=ErrorCode.INVALID_PARTITIONS):
+    """The number of partitions is zero, negative or too large."""
+
+
+class InvalidReplicationFactor(BrokerError, code=ErrorCode.INVALID_REPLICATION_FACTOR):
+    """More replicas asked for than there are brokers, or fewer than one."""
+
+
+class InvalidReplicaAssignment(BrokerError, code=ErrorCode.INVALID_REPLICA_ASSIGNMENT):
+    """An explicit assignment has gaps, repeats a broker or names an unknown one."""
+
+
+class InvalidConfig(BrokerError, code=ErrorCode.INVALID_CONFIG):
+    """A setting is unknown, of the wrong type, out of range, or in conflict with another."""
+
+
+class PolicyViolation(BrokerError, code=ErrorCode.POLICY_VIOLATION):
+    """What was asked is possible but forbidden here."""
+
+
+class ReassignmentInProgress(BrokerError, code=ErrorCode.REASSIGNMENT_IN_PROGRESS):
+    """The partition is already on the move."""
+
+
+class NotController(BrokerError, code=ErrorCode.NOT_CONTROLLER):
+    """Only the controller may do this, and it is another broker."""
+
+
+class SecurityDisabled(BrokerError, code=ErrorCode.SECURITY_DISABLED):
+    """There is no authorizer whose rules could be shown or changed."""
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+class InvalidRequest(BrokerError, code=ErrorCode.INVALID_REQUEST):
+    """Well-formed bytes that contradict each other."""
+
+
+class UnsupportedVersion(BrokerError, code=ErrorCode.UNSUPPORTED_VERSION):
+    """The version, or a value that came with a later version, is not known."""
+
+
+class RequestTimedOut(BrokerError, code=ErrorCode.REQUEST_TIMED_OUT):
+    """The time the client allowed has passed."""
+
+
+class ResourceNotFound(BrokerError, code=ErrorCode.RESOURCE_NOT_FOUND):
+    """The named resource does not exist."""
+
+
+class DuplicateResource(BrokerError, code=ErrorCode.DUPLICATE_RESOURCE):
+    """The request names one resource twice."""
+
+
+class RebootstrapRequired(BrokerError, code=ErrorCode.REBOOTSTRAP_REQUIRED):
+    """The client believes it talks to another cluster or broker (KIP-1242)."""
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+class CoordinatorNotAvailable(BrokerError, code=ErrorCode.COORDINATOR_NOT_AVAILABLE):
+    """No coordinator can serve this key yet."""
+
+
+class CoordinatorLoadInProgress(BrokerError, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+    """The coordinator is reading the state of this key."""
+
+
+class NotCoordinator(BrokerError, code=ErrorCode.NOT_COORDINATOR):
+    """Another broker coordinates this key."""
+
+
+class InvalidGroupId(BrokerError, code=ErrorCode.INVALID_GROUP_ID):
+    """An empty group id where one is needed."""
+
+
+class GroupIdNotFound(BrokerError, code=ErrorCode.GROUP_ID_NOT_FOUND):
+    """The group does not exist."""
