@@ -18,7 +18,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from broker.dispatch import CloseConnection, dispatch, encode_failure
+from broker.context import CloseConnection
+from broker.dispatch import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -49,9 +50,16 @@ class Connection(asyncio.Protocol):
         self._need = 4  # bytes until something can be done: the prefix, then the whole frame
         self._waiting: deque[bytes | memoryview] = deque()  # whole frames not yet served
         self._waiting_bytes = 0
-        self._task: asyncio.Task[None] | None = None  # the request that could not be answered at once
+        self._task: asyncio.Task[None] | None = (
+            None  # the request that could not be answered at once
+        )
         self._writable = True
         self._reading = True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being served."""
+        return self._task is not None
 
     # -- the transport's calls ------------------------------------------------------------------
 
@@ -66,7 +74,7 @@ class Connection(asyncio.Protocol):
             log.warning("connection refused: max.connections reached", extra={"peer": self.peer})
             transport.abort()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         """Forget everything; a request under way is cancelled (what it appended stays)."""
         self._transport = None
         self.node.forget(self)
@@ -131,7 +139,9 @@ class Connection(asyncio.Protocol):
         if rest:
             self._chunks.append(data[position:] if position else data)
             self._have = rest
-            self._need = 4 + int.from_bytes(data[position : position + 4], "big") if rest >= 4 else 4
+            self._need = (
+                4 + int.from_bytes(data[position : position + 4], "big") if rest >= 4 else 4
+            )
         else:
             self._need = 4
 
@@ -147,6 +157,11 @@ class Connection(asyncio.Protocol):
         """Let answers already written leave, then close."""
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Close now, whatever has not left."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _regulate(self) -> None:
         """Read the socket only while there is room for what it brings."""
@@ -191,7 +206,7 @@ class Connection(asyncio.Protocol):
             return
         except Exception:
             log.exception("request failed outside its handler", extra={"peer": self.peer})
-            self._refuse(encode_failure)
+            self._refuse("internal error while answering")
             return
         finally:
             self._task = None

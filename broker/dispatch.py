@@ -12,9 +12,7 @@ unknown API or version, and any error under acks=0 close the connection, as Kafk
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
-from types import ModuleType
+from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.api import (
@@ -32,7 +30,7 @@ from broker.api import (
     offset_for_leader_epoch,
     produce,
 )
-from protocol.errors import BrokerError, UnknownServerError
+from broker.context import CloseConnection, Context, as_broker_error
 from protocol.message import (
     DecodeError,
     RequestHeader,
@@ -43,20 +41,15 @@ from protocol.message import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from broker.connection import Connection
     from broker.node import Node
+    from protocol.errors import BrokerError
     from protocol.message import Message
-
-log = logging.getLogger("tidelog.dispatch")
 
 Buffer = bytes | bytearray | memoryview
 Answer = list[Buffer] | None
-
-encode_failure = "internal error while answering"
-
-
-class CloseConnection(Exception):  # noqa: N818 - it is an instruction, not an error of ours
-    """The request cannot be answered; the connection must go. The text says why."""
 
 
 class Handler(NamedTuple):
@@ -84,18 +77,6 @@ HANDLERS: dict[int, Handler] = {
     44: Handler(incremental_alter_configs, 0, 1),
 }
 # fmt: on
-
-
-class Context(NamedTuple):
-    """What a handler may know of the request beside its body."""
-
-    header: RequestHeader
-    connection: Connection
-
-    @property
-    def version(self) -> int:
-        """The request's version."""
-        return self.header.api_version
 
 
 class _Route(NamedTuple):
@@ -143,7 +124,9 @@ def _route(header: RequestHeader) -> _Route:
     return route
 
 
-def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> Answer | Awaitable[Answer]:
+def dispatch(
+    node: Node, connection: Connection, frame: bytes | memoryview
+) -> Answer | Awaitable[Answer]:
     """Serve one frame (without its length).
 
     Returns the answer's buffers, beginning with its length; None if there is to be no answer; or an
@@ -164,10 +147,12 @@ def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> A
         response = route.handle(node, request, context)
     except Exception as error:  # noqa: BLE001 - the border where errors become codes
         response = route.refuse(request, as_broker_error(node, error, route.name))
-    if response is None or isinstance(response, Awaitable):
-        if response is None:
-            node.metrics.request_done(header.api_key, header.api_version, node.clock.monotonic_s() - started_s)
-            return None
+    if response is None:
+        node.metrics.request_done(
+            header.api_key, header.api_version, node.clock.monotonic_s() - started_s
+        )
+        return None
+    if isinstance(response, CoroutineType):
         return _wait(node, route, header, request, response, started_s)
     return _encode(node, route, header, response, started_s)
 
@@ -188,7 +173,9 @@ async def _wait(
     except Exception as error:  # noqa: BLE001 - the border where errors become codes
         response = route.refuse(request, as_broker_error(node, error, route.name))
     if response is None:
-        node.metrics.request_done(header.api_key, header.api_version, node.clock.monotonic_s() - started_s)
+        node.metrics.request_done(
+            header.api_key, header.api_version, node.clock.monotonic_s() - started_s
+        )
         return None
     return _encode(node, route, header, response, started_s)
 
@@ -202,19 +189,10 @@ def _encode(
     size = len(head)
     for part in parts:
         size += len(part)
-    node.metrics.request_done(header.api_key, header.api_version, node.clock.monotonic_s() - started_s)
+    node.metrics.request_done(
+        header.api_key, header.api_version, node.clock.monotonic_s() - started_s
+    )
     if len(parts) == 1:
         return [b"".join((size.to_bytes(4, "big"), head, parts[0]))]
     parts[0] = b"".join((size.to_bytes(4, "big"), head, parts[0]))
     return parts
-
-
-def as_broker_error(node: Node, error: Exception, doing: str) -> BrokerError:
-    """The error as one that carries a code; what nobody foresaw is logged with its traceback."""
-    if isinstance(error, CloseConnection):
-        raise error
-    if isinstance(error, BrokerError):
-        return error
-    node.metrics.unexpected_errors += 1
-    log.error("unexpected error in %s", doing, exc_info=error)
-    return UnknownServerError(f"unexpected error in {doing}")

@@ -1,0 +1,58 @@
+"""ApiVersions (key 18): what this broker serves.
+
+Behaviour: derived from the dispatch table. A version newer than served is answered in version 0 with
+UNSUPPORTED_VERSION and the range of this API (KIP-511): the client then asks again. A software name or
+version that is not made of letters, digits, dots and dashes is INVALID_REQUEST.
+
+Version notes: 1 throttle time; 3 flexible, software name and version, features; 4 features with minimum 0.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.errors import ErrorCode, InvalidRequest
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.api_versions import ApiVersionsRequest
+    from protocol.errors import BrokerError
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE_SINCE = 3
+
+
+def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+    """List every API with its versions."""
+    if context.version >= _SOFTWARE_SINCE:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            raise InvalidRequest("client software name or version is malformed")
+        context.connection.software = f"{name}/{version}"
+        node.metrics.client_seen(name, version)
+    return ApiVersionsResponse(api_keys=_served())
+
+
+@cache
+def _served() -> list[ApiVersion]:
+    from broker.dispatch import served_versions  # noqa: PLC0415 - the table imports this module
+
+    return [
+        ApiVersion(api_key=key, min_version=low, max_version=high)
+        for key, (low, high) in sorted(served_versions().items())
+    ]
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer to a version nobody here knows: our range of this one API."""
+    own = [entry for entry in _served() if entry.api_key == 18]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+
+
+def refuse(_request: ApiVersionsRequest, error: BrokerError) -> ApiVersionsResponse:
+    """An empty list with the error."""
+    return ApiVersionsResponse(error_code=error.code, api_keys=[])

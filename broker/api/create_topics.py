@@ -1,0 +1,120 @@
+"""CreateTopics (key 19): make topics, with their settings.
+
+Behaviour: each topic succeeds or fails on its own, with a sentence from version 1 on. -1 partitions or
+replicas mean the broker's default (num.partitions, default.replication.factor). More replicas than
+brokers is INVALID_REPLICATION_FACTOR; a manual assignment may only name this broker. A name given twice
+is INVALID_REQUEST for both.
+
+Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, answers partitions and
+settings; 7 topic id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.context import as_broker_error
+from broker.describe import topic_entries
+from protocol.api.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from protocol.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+)
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+    from protocol.errors import BrokerError
+
+
+async def handle(
+    node: Node, request: CreateTopicsRequest, _context: Context
+) -> CreateTopicsResponse:
+    """Create every topic asked for, each for itself."""
+    times = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                raise InvalidRequest(f"topic {topic.name!r} is named more than once")
+            result = await _create(node, topic, validate_only=request.validate_only)
+        except Exception as error:  # noqa: BLE001 - one topic's failure is its own
+            known = as_broker_error(node, error, "create_topics")
+            result = _failed(topic.name, known)
+        results.append(result)
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(
+    node: Node, wanted: CreatableTopic, *, validate_only: bool
+) -> CreatableTopicResult:
+    partitions = _partitions(node, wanted)
+    configs = {entry.name: entry.value for entry in wanted.configs}
+    topic = await node.create_topic(
+        wanted.name,
+        partitions=partitions,
+        configs={name: value for name, value in configs.items() if value is not None},
+        validate_only=validate_only,
+    )
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        num_partitions=topic.partitions,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=False,
+                config_source=entry.source,
+                is_sensitive=False,
+            )
+            for entry in topic_entries(node, topic.configs)
+        ],
+    )
+
+
+def _partitions(node: Node, wanted: CreatableTopic) -> int:
+    """How many partitions, after checking what one broker can do."""
+    if wanted.assignments:
+        if wanted.num_partitions != -1 or wanted.replication_factor != -1:
+            raise InvalidRequest("an assignment replaces the numbers: both must be -1")
+        indexes = sorted(entry.partition_index for entry in wanted.assignments)
+        if indexes != list(range(len(indexes))):
+            raise InvalidReplicaAssignment("partitions must be numbered from 0 without gaps")
+        for entry in wanted.assignments:
+            if entry.broker_ids != [node.config.node_id]:
+                raise InvalidReplicaAssignment(
+                    f"replicas {entry.broker_ids}: there is one broker, {node.config.node_id}"
+                )
+        return len(indexes)
+    factor = wanted.replication_factor
+    if factor == -1:
+        factor = node.config.default_replication_factor
+    if factor != 1:
+        raise InvalidReplicationFactor(f"replication factor {factor}: there is one broker")
+    partitions = wanted.num_partitions
+    if partitions == -1:
+        partitions = node.config.num_partitions
+    if not 1 <= partitions <= node.config.max_partitions_per_topic:
+        raise InvalidPartitions(
+            f"{partitions} partitions: between 1 and {node.config.max_partitions_per_topic} are possible"
+        )
+    return partitions
+
+
+def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def refuse(request: CreateTopicsRequest, error: BrokerError) -> CreateTopicsResponse:
+    """Every topic gets the error."""
+    return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])

@@ -1,0 +1,64 @@
+"""DeleteTopics (key 20): remove topics and their logs.
+
+Behaviour: by name, or by id from version 6 on; each for itself. The partitions are gone for clients when
+the answer leaves; their files are removed in the background. delete.topic.enable=false answers
+TOPIC_DELETION_DISABLED.
+
+Version notes: 1 throttle time; 4 flexible; 5 error message; 6 topic ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.context import as_broker_error
+from protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
+from protocol.errors import InvalidRequest, TopicDeletionDisabled
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.delete_topics import DeleteTopicsRequest
+    from protocol.errors import BrokerError
+
+_TOPIC_IDS_SINCE = 6
+
+
+async def handle(
+    node: Node, request: DeleteTopicsRequest, context: Context
+) -> DeleteTopicsResponse:
+    """Delete every topic named, each for itself."""
+    results = []
+    for wanted in _wanted(request, context.version):
+        try:
+            if not node.config.delete_topic_enable:
+                raise TopicDeletionDisabled
+            if wanted.name is not None and wanted.topic_id.int:
+                raise InvalidRequest("give the name or the id, not both")
+            name = node.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
+            topic = await node.delete_topic(name)
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+        except Exception as error:  # noqa: BLE001 - one topic's failure is its own
+            results.append(_failed(wanted, as_broker_error(node, error, "delete_topics")))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+    if version >= _TOPIC_IDS_SINCE:
+        return request.topics
+    return [DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def _failed(wanted: DeleteTopicState, error: BrokerError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=wanted.name,
+        topic_id=wanted.topic_id,
+        error_code=error.code,
+        error_message=error.message,
+    )
+
+
+def refuse(request: DeleteTopicsRequest, error: BrokerError) -> DeleteTopicsResponse:
+    """Every topic gets the error."""
+    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[_failed(topic, error) for topic in wanted])

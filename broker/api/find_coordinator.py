@@ -1,0 +1,53 @@
+"""FindCoordinator (key 10): who coordinates a group or a transaction.
+
+Behaviour: nobody does yet. A group gets COORDINATOR_NOT_AVAILABLE, which clients with assigned partitions
+tolerate; a transaction gets INVALID_REQUEST, which a producer reports instead of retrying for ever.
+
+Version notes: 1 key type, error message, throttle time; 3 flexible; 4 several keys in one request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
+from protocol.errors import CoordinatorNotAvailable, InvalidRequest
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.find_coordinator import FindCoordinatorRequest
+    from protocol.errors import BrokerError
+
+_GROUP = 0
+
+
+def handle(
+    _node: Node, request: FindCoordinatorRequest, _context: Context
+) -> FindCoordinatorResponse:
+    """Say that there is none, and why."""
+    if request.key_type == _GROUP:
+        raise CoordinatorNotAvailable("consumer groups are not served by this broker")
+    raise InvalidRequest("transactions are not served by this broker")
+
+
+def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
+    """No coordinator, for the key or for every key."""
+    return FindCoordinatorResponse(
+        error_code=error.code,
+        error_message=error.message,
+        node_id=-1,
+        host="",
+        port=-1,
+        coordinators=[
+            Coordinator(
+                key=key,
+                node_id=-1,
+                host="",
+                port=-1,
+                error_code=error.code,
+                error_message=error.message,
+            )
+            for key in request.coordinator_keys
+        ],
+    )

@@ -1,0 +1,139 @@
+"""ListOffsets (key 2): the ends of a log, and the first offset at or after a time.
+
+Behaviour: -1 is the end (the high watermark, or the last stable offset for read_committed), -2 the
+start, -3 the record with the largest time, -4 the earliest local offset (the start: nothing is tiered),
+-5 the latest tiered offset and -6 the earliest pending upload (none). A version that does not know one
+of these answers UNSUPPORTED_VERSION. Any other value is a time, those below -6 included (KIP-228).
+Nothing at or after the time: offset -1, time -1, no error. A partition named twice is INVALID_REQUEST.
+
+Version notes: 0 a list of offsets, segment by segment; 1 one offset and its time (KIP-79); 2 isolation
+level; 4 leader epochs; 6 flexible; 7 the largest time; 8 earliest local; 9 latest tiered; 10 a time-out
+(nothing here waits); 11 earliest pending upload.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.context import as_broker_error
+from protocol.api.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.errors import InvalidRequest, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+    from protocol.errors import BrokerError
+    from storage.partition import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+# The first version that knows a value which is not a time.
+_SENTINEL_SINCE = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_READ_COMMITTED = 1
+
+
+def handle(node: Node, request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    """Answer every partition for itself."""
+    version = context.version
+    response = ListOffsetsResponse(topics=[])
+    named = [
+        (topic.name, wanted.partition_index)
+        for topic in request.topics
+        for wanted in topic.partitions
+    ]
+    twice = (
+        {name for name in named if named.count(name) > 1} if len(set(named)) < len(named) else set()
+    )
+    for topic in request.topics:
+        answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+        response.topics.append(answer)
+        for wanted in topic.partitions:
+            try:
+                if (topic.name, wanted.partition_index) in twice:
+                    raise InvalidRequest("the partition is named more than once")
+                partition = node.partition(topic.name, wanted.partition_index)
+                node.check_leader_epoch(partition, wanted.current_leader_epoch)
+                result = _look_up(partition, wanted, request.isolation_level, version)
+            except Exception as error:  # noqa: BLE001 - one partition's failure is its own
+                known = as_broker_error(node, error, "list_offsets")
+                result = _failed(wanted.partition_index, known.code)
+            answer.partitions.append(result)
+    return response
+
+
+def _look_up(
+    partition: Partition, wanted: ListOffsetsPartition, isolation_level: int, version: int
+) -> ListOffsetsPartitionResponse:
+    target = wanted.timestamp
+    if _SENTINEL_SINCE.get(target, 0) > version:
+        raise UnsupportedVersion(f"version {version} does not know the value {target}")
+    if version == 0:
+        return ListOffsetsPartitionResponse(
+            partition_index=wanted.partition_index,
+            old_style_offsets=partition.offsets_before_v0(target, wanted.max_num_offsets),
+        )
+    upper = (
+        partition.last_stable_offset
+        if isolation_level == _READ_COMMITTED
+        else partition.high_watermark
+    )
+    offset, timestamp = _find(partition, target, upper)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        offset=offset,
+        timestamp=timestamp,
+        leader_epoch=partition.leader_epoch if offset >= 0 else -1,
+    )
+
+
+def _find(partition: Partition, target: int, upper: int) -> tuple[int, int]:
+    """The offset asked for and its time, -1 where there is none."""
+    if target == LATEST:
+        return upper, -1
+    if target in (EARLIEST, EARLIEST_LOCAL):
+        return partition.log_start_offset, -1
+    if target in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1
+    if target == MAX_TIMESTAMP:
+        found = partition.find_largest_time(upper_offset=upper)
+    else:
+        found = partition.find_by_time(target, upper_offset=upper)
+    return (-1, -1) if found is None else found
+
+
+def _failed(index: int, code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=index, error_code=code, offset=-1, timestamp=-1, old_style_offsets=[]
+    )
+
+
+def refuse(request: ListOffsetsRequest, error: BrokerError) -> ListOffsetsResponse:
+    """Every partition gets the error."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _failed(wanted.partition_index, error.code) for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

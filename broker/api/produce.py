@@ -1,0 +1,159 @@
+"""Produce (key 0): append record sets, and acknowledge them.
+
+Behaviour: acks 0 is never answered, and an error under it closes the connection; acks 1 and -1 are
+answered when every partition has been written (one replica: the same moment); any other acks is
+INVALID_REQUIRED_ACKS for every partition. Each partition succeeds or fails on its own.
+
+Version notes: 1 throttle time; 2 log append time (KIP-32); 3 transactional id, one format-2 batch per
+partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible; 10 current leader
+(left out: there is one node); 13 topic ids instead of names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import CoroutineType
+from typing import TYPE_CHECKING, cast
+
+from broker.context import CloseConnection, as_broker_error
+from protocol.api.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.errors import ErrorCode, InvalidRequiredAcks, NotEnoughReplicas
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+    from protocol.errors import BrokerError
+    from storage.partition import Appended
+
+_TOPIC_IDS_SINCE = 13
+
+
+def handle(
+    node: Node, request: ProduceRequest, context: Context
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Append every partition's records, each partition for itself."""
+    response = ProduceResponse(responses=[])
+    pending: list[tuple[PartitionProduceResponse, str, Awaitable[Appended]]] = []
+    for topic in request.topic_data:
+        answer = TopicProduceResponse(
+            name=topic.name, topic_id=topic.topic_id, partition_responses=[]
+        )
+        response.responses.append(answer)
+        for data in topic.partition_data:
+            result = PartitionProduceResponse(
+                index=data.index, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
+            )
+            answer.partition_responses.append(result)
+            try:
+                appended = _append(node, request.acks, topic, data, context)
+                if isinstance(appended, CoroutineType):
+                    pending.append((result, topic.name, appended))
+                else:
+                    _done(result, appended)
+            except Exception as error:  # noqa: BLE001 - one partition's failure is its own
+                _failed(node, result, error, context.version)
+    if pending:
+        return _finish(node, request, response, pending, context.version)
+    return _answer(request, response)
+
+
+def _append(
+    node: Node,
+    acks: int,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    context: Context,
+) -> Appended | Awaitable[Appended]:
+    """Append to one partition; storage and lookup raise what goes wrong."""
+    if acks not in (-1, 0, 1):
+        raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
+    version = context.version
+    name = node.topic_name(topic.topic_id) if version >= _TOPIC_IDS_SINCE else topic.name
+    partition = node.partition(name, data.index)
+    if acks == -1 and partition.config.min_insync_replicas > 1:
+        raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
+    return node.append(partition, data.records if data.records is not None else b"", version)
+
+
+async def _finish(
+    node: Node,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    pending: list[tuple[PartitionProduceResponse, str, Awaitable[Appended]]],
+    version: int,
+) -> ProduceResponse | None:
+    """Wait for the appends that went to a thread."""
+    outcomes = await asyncio.gather(*(wait for _, _, wait in pending), return_exceptions=True)
+    for (result, _, _), outcome in zip(pending, outcomes, strict=True):
+        if isinstance(outcome, Exception):
+            _failed(node, result, outcome, version)
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            _done(result, cast("Appended", outcome))
+    return _answer(request, response)
+
+
+def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
+    """No answer under acks=0; an error there closes the connection."""
+    if request.acks != 0:
+        return response
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if result.error_code:
+                raise CloseConnection(
+                    f"acks=0 and {ErrorCode(result.error_code).name}: {result.error_message}"
+                )
+    return None
+
+
+def _done(result: PartitionProduceResponse, appended: Appended) -> None:
+    result.base_offset = appended.base_offset
+    result.log_append_time_ms = appended.log_append_time_ms
+    result.log_start_offset = appended.log_start_offset
+
+
+def _failed(node: Node, result: PartitionProduceResponse, error: Exception, version: int) -> None:
+    """Write one partition's error code, sentence and guilty records."""
+    known = as_broker_error(node, error, "produce")
+    node.metrics.produce_failed(known.code)
+    result.error_code = node.code_for(known.code, version <= 3)
+    result.error_message = known.message
+    result.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in known.record_errors
+    ]
+
+
+def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
+    """Every partition gets the error."""
+    if request.acks == 0:
+        raise CloseConnection(f"acks=0 and {error.code.name}: {error.message}")
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index,
+                        error_code=error.code,
+                        error_message=error.message,
+                        base_offset=-1,
+                        log_append_time_ms=-1,
+                        log_start_offset=-1,
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

@@ -1,0 +1,256 @@
+"""The running node: what handlers reach for, wired once.
+
+A node owns the log store, the metadata store, the clock, the metrics, the open connections and those
+who wait for data. Lookups raise the error a client should see; handlers only shape answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.appends import Appends
+from broker.waiting import Waiting
+from config import ConfigError, topic_config
+from protocol.errors import (
+    ErrorCode,
+    FencedLeaderEpoch,
+    InvalidConfig,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+    from uuid import UUID
+
+    from broker.clock import Clock
+    from broker.connection import Connection
+    from broker.metadata.store import MetadataStore, Topic
+    from broker.metrics import Metrics
+    from config import BrokerConfig, TopicConfig
+    from storage.partition import Appended, Partition
+    from storage.store import LogStore
+
+log = logging.getLogger("tidelog.node")
+
+Buffer = bytes | bytearray | memoryview
+
+_PRODUCER_ID_BLOCK = 1000
+_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class Listener(NamedTuple):
+    """One address clients connect to, and the one they are told to connect to."""
+
+    name: str
+    host: str
+    port: int
+    advertised: tuple[str, int]
+
+
+class Node:
+    """Everything one broker process is."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        store: LogStore,
+        metadata: MetadataStore,
+        metrics: Metrics,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.store = store
+        self.metadata = metadata
+        self.metrics = metrics
+        self.waiting = Waiting()
+        self.executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="append")
+        self.appends = Appends(clock, self.executor)
+        self.connections: set[Connection] = set()
+        self.ready = False
+        self._producer_ids = iter(range(0))
+        self._producer_ids_lock = asyncio.Lock()
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> bool:
+        """Take a connection in, unless max.connections are open."""
+        if len(self.connections) >= self.config.max_connections:
+            self.metrics.connections_refused += 1
+            return False
+        self.connections.add(connection)
+        self.metrics.connections_made += 1
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
+
+    def close_idle(self) -> int:
+        """Close what has been silent for connections.max.idle.ms; returns how many."""
+        oldest_s = self.clock.monotonic_s() - self.config.connections_max_idle_ms / 1000
+        idle = [c for c in self.connections if c.last_active_s < oldest_s and not c.is_busy]
+        for connection in idle:
+            connection.close()
+        return len(idle)
+
+    # -- lookups --------------------------------------------------------------------------------
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition's log; raises UnknownTopicOrPartition."""
+        found = self.store.partition(topic, index)
+        if found is None:
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        return found
+
+    def topic_name(self, topic_id: UUID) -> str:
+        """The name of a topic; raises UnknownTopicId."""
+        topic = self.metadata.image.topics_by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"there is no topic with id {topic_id}")
+        return topic.name
+
+    def is_internal(self, topic: str) -> bool:
+        """Whether the topic is the broker's own."""
+        return topic in _INTERNAL_TOPICS
+
+    def check_leader_epoch(self, partition: Partition, epoch: int) -> None:
+        """Compare the epoch a client believes in with ours (KIP-320).
+
+        Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
+        """
+        if epoch in (-1, partition.leader_epoch):
+            return
+        if epoch < partition.leader_epoch:
+            raise FencedLeaderEpoch(f"epoch {epoch} ended; it is {partition.leader_epoch} now")
+        raise UnknownLeaderEpoch(f"epoch {epoch} is not known yet; it is {partition.leader_epoch}")
+
+    def code_for(self, code: ErrorCode, before_storage_errors: bool) -> int:
+        """The code to send: clients older than KAFKA_STORAGE_ERROR know it by another name."""
+        if before_storage_errors and code == ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return code
+
+    # -- records --------------------------------------------------------------------------------
+
+    def append(
+        self, partition: Partition, records: Buffer, produce_version: int
+    ) -> Appended | Awaitable[Appended]:
+        """Append as the leader, now or in a thread, and tell those who wait."""
+        appended = self.appends.append(partition, records, produce_version)
+        if isinstance(appended, CoroutineType):
+            return self._append_later(partition, appended)
+        self._appended(partition, appended)
+        return appended
+
+    async def _append_later(
+        self, partition: Partition, pending: CoroutineType[Any, Any, Appended]
+    ) -> Appended:
+        appended = await pending
+        self._appended(partition, appended)
+        return appended
+
+    def _appended(self, partition: Partition, appended: Appended) -> None:
+        self.metrics.appended(partition.topic, appended)
+        if not appended.duplicate:
+            self.waiting.told(partition, appended.size)
+
+    # -- topics ---------------------------------------------------------------------------------
+
+    def config_of_topic(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """The topic's settings over the broker's; raises InvalidConfig with the sentence."""
+        try:
+            return topic_config(self.config, overrides)
+        except ConfigError as error:
+            raise InvalidConfig(str(error)) from None
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Make a topic: its metadata first, then its logs.
+
+        Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
+        """
+        config = self.config_of_topic(configs or {})
+        topic = await self.metadata.create_topic(
+            name,
+            partitions=self.config.num_partitions if partitions is None else partitions,
+            replication_factor=1,
+            configs=configs or {},
+            validate_only=validate_only,
+        )
+        if not validate_only:
+            await asyncio.to_thread(self._create_logs, topic, config)
+            log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
+        return topic
+
+    def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
+        for index in range(topic.partitions):
+            if self.store.partition(topic.name, index) is None:
+                self.store.create_partition(
+                    topic.name, topic.topic_id, index, config, self.clock.now_ms()
+                )
+
+    def open_topics(self) -> None:
+        """Give every topic of the metadata its logs and settings, at start."""
+        for topic in self.metadata.image.topics.values():
+            config = self.config_of_topic(topic.configs)
+            for index in range(topic.partitions):
+                found = self.store.partition(topic.name, index)
+                if found is None:
+                    self.store.create_partition(
+                        topic.name, topic.topic_id, index, config, self.clock.now_ms()
+                    )
+                else:
+                    found.config = config
+
+    async def delete_topic(self, name: str) -> Topic:
+        """Remove a topic: its metadata first, then its logs. Raises UnknownTopicOrPartition."""
+        topic = await self.metadata.delete_topic(name)
+        gone = [self.store.partition(name, index) for index in range(topic.partitions)]
+        await asyncio.to_thread(self.store.delete_topic, name)
+        for partition in gone:
+            if partition is not None:
+                self.waiting.wake(partition)
+        log.info("topic deleted", extra={"topic": name})
+        return topic
+
+    async def alter_topic(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool
+    ) -> None:
+        """Change a topic's settings, live; None removes one.
+
+        Raises UnknownTopicOrPartition, InvalidConfig.
+        """
+        topic = self.metadata.image.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"there is no topic {name}")
+        merged = {k: v for k, v in {**topic.configs, **changes}.items() if v is not None}
+        config = self.config_of_topic(merged)
+        if validate_only:
+            return
+        await self.metadata.alter_topic_configs(name, changes)
+        for index in range(topic.partitions):
+            found = self.store.partition(name, index)
+            if found is not None:
+                found.config = config
+        log.info("topic settings changed", extra={"topic": name, "changes": dict(changes)})
+
+    async def next_producer_id(self) -> int:
+        """A producer id nobody has had, from a block of the metadata store."""
+        async with self._producer_ids_lock:
+            for producer_id in self._producer_ids:
+                return producer_id
+            self._producer_ids = iter(await self.metadata.allocate_producer_ids(_PRODUCER_ID_BLOCK))
+            return next(self._producer_ids)

@@ -1,0 +1,183 @@
+"""From start to stop: open the logs, listen, say `ready`, serve, and flush everything on SIGTERM.
+
+`run` prints exactly one line to standard output, beginning `ready`, when clients may connect; it names
+the ports that were bound. HTTP comes up right after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from broker import log as logs
+from broker.clock import SystemClock
+from broker.connection import Connection
+from broker.http import start_http
+from broker.metadata.local import LocalMetadataStore
+from broker.metrics import Metrics
+from broker.node import Listener, Node
+from protocol.records import kernels
+from storage.store import LogStore, StoreError
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from config import BrokerConfig
+
+log = logging.getLogger("tidelog.server")
+
+_BACKLOG = 1024
+_DRAIN_S = 5.0
+
+
+def run(config: BrokerConfig, clock: Clock | None = None) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit status: 0, or 1 if the start failed."""
+    logs.set_up(config.log_level)
+    _raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            return runner.run(_main(config, clock or SystemClock()))
+        except (StoreError, OSError) as error:
+            log.critical("cannot start: %s", error)
+            return 1
+
+
+def _raise_descriptor_limit() -> None:
+    """Use every descriptor the machine allows: each connection and open segment needs one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _main(config: BrokerConfig, clock: Clock) -> int:
+    started_s = clock.monotonic_s()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    for name, value in config.ignored.items():
+        log.info("setting accepted and ignored", extra={"setting": name, "value": value})
+    if kernels.IMPLEMENTATION != "compiled":
+        log.warning("the compiled record kernels are missing: serving with the slower Python twin")
+    directories = [Path(directory) for directory in config.log_dirs]
+    store = LogStore(directories, producer_id_expiration_ms=config.producer_id_expiration_ms)
+    store.open(clock.now_ms())
+    metadata = LocalMetadataStore(directories[0] / "tidelog.sqlite")
+    await metadata.open()
+    node = Node(config, clock, store, metadata, Metrics())
+    node.open_topics()
+    try:
+        await _serve(node, stop, started_s)
+    finally:
+        node.executor.shutdown(wait=True)
+        store.close()
+        await metadata.close()
+    log.info("stopped")
+    return 0
+
+
+async def _serve(node: Node, stop: asyncio.Event, started_s: float) -> None:
+    """Listen, say ready, and wait for the end."""
+    loop = asyncio.get_running_loop()
+    servers = []
+    bound = []
+    for listening, listener in _listeners(node.config):
+        bound.append(listener)
+        servers.append(
+            await loop.create_server(lambda at=listener: Connection(node, at), sock=listening)
+        )
+    http_socket = _listen(*node.config.http) if node.config.http else None
+    node.ready = True
+    _say_ready(node, bound, http_socket)
+    log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
+    http = await start_http(node, http_socket) if http_socket else None
+    gc.collect()
+    gc.freeze()  # what start-up made stays; the collector need not look at it again
+    chores = loop.create_task(_chores(node))
+    await stop.wait()
+    log.info("stopping")
+    node.ready = False
+    for server in servers:
+        server.close()
+    chores.cancel()
+    await _drain(node)
+    if http is not None:
+        await http.cleanup()
+
+
+def _listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
+    """Bind every listener; a port of 0 is replaced by the one the system gave."""
+    advertised = {name: (host, port) for name, host, port in config.advertised_listeners}
+    result = []
+    for name, host, port in config.listeners:
+        listening = _listen(host, port)
+        actual = listening.getsockname()[1]
+        told_host, told_port = advertised.get(name, (host, 0))
+        if told_host in ("", "0.0.0.0", "::"):  # noqa: S104 - what is bound, not a default
+            told_host = socket.gethostname()
+        listener = Listener(name, host, actual, (told_host, told_port or actual))
+        result.append((listening, listener))
+    return result
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket; an empty host means every interface."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server(
+        (host, port), family=family, backlog=_BACKLOG, reuse_port=False
+    )
+    listening.setblocking(False)
+    return listening
+
+
+def _say_ready(node: Node, listeners: list[Listener], http: socket.socket | None) -> None:
+    """Tell the parent that clients may connect."""
+    told = ",".join(f"{at.name}://{_joined(at.host, at.port)}" for at in listeners)
+    parts = [f"ready listeners={told}"]
+    if http is not None:
+        parts.append(f"http={_joined(*http.getsockname()[:2])}")
+    parts.append(f"cluster={node.metadata.image.cluster_id} pid={os.getpid()}")
+    print(" ".join(parts), flush=True)  # noqa: T201 - the one line on standard output
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _chores(node: Node) -> None:
+    """What has to be looked at now and then."""
+    interval_s = min(30.0, max(1.0, node.config.connections_max_idle_ms / 1000 / 4))
+    while True:
+        await asyncio.sleep(interval_s)
+        closed = node.close_idle()
+        if closed:
+            log.info("idle connections closed", extra={"count": closed})
+        await asyncio.to_thread(node.store.checkpoint)
+
+
+async def _drain(node: Node) -> None:
+    """Let requests under way finish, for a bounded time, then close every connection."""
+    deadline_s = time.monotonic() + _DRAIN_S
+    for connection in list(node.connections):
+        if not connection.is_busy:
+            connection.close()
+    node.waiting.wake_all()
+    while node.connections and time.monotonic() < deadline_s:
+        await asyncio.sleep(0.01)
+        for connection in list(node.connections):
+            if not connection.is_busy:
+                connection.close()
+    for connection in list(node.connections):
+        connection.abort()
+    await asyncio.sleep(0)
