@@ -42,7 +42,7 @@ class RecordError(NamedTuple):
 
 
 class BrokerError(Exception):
-    """An error with a code of the protocol.
+    """An error with a code of the protocol; raise one of the subclasses.
 
     `message` is what was given, or the sentence of the code. `record_errors` names the guilty
     records where an append fails because of some of them.
@@ -66,13 +66,17 @@ class BrokerError(Exception):
         super().__init__(self.message)
 
 
-_CLASSES: dict[ErrorCode, type[BrokerError]] = {ErrorCode.UNKNOWN_SERVER_ERROR: BrokerError}
+_CLASSES: dict[ErrorCode, type[BrokerError]] = {}
 
 
 def error_class(code: int) -> type[BrokerError] | None:
     """Return the exception that stands for `code`; None where nothing here raises it."""
     known = ERRORS.get(code)
     return None if known is None else _CLASSES.get(known.code)
+
+
+class UnknownServerError(BrokerError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
+    """What nobody foresaw, once it has been logged."""
 
 
 # --- records -------------------------------------------------------------------------------------

@@ -1,0 +1,159 @@
+"""Fetch (key 1): records from partitions, starting at offsets.
+
+v1 throttle time; v2 format 1; v3 a limit for the whole answer (KIP-74); v4 isolation level, last
+stable offset, aborted transactions (KIP-98); v5 log start offset; v7 fetch sessions (KIP-227);
+v9 leader epoch (KIP-320); v10 zstd (KIP-110); v11 racks (KIP-392); v12 flexible, diverging
+epoch; v13 topics by id (KIP-516); v14 tiered storage error; v15 replica state as a tag
+(KIP-903); v16 leaders' endpoints (KIP-951); v17 directory id (KIP-853); v18 the follower's high
+watermark (KIP-1166).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import (
+    Api,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    RecordParts,
+    String,
+    Uuid,
+    since,
+)
+
+
+class ReplicaState(Message):
+    """Which follower asks, and in which incarnation; -1 is a consumer."""
+
+    replica_id: Int32 = since(15, default=-1)
+    replica_epoch: Int64 = since(15, default=-1)
+
+
+class FetchPartition(Message):
+    """From which offset to read one partition, and how much."""
+
+    partition: Int32 = since(0)
+    current_leader_epoch: Int32 = since(9, default=-1, ignorable=True)
+    fetch_offset: Int64 = since(0)
+    last_fetched_epoch: Int32 = since(12, default=-1)
+    log_start_offset: Int64 = since(5, default=-1, ignorable=True)
+    partition_max_bytes: Int32 = since(0)
+    replica_directory_id: Uuid = since(17, tag=0, ignorable=True)
+    high_watermark: Int64 = since(18, default=9223372036854775807, tag=1, ignorable=True)
+
+
+class FetchTopic(Message):
+    """The partitions to read of one topic."""
+
+    topic: String = since(0, until=12, ignorable=True)
+    topic_id: Uuid = since(13, ignorable=True)
+    partitions: list[FetchPartition] = since(0)
+
+
+class ForgottenTopic(Message):
+    """Partitions the fetch session shall drop."""
+
+    topic: String = since(7, until=12, ignorable=True)
+    topic_id: Uuid = since(13, ignorable=True)
+    partitions: list[Int32] = since(7)
+
+
+class FetchRequest(Message):
+    """Read from these partitions; wait up to max_wait_ms for min_bytes."""
+
+    cluster_id: String | None = since(12, default=None, tag=0, ignorable=True)
+    replica_id: Int32 = since(0, until=14, default=-1)
+    replica_state: ReplicaState | None = since(15, tag=1)
+    max_wait_ms: Int32 = since(0)
+    min_bytes: Int32 = since(0)
+    max_bytes: Int32 = since(3, default=0x7FFFFFFF, ignorable=True)
+    isolation_level: Int8 = since(4, ignorable=True)
+    session_id: Int32 = since(7, ignorable=True)
+    session_epoch: Int32 = since(7, default=-1, ignorable=True)
+    topics: list[FetchTopic] = since(0)
+    forgotten_topics_data: list[ForgottenTopic] = since(7)
+    rack_id: String = since(11, ignorable=True)
+
+
+class EpochEndOffset(Message):
+    """Where the follower must cut its log: the last common epoch and its end."""
+
+    epoch: Int32 = since(12, default=-1)
+    end_offset: Int64 = since(12, default=-1)
+
+
+class LeaderIdAndEpoch(Message):
+    """Who leads the partition now, as far as this broker knows."""
+
+    leader_id: Int32 = since(12, default=-1)
+    leader_epoch: Int32 = since(12, default=-1)
+
+
+class SnapshotId(Message):
+    """The snapshot to fetch instead (metadata log only)."""
+
+    end_offset: Int64 = since(0, default=-1)
+    epoch: Int32 = since(0, default=-1)
+
+
+class AbortedTransaction(Message):
+    """A transaction of this producer, begun at this offset, was aborted."""
+
+    producer_id: Int64 = since(4)
+    first_offset: Int64 = since(4)
+
+
+class PartitionData(Message):
+    """What was read from one partition."""
+
+    partition_index: Int32 = since(0)
+    error_code: Int16 = since(0)
+    high_watermark: Int64 = since(0)
+    last_stable_offset: Int64 = since(4, default=-1, ignorable=True)
+    log_start_offset: Int64 = since(5, default=-1, ignorable=True)
+    diverging_epoch: EpochEndOffset | None = since(12, tag=0)
+    current_leader: LeaderIdAndEpoch | None = since(12, tag=1)
+    snapshot_id: SnapshotId | None = since(12, tag=2)
+    aborted_transactions: list[AbortedTransaction] | None = since(4, ignorable=True)
+    preferred_read_replica: Int32 = since(11, default=-1)
+    records: RecordParts | None = since(0)
+
+
+class FetchableTopicResponse(Message):
+    """What was read from one topic."""
+
+    topic: String = since(0, until=12, ignorable=True)
+    topic_id: Uuid = since(13, ignorable=True)
+    partitions: list[PartitionData] = since(0)
+
+
+class NodeEndpoint(Message):
+    """Where a leader named in this answer listens."""
+
+    node_id: Int32 = since(16)
+    host: String = since(16)
+    port: Int32 = since(16)
+    rack: String | None = since(16, default=None)
+
+
+class FetchResponse(Message):
+    """What was read; the first batch may begin before the offset asked for."""
+
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    error_code: Int16 = since(7, ignorable=True)
+    session_id: Int32 = since(7)
+    responses: list[FetchableTopicResponse] = since(0)
+    node_endpoints: list[NodeEndpoint] = since(16, tag=0)
+
+
+API = Api(
+    key=1,
+    name="Fetch",
+    request=FetchRequest,
+    response=FetchResponse,
+    min_version=0,
+    max_version=18,
+    first_flexible=12,
+)

@@ -1,0 +1,265 @@
+"""How a message is declared: one class per struct, for all versions of the protocol.
+
+    class PartitionProduceResponse(Message):
+        index: Int32 = since(0)
+        log_append_time_ms: Int64 = since(2, default=-1, ignorable=True)
+        error_message: String | None = since(8, default=None, ignorable=True)
+
+The annotation is the type on the wire (and, to a type checker, the Python type): `Int32`, `String`,
+`list[...]` of anything, another Message. `| None` says that it may be null. `since` says in which
+versions the field exists. The order of the lines is the order on the wire; classes have slots and a
+keyword-only constructor in which everything has a default.
+
+Declaring costs next to nothing: constructors and codecs are generated when they are first used.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, dataclass_transform
+from uuid import UUID
+
+from protocol.wire import ZERO_UUID, Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Bool: TypeAlias = bool
+Int8: TypeAlias = int
+Int16: TypeAlias = int
+Uint16: TypeAlias = int
+Int32: TypeAlias = int
+Int64: TypeAlias = int
+Float64: TypeAlias = float
+Uuid: TypeAlias = UUID
+String: TypeAlias = str
+Bytes: TypeAlias = bytes
+Records: TypeAlias = Buffer
+"""Record batches: decoded to a memoryview over the frame, never copied."""
+RecordParts: TypeAlias = Buffer | list[Buffer]
+"""Record batches in one buffer or in several that follow each other; as Records when decoded."""
+
+FIXED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Bool": "?",
+        "Int8": "b",
+        "Int16": "h",
+        "Uint16": "H",
+        "Int32": "i",
+        "Int64": "q",
+        "Float64": "d",
+        "Uuid": "16s",
+    }
+)
+"""Types of a fixed width -> their letter in a struct format."""
+VARIABLE: Final = ("String", "Bytes", "Records", "RecordParts")
+"""Types that carry their length in front of them."""
+_IMPLIED_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
+    {"Bool": False, "Float64": 0.0, "Uuid": ZERO_UUID, "String": "", "Bytes": b""}
+    | dict.fromkeys(("Int8", "Int16", "Uint16", "Int32", "Int64"), 0)
+    | dict.fromkeys(("Records", "RecordParts"))
+)
+
+
+class _Missing:
+    """The default of an argument that was not given."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+MISSING: Final = _Missing()
+
+
+class _Since(NamedTuple):
+    """What `since` was told, until the class is complete."""
+
+    version: int
+    until: int | None
+    nullable: int | None
+    default: Any
+    tag: int | None
+    ignorable: bool
+
+
+def since(
+    version: int,
+    *,
+    until: int | None = None,
+    nullable: int | None = None,
+    default: Any = MISSING,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """Declare the versions of a field: from `version` on, to `until` (included) if given.
+
+    `nullable` is the version from which it may be null, where that is later than the field itself.
+    `default` stands in where a version lacks the field; without one it is 0, False, "", b"", an empty list,
+    the zero UUID, or None for records. With a `tag` the field travels in the tag section, and only
+    if it differs from its default; a tagged struct is None where it is absent. An `ignorable` field
+    is dropped silently when the written version lacks it; any other must be at its default then.
+    """
+    return _Since(version, until, nullable, default, tag, ignorable)
+
+
+class Field(NamedTuple):
+    """One declared field. `kind` is the wire type or the struct's name; None versions mean never."""
+
+    name: str
+    kind: str
+    is_array: bool
+    first: int
+    last: int | None
+    nullable_first: int | None
+    default: Any
+    tag: int | None
+    ignorable: bool
+
+    def exists_in(self, version: int) -> bool:
+        """Whether the version has the field."""
+        return self.first <= version and (self.last is None or version <= self.last)
+
+    def is_nullable_in(self, version: int) -> bool:
+        """Whether the version may carry null."""
+        return self.nullable_first is not None and self.nullable_first <= version
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether the kind is another Message."""
+        return self.kind not in _IMPLIED_DEFAULTS
+
+
+def _field(name: str, annotation: str, told: _Since) -> Field:
+    """Combine an annotation with its `since`; raises TypeError for one that makes no sense."""
+    kind = annotation.removesuffix(" | None")
+    may_be_none = kind != annotation
+    is_array = kind.startswith("list[")
+    if is_array:
+        kind = kind[5:-1]
+    if not kind.isidentifier():
+        raise TypeError(f"{name}: {annotation!r} is not a type of the protocol")
+    is_lone_struct = not is_array and kind not in _IMPLIED_DEFAULTS
+    default = told.default
+    if default is MISSING:
+        default = None if is_array or is_lone_struct else _IMPLIED_DEFAULTS[kind]
+    nullable_first: int | None = None
+    if may_be_none and not is_lone_struct:
+        nullable_first = told.version if told.nullable is None else told.nullable
+    if is_lone_struct and may_be_none != (told.tag is not None):
+        raise TypeError(f"{name}: a struct is tagged and may be None, or neither")
+    if is_array and told.default is None and not may_be_none:
+        raise TypeError(f"{name}: the default None needs '| None'")
+    return Field(
+        name,
+        kind,
+        is_array,
+        told.version,
+        told.until,
+        nullable_first,
+        [] if is_array and told.default is MISSING else default,
+        told.tag,
+        told.ignorable,
+    )
+
+
+class _MessageType(type):
+    """Turns the declared fields of a class into slots and `declared_fields`."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _MessageType:
+        fields = tuple(
+            _field(attribute, annotation, namespace.pop(attribute))
+            for attribute, annotation in namespace.get("__annotations__", {}).items()
+            if isinstance(namespace.get(attribute), _Since)
+        )
+        namespace["__slots__"] = tuple(field.name for field in fields)
+        namespace["declared_fields"] = fields
+        return super().__new__(mcs, name, bases, namespace)
+
+
+@dataclass_transform(kw_only_default=True)
+class Message(metaclass=_MessageType):
+    """A request, a response, or a struct within one. Compares by its fields."""
+
+    declared_fields: ClassVar[tuple[Field, ...]]
+
+    def __init__(self, **values: Any) -> None:
+        """Replaced by a constructor made for the class, the first time one of its kind is made."""
+        cls = type(self)
+        cls.__init__ = _make_init(cls)  # type: ignore[method-assign]
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            getattr(self, field.name) == getattr(other, field.name)
+            for field in self.declared_fields
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in self.declared_fields
+            if getattr(self, field.name) != field.default
+        )
+        return f"{type(self).__name__}({shown})"
+
+
+class Api(NamedTuple):
+    """One API: its two messages and the versions they are declared for.
+
+    From `first_flexible` on, lengths are varints and structs end in a tag section (KIP-482); None
+    if no version is.
+    """
+
+    key: int
+    name: str
+    request: type[Message]
+    response: type[Message]
+    min_version: int
+    max_version: int
+    first_flexible: int | None
+
+
+def struct_of(owner: type[Message], field: Field) -> type[Message]:
+    """The class of a struct field: the Message of that name in the module of its owner."""
+    found = getattr(sys.modules[owner.__module__], field.kind, None)
+    if not isinstance(found, _MessageType):
+        raise TypeError(f"{owner.__name__}.{field.name}: no message {field.kind} in its module")
+    return found  # type: ignore[return-value]
+
+
+def default_source(owner: type[Message], field: Field, names: dict[str, Any]) -> str:
+    """Python source of a field's default; binds what the source refers to in `names`."""
+    if field.is_array:
+        return "None" if field.default is None else "[]"
+    if field.is_struct and field.tag is None:
+        names[field.kind] = struct_of(owner, field)
+        return f"{field.kind}()"
+    if isinstance(field.default, UUID):
+        names["ZERO_UUID"] = ZERO_UUID
+        return "ZERO_UUID"
+    return repr(field.default)
+
+
+def _make_init(cls: type[Message]) -> Any:
+    """Generate the constructor of a message class."""
+    names: dict[str, Any] = {"MISSING": MISSING}
+    parameters, lines = [], []
+    for field in cls.declared_fields:
+        default = default_source(cls, field, names)
+        if default == "[]" or default.endswith("()"):  # each instance has its own
+            parameters.append(f"{field.name}=MISSING")
+            lines.append(
+                f" self.{field.name} = {default} if {field.name} is MISSING else {field.name}"
+            )
+        else:
+            parameters.append(f"{field.name}={default}")
+            lines.append(f" self.{field.name} = {field.name}")
+    head = ", ".join(["self", *(["*", *parameters] if parameters else [])])
+    body = "\n".join(lines) or " pass"
+    exec(f"def __init__({head}):\n{body}", names)  # noqa: S102 - source made of declarations only
+    return names["__init__"]

@@ -1,0 +1,69 @@
+"""Python source under construction: lines, blocks, bound names, and runs of fixed-width fields.
+
+Both generators of codecs write into one of these. A *run* is a stretch of neighbouring fields whose
+widths do not depend on the data; it becomes one precompiled struct, which is where most of the
+speed comes from.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Source:
+    """Lines of one function and the names they refer to."""
+
+    def __init__(self, names: dict[str, Any] | None = None) -> None:
+        self.names: dict[str, Any] = {} if names is None else names
+        self._lines: list[str] = []
+        self._depth = 0
+
+    def line(self, text: str) -> None:
+        """Add a line at the present depth."""
+        self._lines.append("    " * self._depth + text)
+
+    def block(self, head: str) -> Block:
+        """Add `head` and indent what follows inside the `with` statement."""
+        self.line(head)
+        return Block(self)
+
+    def indent(self, levels: int) -> None:
+        """Move the present depth."""
+        self._depth += levels
+
+    def struct(self, letters: str, method: str) -> tuple[str, int]:
+        """Bind a method of the big-endian struct of `letters`; return its name and the size."""
+        compiled = Struct(">" + letters)
+        name = f"{method}_{letters.replace('?', 'B_')}"
+        self.names[name] = getattr(compiled, method)
+        return name, compiled.size
+
+    def function(self, name: str) -> Any:
+        """Compile the lines and return what they define as `name`."""
+        exec("\n".join(self._lines), self.names)  # noqa: S102 - made of declarations only
+        return self.names[name]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines)
+
+
+class Block:
+    """An indented stretch of lines."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __enter__(self) -> None:
+        self._source.indent(1)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._source.indent(-1)
