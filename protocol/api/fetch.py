@@ -41,7 +41,7 @@ class FetchPartition(Message):
     log_start_offset: Int64 = since(5, default=-1, ignorable=True)
     partition_max_bytes: Int32 = since(0)
     replica_directory_id: Uuid = since(17, tag=0, ignorable=True)
-    high_watermark: Int64 = since(18, default=9223372036854775807, tag=1, ignorable=True)
+    high_watermark: Int64 = since(18, default=2**63 - 1, tag=1, ignorable=True)
 
 
 class FetchTopic(Message):

@@ -44,7 +44,7 @@ class ListOffsetsPartitionResponse(Message):
     old_style_offsets: list[Int64] = since(0, until=0)
     timestamp: Int64 = since(1, default=-1)
     offset: Int64 = since(1, default=-1)
-    leader_epoch: Int32 = since(4, default=-1)
+    leader_epoch: Int32 = since(4, default=-1, ignorable=True)
 
 
 class ListOffsetsTopicResponse(Message):

@@ -57,7 +57,7 @@ class MetadataResponseTopic(Message):
     topic_id: Uuid = since(10, ignorable=True)
     is_internal: Bool = since(1, ignorable=True)
     partitions: list[MetadataResponsePartition] = since(0)
-    topic_authorized_operations: Int32 = since(8, default=-2147483648)
+    topic_authorized_operations: Int32 = since(8, default=-(2**31))
 
 
 class MetadataResponse(Message):
@@ -68,7 +68,7 @@ class MetadataResponse(Message):
     cluster_id: String | None = since(2, default=None, ignorable=True)
     controller_id: Int32 = since(1, default=-1, ignorable=True)
     topics: list[MetadataResponseTopic] = since(0)
-    cluster_authorized_operations: Int32 = since(8, until=10, default=-2147483648)
+    cluster_authorized_operations: Int32 = since(8, until=10, default=-(2**31))
     error_code: Int16 = since(13, ignorable=True)
 
 

@@ -1,0 +1,38 @@
+"""InitProducerId (key 22): an identity for an idempotent producer (KIP-98).
+
+v2 flexible; v3 a producer may ask for a new epoch of the identity it has (KIP-360); v4
+PRODUCER_FENCED may be answered (KIP-588); v5 same bytes, new transaction rules (KIP-890).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+
+
+class InitProducerIdRequest(Message):
+    """Give me an identity; the transactional id is null for mere idempotence."""
+
+    transactional_id: String | None = since(0, default=None)
+    transaction_timeout_ms: Int32 = since(0)
+    producer_id: Int64 = since(3, default=-1)
+    producer_epoch: Int16 = since(3, default=-1)
+
+
+class InitProducerIdResponse(Message):
+    """The identity to put into every batch."""
+
+    throttle_time_ms: Int32 = since(0, ignorable=True)
+    error_code: Int16 = since(0)
+    producer_id: Int64 = since(0, default=-1)
+    producer_epoch: Int16 = since(0)
+
+
+API = Api(
+    key=22,
+    name="InitProducerId",
+    request=InitProducerIdRequest,
+    response=InitProducerIdResponse,
+    min_version=0,
+    max_version=5,
+    first_flexible=2,
+)
