@@ -1,0 +1,72 @@
+# tidelog: everything people and CI call. `make help` lists it.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PACKAGES := config protocol storage broker tidelog
+DATA ?= data
+LISTEN ?= 127.0.0.1:9092
+HTTP ?= 127.0.0.1:8080
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test test-long test-clients oracle check style types imports derived derive rewrite bench bench-full fuzz clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with everything needed to serve, test and check
+
+$(STAMP): pyproject.toml setup.py protocol/records/_kernels.pyx
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or newer ($(PYTHON) is older)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment (on Debian: apt install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python setup.py --quiet build_ext --inplace || echo "no compiled kernels: the Python twin will serve"
+	@touch $@
+
+serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./data
+	$(BIN)/tidelog serve --listeners PLAINTEXT://$(LISTEN) --log-dirs $(DATA) --http $(HTTP)
+
+test: setup ## run the tests (heavy parts that are missing are skipped with a reason)
+	$(BIN)/python -m pytest -q -m 'not oracle and not clients and not long'
+
+test-long: setup ## the long profiles: a million mutated frames, more kills
+	TIDELOG_FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients)' --timeout 3600
+
+test-clients: setup ## every real client against every other, the matrix printed
+	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients
+
+oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
+	$(BIN)/python -m pytest -q -s -m oracle --timeout 1800 tests/oracle
+
+check: setup style types imports derived ## lint, types, imports, derived pages
+
+style:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types:
+	$(BIN)/mypy
+
+imports:
+	$(BIN)/lint-imports --no-logo
+
+derived:
+	$(BIN)/python tools/derive_configuration.py --check
+	$(BIN)/python tools/derive_compatibility.py --check
+
+derive: setup ## write the derived pages anew
+	$(BIN)/python tools/derive_configuration.py
+	$(BIN)/python tools/derive_compatibility.py
+
+rewrite: setup ## rewrite the expected output of the time scripts (then read the diff)
+	TIDELOG_REWRITE=1 $(BIN)/python -m pytest -q tests/time
+
+bench: setup ## ratios against Apache Kafka, under 8 minutes
+	$(BIN)/python benchmarks/run.py
+
+bench-full: setup ## every factor, more repetitions, resumable
+	$(BIN)/python benchmarks/run.py --full
+
+clean: ## remove what was built
+	rm -rf build *.egg-info protocol/records/_kernels*.so protocol/records/_kernels.c .mypy_cache .ruff_cache .pytest_cache .hypothesis

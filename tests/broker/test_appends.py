@@ -1,0 +1,138 @@
+"""The order of appends: nobody overtakes one that is in a thread, whatever becomes of it."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from broker.appends import Appends, is_heavy
+from broker.clock import ManualClock
+
+GZIP, LZ4 = 1, 3
+
+
+def record_set(size, magic=2, codec=0):
+    data = bytearray(size)
+    if size < 23:
+        return bytes(data)
+    data[16] = magic
+    data[22 if magic == 2 else 17] = codec
+    return bytes(data)
+
+
+class Log:
+    """Stands for a partition: notes the order of appends, and holds the first until told."""
+
+    def __init__(self, held=0):
+        self.config = SimpleNamespace(target_magic=2)
+        self.order = []
+        self.threads = []
+        self.release = threading.Event()
+        self.held = held
+
+    def append(self, records, *, now_ms, produce_version):
+        if len(records) == self.held:
+            assert self.release.wait(10)
+        self.order.append(len(records))
+        self.threads.append(threading.current_thread())
+        if len(records) == 99_999:
+            raise OSError("disk full")
+        return (len(records), now_ms, produce_version)
+
+
+@pytest.fixture
+def executor():
+    with ThreadPoolExecutor(2) as executor:
+        yield executor
+
+
+@pytest.mark.parametrize(
+    ("records", "target", "heavy"),
+    [
+        (record_set(100), 2, False),
+        (record_set(1_000_000), 2, False),
+        (record_set(1_000_000, magic=1), 2, True),
+        (record_set(20_000, codec=GZIP), 2, True),
+        (record_set(20_000, codec=LZ4), 2, False),
+        (record_set(300_000, codec=LZ4), 2, True),
+        (b"", 2, False),
+        (b"\x00" * 20, 0, False),
+    ],
+)
+def test_what_is_heavy(records, target, heavy):
+    assert is_heavy(records, target) is heavy
+
+
+def test_a_light_append_is_done_at_once(executor):
+    log = Log()
+    appends = Appends(ManualClock(7), executor)
+    assert appends.append(log, record_set(100), 9) == (100, 7, 9)
+    assert log.threads == [threading.current_thread()]
+
+
+def test_nobody_overtakes(executor):
+    log = Log(held=300_000)
+    other = Log()
+    appends = Appends(ManualClock(0), executor)
+
+    async def scenario():
+        tasks = [
+            asyncio.ensure_future(appends.append(log, record_set(size, codec=LZ4), 9))
+            for size in (300_000, 100, 200)
+        ]
+        await asyncio.sleep(0)
+        assert appends.append(other, record_set(50), 9)[0] == 50  # another log is not held up
+        log.release.set()
+        return await asyncio.gather(*tasks)
+
+    answers = asyncio.run(scenario())
+    assert [size for size, _, _ in answers] == [300_000, 100, 200]
+    assert log.order == [300_000, 100, 200]
+    assert appends.append(log, record_set(10), 9)[0] == 10  # the queue is gone: at once again
+
+
+def test_a_failed_append_lets_the_next_go(executor):
+    log = Log(held=300_000)
+    appends = Appends(ManualClock(0), executor)
+
+    async def scenario():
+        tasks = [
+            asyncio.ensure_future(appends.append(log, record_set(size, codec=LZ4), 9))
+            for size in (300_000, 99_999, 5)
+        ]
+        await asyncio.sleep(0)
+        log.release.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second, third = asyncio.run(scenario())
+    assert first[0] == 300_000
+    assert isinstance(second, OSError)
+    assert third[0] == 5
+
+
+def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(executor):
+    log = Log(held=300_000)
+    appends = Appends(ManualClock(0), executor)
+
+    async def scenario():
+        gone = asyncio.ensure_future(appends.append(log, record_set(300_000, codec=LZ4), 9))
+        queued = asyncio.ensure_future(appends.append(log, record_set(6), 9))
+        dropped = asyncio.ensure_future(appends.append(log, record_set(7), 9))
+        last = asyncio.ensure_future(appends.append(log, record_set(8), 9))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        gone.cancel()
+        dropped.cancel()
+        await asyncio.sleep(0)
+        assert log.order == []
+        log.release.set()
+        answers = await asyncio.gather(queued, last)
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        return answers
+
+    answers = asyncio.run(scenario())
+    assert [size for size, _, _ in answers] == [6, 8]
+    assert log.order == [300_000, 6, 8]
