@@ -1,0 +1,333 @@
+"""Reading and building batches of any message format.
+
+`scan` lists batches from their headers, `verify` checks one, `records` is the readable slow door
+to what is inside, `summarize` and `find_time` answer about times without building records, and
+`build` writes. Offsets are absolute and times are what a consumer sees: the stamp of a
+LogAppendTime batch, else the record's own, -1 for none (KIP-32).
+
+Readers raise CorruptMessage for anything that does not add up: here bytes were accepted once.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from protocol.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType
+from protocol.records import kernels
+from protocol.records.compression import STORED_LIMIT, compress, decompress
+from protocol.records.kernels_py import put_message, put_record, put_varint, walk
+from protocol.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HAS_MISSING,
+    INT64_MAX,
+    INT64_MIN,
+    LOG_APPEND_TIME_BIT,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    PREFIX_SIZE,
+    TRANSACTIONAL_BIT,
+    V2_HEADER,
+    V2_HEADER_SIZE,
+    Batch,
+    Compression,
+    Record,
+    Region,
+)
+from protocol.records.legacy import wrapped_region, write_wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from protocol.records.layout import Buffer, Findings
+
+__all__ = [
+    "NO_PRODUCER_ID",
+    "NO_TIMESTAMP",
+    "Batch",
+    "Compression",
+    "Record",
+    "Summary",
+    "build",
+    "find_offset",
+    "find_time",
+    "records",
+    "scan",
+    "summarize",
+    "verify",
+]
+
+
+class Summary(NamedTuple):
+    """What one pass over a batch's records found; its header was not believed.
+
+    `largest` and `first` are over records that have a time (None if none has), `has_missing`
+    whether one has not. `largest_offset` is what Kafka's time index stores with the largest time:
+    the last offset of a format-2 or compressed batch, the own offset of a plain message.
+    """
+
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    base_offset: int
+    last_offset: int
+    largest: int | None
+    largest_offset: int
+    first: int | None
+    has_missing: bool
+
+
+def scan(buffer: Buffer, start: int = 0, end: int | None = None) -> list[Batch]:
+    """List the whole batches in buffer[start:end] from their headers; nothing is verified.
+
+    Stops before a partial batch at the end. Raises CorruptMessage for a size or a magic no batch
+    can have.
+    """
+    return kernels.scan(buffer, start, len(buffer) if end is None else end)
+
+
+def find_offset(buffer: Buffer, offset: int, start: int = 0) -> int:
+    """Return the position of the first batch from `start` on whose last offset is >= `offset`.
+
+    Where none is, the end of the last whole batch. Raises CorruptMessage as `scan` does.
+    """
+    return kernels.find_offset(buffer, offset, start, len(buffer))
+
+
+def verify(buffer: Buffer, batch: Batch) -> None:
+    """Check the CRC of one batch and that its header can be true; else CorruptMessage.
+
+    The records inside are not walked: `summarize` does that.
+    """
+    if not kernels.checksum_ok(buffer, batch.position, batch.size, batch.magic):
+        raise CorruptMessage(f"the batch at byte {batch.position} fails its CRC")
+    if batch.attributes & CODEC_MASK > (Compression.ZSTD if batch.magic == 2 else Compression.LZ4):
+        raise CorruptMessage(f"the batch at byte {batch.position} names a codec that is none")
+    if batch.magic == 2 and not 0 <= batch.count <= batch.last_offset - batch.base_offset + 1:
+        raise CorruptMessage(
+            f"the batch at byte {batch.position} claims {batch.count} records for offsets"
+            f" {batch.base_offset} to {batch.last_offset}"
+        )
+
+
+def region_of(buffer: Buffer, batch: Batch, limit: int = STORED_LIMIT) -> Region:
+    """Say where the records of a batch lie, unpacked if need be to at most `limit` bytes.
+
+    Raises InvalidRecord, CorruptMessage or UnsupportedCompressionType for what cannot be read.
+    """
+    end = batch.position + batch.size
+    codec = batch.attributes & CODEC_MASK
+    if batch.magic < 2:
+        if codec:
+            return wrapped_region(buffer, batch, limit)
+        stamp = batch.max_timestamp if batch.is_log_append_time else None
+        return Region(buffer, batch.position, end, batch.magic, -1, 0, -1, stamp)
+    stamp = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
+    data, start = buffer, batch.position + V2_HEADER_SIZE
+    if codec:
+        data = decompress(codec, memoryview(buffer)[start:end], 2, limit)
+        start, end = 0, len(data)
+    return Region(data, start, end, 2, batch.count, batch.base_offset, batch.base_timestamp, stamp)
+
+
+def stored_region(buffer: Buffer, batch: Batch) -> Region:
+    """Do as `region_of` for a stored batch: whatever is wrong is CorruptMessage."""
+    try:
+        return region_of(buffer, batch)
+    except (InvalidRecord, UnsupportedCompressionType) as error:
+        raise _corrupt(batch, error) from error
+
+
+def _corrupt(batch: Batch, error: InvalidRecord | UnsupportedCompressionType) -> CorruptMessage:
+    """Turn what is wrong inside a stored batch into CorruptMessage."""
+    return CorruptMessage(f"the batch at byte {batch.position} is broken: {error.message}")
+
+
+def records(buffer: Buffer, batch: Batch | None = None) -> Iterator[Record]:
+    """Yield the records of one batch, or of every whole batch in `buffer`, control ones too.
+
+    Raises CorruptMessage where a batch is broken, after the records before the break. Slow: one
+    object per record.
+    """
+    for each in scan(buffer) if batch is None else (batch,):
+        try:
+            yield from walk(*region_of(buffer, each))
+        except (InvalidRecord, UnsupportedCompressionType) as error:
+            raise _corrupt(each, error) from error
+
+
+def _examine(buffer: Buffer, batch: Batch) -> Findings:
+    """Walk the records of a stored batch once."""
+    region = stored_region(buffer, batch)
+    try:
+        return kernels.examine(*region, INT64_MIN, INT64_MAX, False)
+    except InvalidRecord as error:
+        raise _corrupt(batch, error) from error
+
+
+def summarize(buffer: Buffer, batch: Batch) -> Summary:
+    """Count the records of a batch and find its times, unpacking it if need be.
+
+    Control batches are summarized like others: whether their times count is the caller's rule.
+    Offsets of a format-2 batch are its header's (compaction may have taken records away), those
+    of a wrapper its messages'. Raises CorruptMessage for a broken batch.
+    """
+    if batch.magic == 2 and batch.attributes & LOG_APPEND_TIME_BIT and batch.count > 0:
+        stamp = None if batch.max_timestamp == NO_TIMESTAMP else batch.max_timestamp
+        last = batch.last_offset
+        return Summary(batch.count, batch.base_offset, last, stamp, last, stamp, stamp is None)
+    count, base, last, largest, first, flags = _examine(buffer, batch)
+    if batch.magic == 2:
+        base, last = batch.base_offset, batch.last_offset
+    return Summary(count, base, last, largest, last, first, bool(flags & HAS_MISSING))
+
+
+def find_time(
+    buffer: Buffer, batch: Batch, timestamp: int, min_offset: int = 0
+) -> tuple[int, int] | None:
+    """Return (offset, time) of a batch's first data record at or after `timestamp`, else None.
+
+    Records below `min_offset` and records without a time are passed over; a control batch has
+    none to find. Raises CorruptMessage for a batch that is broken before the answer.
+    """
+    if batch.attributes & CONTROL_BIT and batch.magic == 2:
+        return None
+    region = stored_region(buffer, batch)
+    try:
+        return kernels.find(*region, timestamp, min_offset)
+    except InvalidRecord as error:
+        raise _corrupt(batch, error) from error
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def pack_v2_header(
+    payload: Buffer,
+    *,
+    base_offset: int,
+    last_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    count: int,
+) -> bytes:
+    """Return the 61 bytes that go before the records of a format-2 batch, CRC included."""
+    head = bytearray(
+        V2_HEADER.pack(
+            base_offset,
+            V2_HEADER_SIZE - PREFIX_SIZE + len(payload),
+            leader_epoch,
+            2,
+            0,
+            attributes,
+            last_offset - base_offset,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        )
+    )
+    head[17:21] = crc32c(payload, crc32c(head[21:])).to_bytes(4, "big")
+    return bytes(head)
+
+
+def build(
+    records: Sequence[Record],
+    *,
+    magic: int = 2,
+    compression: int = Compression.NONE,
+    timestamp_type: int = 0,
+    log_append_time: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    leader_epoch: int = -1,
+) -> bytes:
+    """Write records as one batch: format 2, a wrapper, or (uncompressed 0/1) plain messages.
+
+    Offsets must ascend; gaps are kept. `timestamp_type` 1 (LogAppendTime) stamps as a broker
+    does: the header of format 2, wrapper and messages of format 1. The header's largest time is
+    that of the records that have one. Format 0/1 drops headers. Raises ValueError for no records
+    and for offsets that do not ascend.
+    """
+    if not records:
+        raise ValueError("a batch needs a record")
+    if any(a.offset >= b.offset for a, b in pairwise(records)):
+        raise ValueError("the offsets of a batch ascend")
+    stamp = log_append_time if timestamp_type else None
+    times = [record.timestamp for record in records if record.timestamp != NO_TIMESTAMP]
+    largest = stamp if stamp is not None else max(times, default=NO_TIMESTAMP)
+    if magic < 2:
+        return _build_messages(records, magic, compression, stamp, largest)
+    base, last, first = records[0].offset, records[-1].offset, records[0].timestamp
+    payload = bytearray()
+    for record in records:
+        headers = _encode_headers(record.headers)
+        put_record(
+            payload,
+            record.offset - base,
+            record.timestamp - first,
+            record.key,
+            record.value,
+            len(record.headers),
+            headers,
+        )
+    packed = compress(compression, payload, 2)
+    head = pack_v2_header(
+        packed,
+        base_offset=base,
+        last_offset=last,
+        leader_epoch=leader_epoch,
+        attributes=compression
+        | (LOG_APPEND_TIME_BIT if timestamp_type else 0)
+        | (TRANSACTIONAL_BIT if is_transactional else 0)
+        | (CONTROL_BIT if is_control else 0),
+        base_timestamp=first,
+        max_timestamp=largest,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=len(records),
+    )
+    return head + packed
+
+
+def _encode_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytearray:
+    """Encode the headers of a format-2 record, without their number."""
+    out = bytearray()
+    for name, content in headers:
+        put_varint(out, len(name))
+        out += name
+        put_varint(out, -1 if content is None else len(content))
+        out += content or b""
+    return out
+
+
+def _build_messages(
+    records: Sequence[Record], magic: int, compression: int, stamp: int | None, largest: int
+) -> bytes:
+    """Write records as messages of format 0 or 1, wrapped if a codec is given."""
+    relative = bool(magic and compression)
+    base = records[0].offset if relative else 0
+    attributes = LOG_APPEND_TIME_BIT if magic and stamp is not None else 0
+    out = bytearray()
+    for record in records:
+        timestamp = record.timestamp if stamp is None else stamp
+        put_message(
+            out, magic, record.offset - base, attributes, timestamp, record.key, record.value
+        )
+    if not compression:
+        return bytes(out)
+    return write_wrapper(
+        out, magic, compression, records[-1].offset, largest, stamped=stamp is not None
+    )

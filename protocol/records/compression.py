@@ -1,0 +1,326 @@
+"""Codecs as Kafka's clients write and read them, with a bound on what they may unpack to.
+
+gzip        any number of members; written with one, the header bytes as the JDK writes them
+snappy      written in xerial's framing (magic, two versions, then length-prefixed blocks), which
+            the Java clients and all old ones read; a single raw block (librdkafka) is read too
+lz4         a frame; written with independent 64 KB blocks and no content size, which is all that
+            Kafka's reader takes. In format 0 the header checksum is wrong by tradition (KIP-57):
+            it covers the frame's magic too, so it is ignored on reading and written that way
+zstd        a frame, format 2 only
+
+Whatever the input claims, no output beyond `limit` is built: CorruptMessage instead.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from struct import error as struct_error
+from threading import local
+from typing import TYPE_CHECKING
+
+import cramjam
+import lz4.block
+import lz4.frame
+import zstandard
+
+from protocol.errors import CorruptMessage, UnsupportedCompressionType
+from protocol.records.layout import Compression
+
+if TYPE_CHECKING:
+    from protocol.records.layout import Buffer
+
+# What a stored batch may unpack to. The broker wrote nothing that exceeds `produce_limit`.
+STORED_LIMIT = 1 << 30
+_LEAST_LIMIT = 64 << 20
+
+_GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+_GZIP_TAIL = Struct("<II")
+_GZIP_CHUNK = 4096
+
+_XERIAL_MAGIC = b"\x82SNAPPY\0"
+_XERIAL_HEAD = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
+_XERIAL_BLOCK = 32 * 1024
+_XERIAL_SIZE = Struct(">i")
+_SNAPPY_RATIO = 32  # a copy of 64 bytes takes 3; nothing honest unpacks further
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_BLOCK = 64 * 1024
+_LZ4_HEAD = _LZ4_MAGIC + b"\x60\x40\x82"  # version 1, independent 64 KB blocks, checksum
+_LZ4_HEAD_V0 = _LZ4_MAGIC + b"\x60\x40\x1a"  # the checksum of all six bytes: wrong, but expected
+_LZ4_RAW = 0x80000000
+_LZ4_SIZE = Struct("<I")
+_LZ4_CONTENT_SIZE = Struct("<Q")
+_LZ4_RATIO = 255
+
+_ZSTD_CHUNK = 1 << 20
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+class _Zstd(local):
+    """One pair of zstd contexts per thread: they are costly to make and not to be shared."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=3)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_zstd = _Zstd()
+
+
+def produce_limit(max_message_bytes: int) -> int:
+    """Return how far one produced batch may unpack: 100 times the largest batch, in bytes.
+
+    At least 64 MiB, so that small limits do not forbid text that compresses well, and at most
+    STORED_LIMIT, so that what was accepted can be read again.
+    """
+    return min(max(_LEAST_LIMIT, 100 * max_message_bytes), STORED_LIMIT)
+
+
+def decompress(codec: int, data: Buffer, magic: int, limit: int = STORED_LIMIT) -> Buffer:
+    """Unpack the records of a batch of format `magic`; `codec` NONE returns `data` itself.
+
+    Raises CorruptMessage for what is not of that codec, is cut short, or exceeds `limit` bytes;
+    UnsupportedCompressionType for a number that is no codec.
+    """
+    unpack = _UNPACK.get(codec)
+    if unpack is None:
+        if codec == Compression.NONE:
+            return data
+        raise UnsupportedCompressionType(f"{codec} is not the number of a codec")
+    try:
+        return unpack(data, magic, limit)
+    except _FOREIGN as error:
+        name = Compression(codec).name.lower()
+        raise CorruptMessage(f"the {name} data of a batch cannot be unpacked: {error}") from error
+
+
+def compress(codec: int, data: Buffer, magic: int) -> bytes:
+    """Pack the records of a batch of format `magic`, as Kafka's Java code packs them.
+
+    Raises UnsupportedCompressionType for an unknown number, and for zstd in formats 0 and 1.
+    """
+    if codec == Compression.NONE:
+        return bytes(data)
+    if codec == Compression.GZIP:
+        return _gzip(data, zlib.Z_DEFAULT_COMPRESSION)
+    if codec == Compression.SNAPPY:
+        return _xerial(data)
+    if codec == Compression.LZ4:
+        return _lz4_frame(data, magic)
+    if codec == Compression.ZSTD and magic >= 2:
+        return _zstd.compressor.compress(data)
+    raise UnsupportedCompressionType(f"codec {codec} cannot be written in message format {magic}")
+
+
+def _too_large(limit: int) -> CorruptMessage:
+    """Build what is raised for an output beyond its bound."""
+    return CorruptMessage(f"a compressed batch unpacks to more than {limit} bytes")
+
+
+# --- gzip ----------------------------------------------------------------------------------------
+
+
+def _gzip(data: Buffer, level: int) -> bytes:
+    """Write one gzip member with the header bytes the JDK writes."""
+    deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = deflate.compress(data) + deflate.flush()
+    return _GZIP_HEAD + body + _GZIP_TAIL.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
+
+
+def _gunzip(data: Buffer, _magic: int, limit: int) -> Buffer:
+    """Read one gzip member, or several behind each other."""
+    member = zlib.decompressobj(wbits=31)
+    first = member.decompress(data, limit + 1)
+    if member.eof and not member.unused_data and len(first) <= limit:
+        return first
+    if len(first) > limit:
+        raise _too_large(limit)
+    if not member.eof:
+        raise CorruptMessage("the gzip data of a batch is cut short")
+    return _gunzip_members(first, member.unused_data, limit)
+
+
+def _gunzip_members(first: bytes, rest: bytes, limit: int) -> bytes:
+    """Read the members after the first, in small steps: each leaves a copy of what it left."""
+    parts, total, position = [first], len(first), 0
+    while position < len(rest):
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            chunk = member.unconsumed_tail or rest[position : position + _GZIP_CHUNK]
+            if not chunk:
+                raise CorruptMessage("the gzip data of a batch is cut short")
+            if not member.unconsumed_tail:
+                position += len(chunk)
+            part = member.decompress(chunk, limit + 1 - total)
+            total += len(part)
+            if total > limit:
+                raise _too_large(limit)
+            parts.append(part)
+        position -= len(member.unused_data)
+    return b"".join(parts)
+
+
+# --- snappy --------------------------------------------------------------------------------------
+
+
+def _xerial(data: Buffer) -> bytes:
+    """Write xerial's framing with its default block of 32 KB."""
+    view = memoryview(data)
+    parts: list[Buffer] = [_XERIAL_HEAD]
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
+        parts += (_XERIAL_SIZE.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _snappy_block(block: Buffer, limit: int) -> bytearray:
+    """Read one raw snappy block."""
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > limit:
+        raise _too_large(limit)
+    if size > _SNAPPY_RATIO * len(block):
+        raise CorruptMessage(f"a snappy block of {len(block)} bytes claims to hold {size}")
+    out = bytearray(size)
+    if size and cramjam.snappy.decompress_raw_into(block, out) != size:
+        raise CorruptMessage("a snappy block holds less than it claims")
+    return out
+
+
+def _unsnappy(data: Buffer, _magic: int, limit: int) -> Buffer:
+    """Read xerial's framing or one raw block, told apart by the first bytes."""
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        return _snappy_block(data, limit)
+    view = memoryview(data)
+    parts, total, position = [], 0, len(_XERIAL_HEAD)
+    while position < len(view):
+        (size,) = _XERIAL_SIZE.unpack_from(view, position)
+        position += 4
+        if not 0 < size <= len(view) - position:
+            raise CorruptMessage(f"a snappy block claims {size} bytes")
+        parts.append(_snappy_block(view[position : position + size], limit - total))
+        total += len(parts[-1])
+        position += size
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# --- lz4 -----------------------------------------------------------------------------------------
+
+
+def _lz4_frame(data: Buffer, magic: int) -> bytes:
+    """Write an lz4 frame of independent 64 KB blocks."""
+    view = memoryview(data)
+    parts: list[Buffer] = [_LZ4_HEAD if magic else _LZ4_HEAD_V0]
+    for start in range(0, len(view), _LZ4_BLOCK):
+        block = view[start : start + _LZ4_BLOCK]
+        packed = lz4.block.compress(block, store_size=False)
+        if len(packed) < len(block):
+            parts += (_LZ4_SIZE.pack(len(packed)), packed)
+        else:
+            parts += (_LZ4_SIZE.pack(len(block) | _LZ4_RAW), block)
+    parts.append(_LZ4_SIZE.pack(0))
+    return b"".join(parts)
+
+
+def _unlz4(data: Buffer, magic: int, limit: int) -> Buffer:
+    """Read one lz4 frame that fills `data`."""
+    if len(data) < 7:
+        raise CorruptMessage("the lz4 data of a batch is cut short")
+    if data[4] & 0x08:
+        (claimed,) = _LZ4_CONTENT_SIZE.unpack_from(data, 6)
+        if claimed > limit or claimed > _LZ4_RATIO * len(data):
+            raise _too_large(min(limit, _LZ4_RATIO * len(data)))
+    if magic == 0:
+        data = _with_true_checksum(data)
+    if _LZ4_RATIO * len(data) <= limit:  # the format itself bounds the output
+        out, used = lz4.frame.decompress(data, return_bytes_read=True)
+    else:
+        frame = lz4.frame.LZ4FrameDecompressor()
+        out = frame.decompress(data, max_length=limit + 1)
+        used = len(data) - len(frame.unused_data or b"")
+        if len(out) > limit:
+            raise _too_large(limit)
+        if not frame.eof:
+            raise CorruptMessage("the lz4 data of a batch is cut short")
+    if used != len(data):
+        raise CorruptMessage("bytes follow the lz4 frame of a batch")
+    return out  # type: ignore[no-any-return]
+
+
+def _with_true_checksum(frame: Buffer) -> Buffer:
+    """Return a frame whose header checksum is right, whatever it was (format 0, KIP-57)."""
+    end = 14 if frame[4] & 0x08 else 6
+    checksum = (_xxh32(bytes(frame[4:end])) >> 8) & 0xFF
+    if len(frame) <= end or frame[end] == checksum:
+        return frame
+    fixed = bytearray(frame)
+    fixed[end] = checksum
+    return fixed
+
+
+def _xxh32(data: bytes) -> int:
+    """Return xxHash-32 (seed 0) of fewer than 16 bytes, all an lz4 frame header ever needs."""
+    mask = 0xFFFFFFFF
+    value = (374761393 + len(data)) & mask
+    position = 0
+    while len(data) - position >= 4:
+        value = (
+            value + int.from_bytes(data[position : position + 4], "little") * 3266489917
+        ) & mask
+        value = (((value << 17) | (value >> 15)) * 668265263) & mask
+        position += 4
+    for byte in data[position:]:
+        value = (value + byte * 374761393) & mask
+        value = (((value << 11) | (value >> 21)) * 2654435761) & mask
+    value = ((value ^ (value >> 15)) * 2246822519) & mask
+    value = ((value ^ (value >> 13)) * 3266489917) & mask
+    return value ^ (value >> 16)
+
+
+# --- zstd ----------------------------------------------------------------------------------------
+
+
+def _unzstd(data: Buffer, _magic: int, limit: int) -> Buffer:
+    """Read zstd frames; the size they claim is a bound, not a promise."""
+    if bytes(data[:4]) != _ZSTD_MAGIC:
+        raise CorruptMessage("the zstd data of a batch does not begin with a frame")
+    claimed = zstandard.frame_content_size(data)
+    if claimed > limit:
+        raise _too_large(limit)
+    if claimed > 0:
+        try:
+            return _zstd.decompressor.decompress(data, allow_extra_data=False)
+        except zstandard.ZstdError:
+            pass  # more frames follow, or it is broken: the reader below tells
+    reader = _zstd.decompressor.stream_reader(data, read_across_frames=True)
+    parts, total = [], 0
+    step = min(limit + 1, max(_LZ4_BLOCK, 8 * len(data)))
+    while part := reader.read(step):
+        total += len(part)
+        if total > limit:
+            raise _too_large(limit)
+        parts.append(part)
+        step = _ZSTD_CHUNK
+    if total < claimed:
+        raise CorruptMessage("the zstd data of a batch is cut short")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+_UNPACK = {
+    int(Compression.GZIP): _gunzip,
+    int(Compression.SNAPPY): _unsnappy,
+    int(Compression.LZ4): _unlz4,
+    int(Compression.ZSTD): _unzstd,
+}
+# What the libraries raise for bytes they do not like.
+_FOREIGN = (
+    zlib.error,
+    zstandard.ZstdError,
+    cramjam.DecompressionError,
+    struct_error,
+    RuntimeError,
+    ValueError,
+    EOFError,
+    OverflowError,
+    MemoryError,
+)

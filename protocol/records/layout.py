@@ -1,0 +1,163 @@
+"""How records lie in bytes: the shapes shared by the kernels and everything above them.
+
+Three message formats (magic 0, 1 and 2) exist on disk and on the wire, see KIP-32 and KIP-98.
+A *batch* is what stands alone in a log: one format-2 batch, or one format-0/1 message, plain or
+the compressed wrapper of others. Every batch begins with 12 bytes: offset (int64) and the size of
+the rest (int32). All integers are big-endian.
+
+format 0/1  offset:8 size:4 crc32:4 magic:1 attributes:1 [timestamp:8 in format 1] key value,
+            key and value each with an int32 length, -1 for null; the crc covers magic onwards
+format 2    base_offset:8 size:4 leader_epoch:4 magic:1 crc32c:4 attributes:2 last_offset_delta:4
+            base_timestamp:8 max_timestamp:8 producer_id:8 producer_epoch:2 base_sequence:4 count:4,
+            then records; the crc covers attributes onwards
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+Buffer = bytes | bytearray | memoryview
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+
+PREFIX_SIZE = 12
+V2_HEADER_SIZE = 61
+MESSAGE_OVERHEAD = (14, 22)  # bytes after the prefix that every format 0 / 1 message has
+SMALLEST = (*MESSAGE_OVERHEAD, V2_HEADER_SIZE - PREFIX_SIZE)
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+
+# base_offset, size, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
+# max_timestamp, producer_id, producer_epoch, base_sequence, count
+V2_HEADER = Struct(">qiibIhiqqqhii")
+# offset, size, crc, magic, attributes; then timestamp in format 1
+MESSAGE_HEAD = Struct(">qiIbB")
+MESSAGE_HEAD_V1 = Struct(">qiIbBq")
+
+# What `examine` noticed; each is a bit of Findings.flags.
+HAS_MISSING = 1  # a record without a time
+GAPS = 2  # offsets are not base, base + 1, base + 2 ...
+HAS_HEADERS = 4  # a record has headers
+NULL_KEY = 8  # a record has no key
+OUTSIDE = 16  # a real time outside the bounds
+NESTED = 32  # a message inside a compressed one is compressed itself
+
+
+class Compression(IntEnum):
+    """A codec by the number it has in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class Batch(NamedTuple):
+    """One batch as its header describes it; nothing is believed, nothing decompressed.
+
+    `position` and `size` are bytes within the scanned buffer, the 12-byte prefix included. Where
+    a format has no such field: leader epoch, producer fields and times are -1. A plain message
+    has base_offset == last_offset and count 1. Of a compressed wrapper the header tells only the
+    last offset: base_offset and count are -1. `max_timestamp` is the header's claim (format 2) or
+    the message's own time (format 1).
+    """
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    magic: int
+    attributes: int
+    leader_epoch: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+
+    @property
+    def compression(self) -> Compression:
+        """The codec; ValueError where the number is not one of Kafka's."""
+        return Compression(self.attributes & CODEC_MASK)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether the broker's stamp stands for the time of every record (KIP-32)."""
+        return self.magic > 0 and bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction (KIP-98)."""
+        return self.magic > 1 and bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a transaction marker, not data (KIP-98)."""
+        return self.magic > 1 and bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; it wraps after int32's largest. -1 without one."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
+
+
+class Record(NamedTuple):
+    """One record with its absolute offset and the time a consumer sees (-1: none)."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+
+
+class Region(NamedTuple):
+    """Where the records of a batch (or of a set of plain messages) lie, once decompressed.
+
+    `count` is what a format-2 header promises (-1 for messages, which have no promise).
+    `base_offset` is added to the offset each record carries. `stamp` replaces every record's
+    time: the time of a LogAppendTime batch.
+    """
+
+    data: Buffer
+    start: int
+    end: int
+    magic: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    base_offset: int
+    base_timestamp: int
+    stamp: int | None
+
+
+class Findings(NamedTuple):
+    """What one pass over a region found. Times are of records that have one, None if none has."""
+
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    first_offset: int
+    last_offset: int
+    largest: int | None
+    first: int | None
+    flags: int
+
+
+class Rewritten(NamedTuple):
+    """Records written anew; offsets are those kept or given, `base_timestamp` the first's."""
+
+    data: bytes
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    first_offset: int
+    last_offset: int
+    base_timestamp: int

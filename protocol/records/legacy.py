@@ -1,0 +1,133 @@
+"""Message formats 0 and 1: where a compressed wrapper keeps its messages, and writing them.
+
+A wrapper is a message whose value is a compressed set of messages (KIP-31, KIP-32). Its offset is
+that of the last message inside. Inside format 0 offsets are absolute; inside format 1 they count
+from the first, and the wrapper's LogAppendTime bit and time stand for every message inside,
+whose own bits mean nothing.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from protocol.errors import InvalidRecord
+from protocol.records import kernels
+from protocol.records.compression import compress, decompress
+from protocol.records.kernels_py import put_message
+from protocol.records.layout import (
+    CODEC_MASK,
+    INT64_MAX,
+    INT64_MIN,
+    LOG_APPEND_TIME_BIT,
+    MESSAGE_HEAD,
+    MESSAGE_HEAD_V1,
+    Compression,
+    Region,
+)
+
+if TYPE_CHECKING:
+    from protocol.records.layout import Batch, Buffer
+
+_INT32 = Struct(">i")
+_TAIL = Struct(">ii")  # no key, and the length of the value
+
+
+def wrapped(buffer: Buffer, batch: Batch, limit: int) -> Buffer:
+    """Unpack the message set inside a compressed wrapper.
+
+    Raises InvalidRecord for a wrapper whose lengths do not fill it or that holds nothing, for
+    zstd (formats 0 and 1 have no such codec), and CorruptMessage for what cannot be unpacked.
+    """
+    end = batch.position + batch.size
+    position = batch.position + 18 + 8 * batch.magic
+    (key_size,) = _INT32.unpack_from(buffer, position)
+    position += 4 + max(key_size, 0)
+    if not key_size >= -1 or end - position < 4:
+        raise InvalidRecord(f"a compressed message has a key of {key_size} bytes")
+    (size,) = _INT32.unpack_from(buffer, position)
+    if size < 0 or position + 4 + size != end:
+        raise InvalidRecord(f"a compressed message claims to hold {size} bytes")
+    codec = batch.attributes & CODEC_MASK
+    if codec == Compression.ZSTD:
+        raise InvalidRecord("zstd is no codec of message formats 0 and 1")
+    packed = memoryview(buffer)[end - size : end]
+    inner = decompress(codec, packed, batch.magic, limit)
+    if not len(inner):
+        raise InvalidRecord("a compressed message holds no messages")
+    return inner
+
+
+def wrapped_region(buffer: Buffer, batch: Batch, limit: int) -> Region:
+    """Unpack a wrapper and say where its messages lie and from where their offsets count.
+
+    Raises as `wrapped`, and InvalidRecord where format-1 offsets inside exceed the wrapper's
+    (which may be 0, as some producers write it).
+    """
+    inner = wrapped(buffer, batch, limit)
+    base = 0
+    if batch.magic == 1:
+        last = last_inner_offset(inner)
+        base = base_of_inner(batch.last_offset, last)
+    stamp = batch.max_timestamp if batch.is_log_append_time else None
+    return Region(inner, 0, len(inner), batch.magic, -1, base, -1, stamp)
+
+
+def last_inner_offset(inner: Buffer) -> int:
+    """Return the offset the last message of an unpacked set carries."""
+    magic = inner[16] if len(inner) > 16 else 0
+    found = kernels.examine(
+        inner, 0, len(inner), magic, -1, 0, -1, None, INT64_MIN, INT64_MAX, False
+    )
+    return found.last_offset
+
+
+def base_of_inner(wrapper_offset: int, last_inner: int) -> int:
+    """Return what the relative offsets in a format-1 wrapper count from.
+
+    Raises InvalidRecord where the wrapper's offset is below that of a message inside it and not
+    0, as Kafka does.
+    """
+    if wrapper_offset == 0:
+        return 0
+    if wrapper_offset < last_inner:
+        raise InvalidRecord(
+            f"a compressed message at offset {wrapper_offset} holds one at {last_inner}"
+        )
+    return wrapper_offset - last_inner
+
+
+def write_wrapper(
+    messages: Buffer, magic: int, codec: int, last_offset: int, timestamp: int, stamped: bool
+) -> bytes:
+    """Compress an encoded message set and wrap it in one message of the same format.
+
+    `stamped` sets the LogAppendTime bit (format 1 only); `timestamp` is ignored by format 0.
+    """
+    attributes = codec | (LOG_APPEND_TIME_BIT if stamped and magic else 0)
+    out = bytearray()
+    put_message(
+        out, magic, last_offset, attributes, timestamp, None, compress(codec, messages, magic)
+    )
+    return bytes(out)
+
+
+def wrapper_head(buffer: Buffer, batch: Batch, last_offset: int, stamp: int, bit: int) -> bytes:
+    """Return the bytes of a wrapper up to its key, with another offset, time and type bit.
+
+    Nothing is recompressed. The CRC is made anew where what it covers changes (never in format
+    0, which has neither time nor bit).
+    """
+    size, crc, magic, attributes = _SIZE_TO_ATTRIBUTES.unpack_from(buffer, batch.position + 8)
+    if not batch.magic:
+        return MESSAGE_HEAD.pack(last_offset, size, crc, magic, attributes)
+    stamped = attributes & ~LOG_APPEND_TIME_BIT | bit
+    if stamped != attributes or stamp != batch.max_timestamp:
+        covered = MESSAGE_HEAD_V1.pack(0, 0, 0, magic, stamped, stamp)[16:]
+        rest = memoryview(buffer)[batch.position + 26 : batch.position + batch.size]
+        crc = crc32(rest, crc32(covered))
+    return MESSAGE_HEAD_V1.pack(last_offset, size, crc, magic, stamped, stamp)
+
+
+_SIZE_TO_ATTRIBUTES = Struct(">iIbB")

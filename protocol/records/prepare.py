@@ -1,0 +1,555 @@
+"""What a leader does to a produced record set before it is written.
+
+`inspect` tells whether the bytes are whole, undamaged and allowed in that version of Produce;
+`prepare` validates the records and gives the bytes to write: numbered from the log's end, stamped
+on a LogAppendTime topic, in the topic's format and codec. Where Kafka keeps a producer's bytes
+(its LogValidator), so do we: base offset and leader epoch lie outside the CRC of format 2, so the
+usual answer is 16 new bytes and a view of the rest. Times are integers here; whoever calls knows
+the clock and gives the bounds.
+
+Where we leave Kafka: a LogAppendTime bit set by a client is always refused; the header's largest
+time is over real times, so that of -5 and -1 is -5; negative times are kept; an uncompressed
+format-2 batch whose offset deltas are not 0, 1, 2 ... is rebuilt, not stored as it lies; zstd onto
+format 0/1 becomes gzip; record errors count from the start of the set.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from protocol.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    RecordError,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
+from protocol.records import kernels
+from protocol.records.batch import pack_v2_header
+from protocol.records.compression import compress, decompress, produce_limit
+from protocol.records.kernels_py import walk
+from protocol.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    GAPS,
+    HAS_HEADERS,
+    HAS_MISSING,
+    INT64_MAX,
+    INT64_MIN,
+    LOG_APPEND_TIME_BIT,
+    NESTED,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    NULL_KEY,
+    OUTSIDE,
+    TRANSACTIONAL_BIT,
+    V2_HEADER_SIZE,
+    Batch,
+    Buffer,
+    Compression,
+    Region,
+)
+from protocol.records.legacy import base_of_inner, wrapped, wrapper_head, write_wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.records.layout import Findings
+
+# More guilty records than these are refused with the first ones named: an answer has to fit.
+MOST_RECORD_ERRORS = 10_000
+
+_V2_PATCH = Struct(">qii")  # base offset, size, leader epoch
+_V2_STAMP = Struct(">hiqq")  # attributes, last offset delta, base timestamp, max timestamp
+_V2_CRC = Struct(">I")
+
+
+class Produced(NamedTuple):
+    """A record set whose batches are whole, of allowed size, and have the CRCs they carry.
+
+    `size` is without the partial batch that may trail the set.
+    """
+
+    batches: list[Batch]
+    size: int
+
+
+class Plan(NamedTuple):
+    """What the topic wants of an append.
+
+    `compression` None keeps the producer's codec. `min_timestamp` and `max_timestamp` are the
+    CreateTime window, inclusive (INT64_MIN and INT64_MAX: no limit). `internal` marks appends
+    the broker makes itself: control batches are allowed.
+    """
+
+    first_offset: int
+    magic: int
+    compression: int | None
+    append_time_ms: int
+    log_append_time: bool
+    min_timestamp: int
+    max_timestamp: int
+    leader_epoch: int
+    compacted: bool
+    max_message_bytes: int
+    internal: bool = False
+
+
+class PreparedBatch(NamedTuple):
+    """One batch as it will lie in the log; `position` is within the bytes to write.
+
+    `largest` and `first` are over records with a time (None if none has one); the append time on
+    a LogAppendTime topic. `largest_offset` is what Kafka's time index stores with `largest`: the
+    last offset of a format-2 or compressed batch, the own offset of a plain message.
+    """
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    largest: int | None
+    largest_offset: int
+    first: int | None
+    has_missing: bool
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    is_control: bool
+
+
+class Prepared(NamedTuple):
+    """The bytes to write and what is known of them.
+
+    An empty set gives no batches, count 0 and a last offset before the first. `converted` tells
+    that records were written anew (format, codec or offsets made it necessary).
+    """
+
+    buffers: list[Buffer]
+    size: int
+    batches: list[PreparedBatch]
+    first_offset: int
+    last_offset: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    converted: bool
+
+
+# --- inspect -------------------------------------------------------------------------------------
+
+
+def inspect(records: Buffer, *, produce_version: int, max_message_bytes: int) -> Produced:
+    """Check a produced record set as far as its batches' headers and CRCs go.
+
+    Raises InvalidRecord (Produce v3+ takes exactly one batch, of format 2, beginning at offset
+    0), UnsupportedCompressionType (zstd before v7), MessageTooLarge, CorruptMessage. Before v3
+    any number of batches of any format is let through, none included. A partial batch at the
+    end is cut off silently. All as Kafka does it.
+    """
+    batches = kernels.scan(records, 0, len(records))
+    if produce_version >= 3 and (len(batches) != 1 or batches[0].magic != 2):
+        raise InvalidRecord(
+            f"Produce v{produce_version} takes exactly one batch of message format 2,"
+            f" not {len(batches)} of {sorted({batch.magic for batch in batches})}"
+        )
+    size = 0
+    for batch in batches:
+        position, size, base_offset, _, magic, attributes = batch[:6]
+        codec = attributes & CODEC_MASK
+        if codec > Compression.LZ4:
+            _check_zstd(codec, magic, produce_version)
+        if magic == 2 and base_offset != 0:
+            raise InvalidRecord(f"a produced batch begins at offset {base_offset}, not 0")
+        if size > max_message_bytes:
+            raise MessageTooLarge(
+                f"a batch of {size} bytes exceeds max.message.bytes={max_message_bytes}"
+            )
+        if not kernels.checksum_ok(records, position, size, magic):
+            raise CorruptMessage(f"the batch at byte {position} of the record set fails its CRC")
+        size += position
+    return Produced(batches, size)
+
+
+def _check_zstd(codec: int, magic: int, produce_version: int) -> None:
+    """Refuse zstd where it did not exist yet, and numbers that are no codec."""
+    if codec != Compression.ZSTD:
+        raise InvalidRecord(f"{codec} is not the number of a codec")
+    if produce_version < 7 or magic < 2:
+        raise UnsupportedCompressionType(
+            f"zstd needs Produce v7 and message format 2, not v{produce_version} and {magic}"
+        )
+
+
+# --- prepare -------------------------------------------------------------------------------------
+
+
+def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
+    """Validate what `inspect` let through and give the bytes to write.
+
+    Raises InvalidTimestamp (outside the window, or the LogAppendTime bit set; `record_errors`
+    names every guilty record with its value and the window), InvalidRecord (counts, control
+    batch from a client, mixed formats, null key on a compacted topic ...), CorruptMessage (what
+    cannot be unpacked, a CRC inside), UnsupportedForMessageFormat (producer id, transaction or
+    headers onto format 0/1), MessageTooLarge (after conversion).
+    """
+    batches = produced.batches
+    if not batches:
+        return Prepared([], 0, [], plan.first_offset, plan.first_offset - 1, 0, False)
+    first = batches[0]
+    magic = first.magic
+    source = first.attributes & CODEC_MASK
+    if len(batches) > 1:
+        _check_set(batches)
+    if magic == 2:
+        _check_v2(first, plan)
+    region = _open(records, produced, plan)
+    low, high = _window(plan)
+    found = kernels.examine(*region, low, high, bool(source))
+    flags = found.flags
+    if plan.magic and magic:
+        _check_bit(batches, found.count)
+    if flags & (OUTSIDE | NESTED) or (flags & NULL_KEY and plan.compacted):
+        raise _refusal(region, plan, nested=bool(flags & NESTED))
+    if flags & HAS_HEADERS and plan.magic < 2:
+        raise UnsupportedForMessageFormat(
+            "the topic's message format has no place for record headers: send none,"
+            " and set enable.idempotence=false in the producer"
+        )
+    gaps = bool(flags & GAPS)
+    if magic == 1 and source:
+        gaps |= base_of_inner(first.last_offset, found.last_offset) != 0
+    target = _target_codec(first, plan)
+    if target == source and magic == plan.magic:
+        if magic < 2 and not source:
+            return _stamped_messages(records, produced, plan, found)
+        if magic == 2 and not gaps:
+            return _in_place_v2(records, first, plan, found)
+        if magic == 1 and not gaps:
+            return _in_place_wrapper(records, first, plan, found)
+    return _rebuilt(region, first, plan, found, target)
+
+
+def _window(plan: Plan) -> tuple[int, int]:
+    """Return the bounds times must keep: only CreateTime has any, and format 0 has no time."""
+    if plan.log_append_time or not plan.magic:
+        return INT64_MIN, INT64_MAX
+    return plan.min_timestamp, plan.max_timestamp
+
+
+def _open(records: Buffer, produced: Produced, plan: Plan) -> Region:
+    """Say where the records of a produced set lie, unpacked if need be."""
+    first = produced.batches[0]
+    source = first.attributes & CODEC_MASK
+    start, end = first.position, first.position + first.size
+    if first.magic == 2:
+        data, start = records, start + V2_HEADER_SIZE
+        if source:
+            limit = produce_limit(plan.max_message_bytes)
+            data = decompress(source, memoryview(records)[start:end], 2, limit)
+            start, end = 0, len(data)
+        return Region(data, start, end, 2, first.count, 0, first.base_timestamp, None)
+    if source:
+        inner = wrapped(records, first, produce_limit(plan.max_message_bytes))
+        return Region(inner, 0, len(inner), first.magic, -1, 0, -1, None)
+    return Region(records, start, produced.size, first.magic, -1, 0, -1, None)
+
+
+def _check_set(batches: Sequence[Batch]) -> None:
+    """Refuse sets of several batches unless they are plain messages of one format."""
+    magic = batches[0].magic
+    if any(batch.magic != magic for batch in batches):
+        raise InvalidRecord("a record set mixes message formats")
+    if magic == 2 or any(batch.attributes & CODEC_MASK for batch in batches):
+        raise InvalidRecord("a record set holds a compressed message or a batch beside others")
+
+
+def _check_v2(batch: Batch, plan: Plan) -> None:
+    """Refuse a format-2 header that contradicts itself or is not for clients to send."""
+    if batch.count <= 0 or batch.last_offset - batch.base_offset + 1 != batch.count:
+        raise InvalidRecord(
+            f"a batch declares {batch.count} records and"
+            f" {batch.last_offset - batch.base_offset + 1} offsets"
+        )
+    if plan.internal:
+        return
+    if batch.attributes & CONTROL_BIT:
+        raise InvalidRecord("a client may not write control batches")
+    if batch.producer_id != NO_PRODUCER_ID and batch.base_sequence < 0:
+        raise InvalidRecord(
+            f"producer id {batch.producer_id} comes with base sequence {batch.base_sequence}"
+        )
+    if plan.magic < 2 and (batch.producer_id != NO_PRODUCER_ID or batch.is_transactional):
+        raise UnsupportedForMessageFormat(
+            "the topic's message format has no place for a producer id or a transaction:"
+            " set enable.idempotence=false (and no transactional.id) in the producer"
+        )
+
+
+def _target_codec(batch: Batch, plan: Plan) -> int:
+    """Return the codec to write with: the topic's, else the producer's."""
+    source = batch.attributes & CODEC_MASK
+    target = source if plan.compression is None else plan.compression
+    if batch.is_control and not source:  # a marker stays readable without unpacking
+        return source
+    if target == Compression.ZSTD and plan.magic < 2:
+        return Compression.GZIP
+    return target
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+def _check_bit(batches: Sequence[Batch], count: int) -> None:
+    """Raise InvalidTimestamp where a producer set the LogAppendTime bit."""
+    if len(batches) == 1:
+        guilty: Sequence[int] = range(count) if batches[0].is_log_append_time else ()
+    else:
+        guilty = [i for i, batch in enumerate(batches) if batch.is_log_append_time]
+    if not guilty:
+        return
+    message = "the producer set the time type LogAppendTime, which is the broker's to set"
+    errors = [RecordError(i, f"record {i}: {message}") for i in guilty[:MOST_RECORD_ERRORS]]
+    raise InvalidTimestamp(message, record_errors=errors)
+
+
+def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | InvalidRecord:
+    """Name the guilty records, slowly; a time outside the window outweighs all else."""
+    low, high = _window(plan)
+    window = f"[{low if low > INT64_MIN else '...'}, {high if high < INT64_MAX else '...'}]"
+    errors: list[RecordError] = []
+    too_old_or_new = total = 0
+    for index, record in enumerate(walk(*region)):
+        timestamp = record.timestamp
+        if timestamp != NO_TIMESTAMP and not low <= timestamp <= high:
+            message = f"record {index}: timestamp {timestamp} is outside the window {window}"
+            too_old_or_new += 1
+        elif plan.compacted and record.key is None:
+            message = f"record {index}: a record of a compacted topic needs a key"
+        else:
+            continue
+        total += 1
+        if len(errors) < MOST_RECORD_ERRORS:
+            errors.append(RecordError(index, message))
+    if too_old_or_new:
+        return InvalidTimestamp(
+            f"{too_old_or_new} records have timestamps outside the window {window}",
+            record_errors=errors,
+        )
+    if nested:
+        return InvalidRecord("a compressed message holds a compressed message")
+    return InvalidRecord(f"{total} records of a compacted topic have no key", record_errors=errors)
+
+
+# --- bytes kept ----------------------------------------------------------------------------------
+
+
+def _in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
+    """Keep a format-2 batch; the CRC is made anew only if the bit or the largest time changes."""
+    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
+    attributes = batch.attributes
+    if plan.log_append_time:
+        attributes |= LOG_APPEND_TIME_BIT
+        largest = first = plan.append_time_ms
+        missing = False
+    highest = NO_TIMESTAMP if largest is None else largest
+    start, size = batch.position, batch.size
+    view = memoryview(records)
+    patch = _V2_PATCH.pack(plan.first_offset, size - 12, plan.leader_epoch)
+    if attributes == batch.attributes and highest == batch.max_timestamp:
+        rest = view[start + 16 : start + size]
+    else:
+        head = _V2_STAMP.pack(attributes, batch.count - 1, batch.base_timestamp, highest)
+        crc = crc32c(view[start + 43 : start + size], crc32c(head))
+        patch = b"".join((patch, b"\2", _V2_CRC.pack(crc), head))
+        rest = view[start + 43 : start + size]
+    last = plan.first_offset + batch.count - 1
+    whole = PreparedBatch(
+        0,
+        size,
+        plan.first_offset,
+        last,
+        batch.count,
+        largest,
+        last,
+        first,
+        missing,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        bool(attributes & TRANSACTIONAL_BIT),
+        bool(attributes & CONTROL_BIT),
+    )
+    return Prepared([patch, rest], size, [whole], plan.first_offset, last, batch.count, False)
+
+
+def _message_batch(
+    position: int, size: int, base: int, last: int, plan: Plan, times: tuple[int | None, ...]
+) -> PreparedBatch:
+    """Describe a message of format 0/1 (base to last: what it wraps); times: largest, first."""
+    largest, first = times
+    if not plan.magic:
+        largest = first = None
+    elif plan.log_append_time:
+        largest = first = plan.append_time_ms
+    return PreparedBatch(
+        position,
+        size,
+        base,
+        last,
+        last - base + 1,
+        largest,
+        last,
+        first,
+        first is None,
+        -1,
+        -1,
+        -1,
+        False,
+        False,
+    )
+
+
+def _in_place_wrapper(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
+    """Keep a compressed format-1 message: its offset, time and bit are new, its inside is not."""
+    last = plan.first_offset + found.count - 1
+    bit, stamp = 0, NO_TIMESTAMP if found.largest is None else found.largest
+    if plan.log_append_time:
+        bit, stamp = LOG_APPEND_TIME_BIT, plan.append_time_ms
+    head = wrapper_head(records, batch, last, stamp, bit)
+    rest = memoryview(records)[batch.position + len(head) : batch.position + batch.size]
+    times = (found.largest, found.first)
+    whole = _message_batch(0, batch.size, plan.first_offset, last, plan, times)
+    if found.flags & HAS_MISSING and not plan.log_append_time:
+        whole = whole._replace(has_missing=True)
+    return Prepared([head, rest], batch.size, [whole], plan.first_offset, last, found.count, False)
+
+
+def _stamped_messages(records: Buffer, produced: Produced, plan: Plan, found: Findings) -> Prepared:
+    """Number plain messages, and stamp each of them on a LogAppendTime topic (KIP-32)."""
+    start = produced.batches[0].position
+    data = bytearray(memoryview(records)[start : produced.size])
+    stamp = plan.append_time_ms if plan.log_append_time else None
+    kernels.stamp_messages(data, 0, len(data), plan.first_offset, stamp)
+    return _plain_messages(data, produced.batches, plan, found.count, converted=False)
+
+
+def _plain_messages(
+    data: bytes | bytearray,
+    batches: Sequence[Batch],
+    plan: Plan,
+    count: int,
+    *,
+    converted: bool,
+) -> Prepared:
+    """Describe plain messages that are numbered already; each is a batch of its own."""
+    prepared = []
+    position, offset = 0, plan.first_offset
+    for batch in batches:
+        own = None if batch.max_timestamp == NO_TIMESTAMP else batch.max_timestamp
+        prepared.append(_message_batch(position, batch.size, offset, offset, plan, (own, own)))
+        position += batch.size
+        offset += 1
+    return Prepared([data], len(data), prepared, plan.first_offset, offset - 1, count, converted)
+
+
+# --- bytes written anew --------------------------------------------------------------------------
+
+
+def _rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: int) -> Prepared:
+    """Write the set anew in the topic's format and codec: one batch, one wrapper, or messages."""
+    stamp = plan.append_time_ms if plan.log_append_time and plan.magic == 1 else None
+    written = kernels.rewrite(
+        *region[:7], stamp, plan.magic, plan.first_offset, INT64_MIN, bool(target)
+    )
+    if plan.magic == 2:
+        return _rebuilt_v2(written.data, written.base_timestamp, batch, plan, found, target)
+    if not target:
+        batches = kernels.scan(written.data, 0, len(written.data))
+        for each in batches:
+            _check_size(each.size, plan)
+        return _plain_messages(written.data, batches, plan, found.count, converted=True)
+    largest = NO_TIMESTAMP if found.largest is None else found.largest
+    data = write_wrapper(
+        written.data,
+        plan.magic,
+        target,
+        written.last_offset,
+        largest if stamp is None else stamp,
+        stamped=stamp is not None,
+    )
+    _check_size(len(data), plan)
+    times = (found.largest, found.first)
+    whole = _message_batch(0, len(data), plan.first_offset, written.last_offset, plan, times)
+    if found.flags & HAS_MISSING and not plan.log_append_time:
+        whole = whole._replace(has_missing=True)
+    return Prepared(
+        [data],
+        len(data),
+        [whole],
+        plan.first_offset,
+        written.last_offset,
+        found.count,
+        True,
+    )
+
+
+def _rebuilt_v2(
+    payload: bytes, base_timestamp: int, batch: Batch, plan: Plan, found: Findings, target: int
+) -> Prepared:
+    """Put records written anew behind a format-2 header that keeps what the producer said."""
+    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
+    attributes = target
+    if batch.magic == 2:
+        attributes |= batch.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)
+    if plan.log_append_time:
+        attributes |= LOG_APPEND_TIME_BIT
+        largest = first = plan.append_time_ms
+        missing = False
+    packed = compress(target, payload, 2)
+    last = plan.first_offset + found.count - 1
+    head = pack_v2_header(
+        packed,
+        base_offset=plan.first_offset,
+        last_offset=last,
+        leader_epoch=plan.leader_epoch,
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=NO_TIMESTAMP if largest is None else largest,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        count=found.count,
+    )
+    size = len(head) + len(packed)
+    _check_size(size, plan)
+    whole = PreparedBatch(
+        0,
+        size,
+        plan.first_offset,
+        last,
+        found.count,
+        largest,
+        last,
+        first,
+        missing,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        bool(attributes & TRANSACTIONAL_BIT),
+        bool(attributes & CONTROL_BIT),
+    )
+    return Prepared([head, packed], size, [whole], plan.first_offset, last, found.count, True)
+
+
+def _check_size(size: int, plan: Plan) -> None:
+    """Refuse what conversion made larger than the topic takes."""
+    if size > plan.max_message_bytes:
+        raise MessageTooLarge(
+            f"the batch is {size} bytes in the topic's format, which exceeds"
+            f" max.message.bytes={plan.max_message_bytes}"
+        )
