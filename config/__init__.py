@@ -1,0 +1,32 @@
+"""What can be set: every topic and broker setting declared once, and how their sources are merged.
+
+`load` reads a broker's settings from a properties file, KAFKA_* environment variables and flags;
+`topic_config` lays a topic's own over them; `topic_entries` and `broker_entries` describe both.
+Everything refused is a ConfigError of one sentence.
+"""
+
+from config.broker import BROKER_SETTINGS, BrokerConfig
+from config.describe import Entry, Source, Synonym, broker_entries, topic_entries
+from config.listeners import Listener
+from config.load import load, reconfigured, topic_config
+from config.setting import ConfigError, Setting, Type
+from config.topic import TOPIC_SETTINGS, TopicConfig
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "TOPIC_SETTINGS",
+    "BrokerConfig",
+    "ConfigError",
+    "Entry",
+    "Listener",
+    "Setting",
+    "Source",
+    "Synonym",
+    "TopicConfig",
+    "Type",
+    "broker_entries",
+    "load",
+    "reconfigured",
+    "topic_config",
+    "topic_entries",
+]

@@ -1,0 +1,287 @@
+"""Every broker setting, declared once, and what they mean together.
+
+Kafka's settings carry Kafka's names; our own (http.listener, log.level, clock,
+max.partitions.per.topic) are named in its style. The defaults of topic settings are broker settings
+too: they are declared in topic.py, under `broker_names`, and arrive here as one TopicConfig.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from config.listeners import (
+    Listener,
+    check_protocol_map,
+    parse_address,
+    parse_advertised_listeners,
+    parse_bound_listeners,
+    parse_protocol_map,
+    protocol_of,
+    split_address,
+)
+from config.setting import INT_MAX, ConfigError, Setting, Type, declared_in, setting
+from config.topic import TopicConfig
+from config.versions import check_release
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT = "default"
+
+
+class Given(NamedTuple):
+    """One value somebody set: its text, where it came from, and how strong that source is."""
+
+    value: str
+    origin: str
+    rank: int
+
+
+def _node_id(text: str) -> int:
+    """Kafka's -1 asks for a number of the broker's choosing; a single broker chooses 1."""
+    return 1 if int(text) == -1 else int(text)
+
+
+def _log_dirs(text: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise ValueError("expected at least one directory")
+    if len(set(found)) < len(found):
+        raise ValueError("a directory is named twice")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """The settings of one broker."""
+
+    node_id: int = setting(
+        "node.id",
+        Type.INT,
+        1,
+        "The broker's number, unique in its cluster.",
+        aliases=("broker.id",),
+        low=-1,
+        convert=_node_id,
+        dynamic=False,
+    )
+    listeners: tuple[Listener, ...] = setting(
+        "listeners",
+        Type.LIST,
+        (Listener("PLAINTEXT", "", 9092),),
+        "The addresses to listen on, as NAME://host:port; an empty host is every interface, port 0 "
+        "any free one.",
+        convert=parse_bound_listeners,
+        dynamic=False,
+    )
+    advertised_listeners: tuple[Listener, ...] = setting(
+        "advertised.listeners",
+        Type.LIST,
+        (),
+        "The addresses clients are told to connect to, by listener name; those that are bound unless "
+        "given.",
+        convert=parse_advertised_listeners,
+        dynamic=False,
+    )
+    listener_security_protocol_map: str = setting(
+        "listener.security.protocol.map",
+        Type.STRING,
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "The security protocol of each listener, by name; a listener that is bound must be PLAINTEXT.",
+        convert=check_protocol_map,
+        dynamic=False,
+    )
+    controller_listener_names: tuple[str, ...] = setting(
+        "controller.listener.names",
+        Type.LIST,
+        (),
+        "Listeners of a KRaft controller; tidelog has none, so these are not bound.",
+        dynamic=False,
+    )
+    log_dirs: tuple[str, ...] = setting(
+        "log.dirs",
+        Type.LIST,
+        ("data",),
+        "The directories logs are kept in, separated by commas; the first also holds the metadata.",
+        fallbacks=("log.dir",),
+        convert=_log_dirs,
+        dynamic=False,
+    )
+    http_listener: str = setting(
+        "http.listener",
+        Type.STRING,
+        "",
+        "The host:port for metrics and health over HTTP; empty is none. Not a Kafka setting.",
+        convert=parse_address,
+        dynamic=False,
+    )
+    log_level: str = setting(
+        "log.level",
+        Type.STRING,
+        "info",
+        "How much is logged to standard error. Not a Kafka setting.",
+        choices=("debug", "info", "warning", "error"),
+        dynamic=False,
+    )
+    clock: str = setting(
+        "clock",
+        Type.STRING,
+        "system",
+        "The clock the broker lives by. Not a Kafka setting.",
+        choices=("system",),
+        dynamic=False,
+    )
+    num_partitions: int = setting(
+        "num.partitions",
+        Type.INT,
+        1,
+        "How many partitions a topic gets when nobody says.",
+        low=1,
+        dynamic=False,
+    )
+    max_partitions_per_topic: int = setting(
+        "max.partitions.per.topic",
+        Type.INT,
+        10_000,
+        "The most partitions one topic may be created with. Not a Kafka setting.",
+        low=1,
+        dynamic=False,
+    )
+    default_replication_factor: int = setting(
+        "default.replication.factor",
+        Type.INT,
+        1,
+        "How many replicas a partition gets when nobody says.",
+        low=1,
+        high=32_767,
+        dynamic=False,
+    )
+    auto_create_topics_enable: bool = setting(
+        "auto.create.topics.enable",
+        Type.BOOLEAN,
+        True,
+        "Whether asking for a topic that does not exist creates it.",
+        dynamic=False,
+    )
+    delete_topic_enable: bool = setting(
+        "delete.topic.enable",
+        Type.BOOLEAN,
+        True,
+        "Whether topics may be deleted.",
+        dynamic=False,
+    )
+    socket_request_max_bytes: int = setting(
+        "socket.request.max.bytes",
+        Type.INT,
+        100 * 2**20,
+        "The largest request that is read, in bytes; a larger one closes the connection.",
+        low=1,
+        dynamic=False,
+    )
+    fetch_max_bytes: int = setting(
+        "fetch.max.bytes",
+        Type.INT,
+        55 * 2**20,
+        "The most bytes of records one fetch response carries, beyond its first batch.",
+        low=1024,
+        dynamic=False,
+    )
+    max_connections: int = setting(
+        "max.connections",
+        Type.INT,
+        INT_MAX,
+        "How many connections may be open at once; further ones are closed.",
+        low=0,
+        dynamic=False,
+    )
+    connections_max_idle_ms: int = setting(
+        "connections.max.idle.ms",
+        Type.LONG,
+        600_000,
+        "After how many ms without a request a connection is closed.",
+        low=1,
+        dynamic=False,
+    )
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms",
+        Type.INT,
+        86_400_000,
+        "How long, in ms since its last append, an idempotent producer is remembered.",
+        low=1,
+        dynamic=False,
+    )
+    inter_broker_protocol_version: str = setting(
+        "inter.broker.protocol.version",
+        Type.STRING,
+        "3.9-IV0",
+        "The Kafka release whose protocol brokers speak with one another.",
+        convert=check_release,
+        dynamic=False,
+        effective=False,
+    )
+
+    # The defaults of every topic setting, from their broker names.
+    topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    # What was set, by the name it was set under. A value that lost to a stronger one is here as well.
+    given: Mapping[str, Given] = field(default_factory=dict, compare=False, repr=False)
+    # Kafka's settings that mean nothing here yet, with their values (secrets hidden).
+    ignored: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    # Where each value came from, by the name of the setting; names that are missing have their defaults.
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def http(self) -> tuple[str, int] | None:
+        """Host and port of the HTTP listener; None if there is none."""
+        return split_address(self.http_listener) if self.http_listener else None
+
+    @property
+    def message_max_bytes(self) -> int:
+        """The largest batch a topic accepts unless it says otherwise, in bytes."""
+        return self.topic_defaults.max_message_bytes
+
+    @property
+    def metadata_dir(self) -> str:
+        """The log directory that also holds the metadata."""
+        return self.log_dirs[0]
+
+
+BROKER_SETTINGS: Mapping[str, Setting] = declared_in(BrokerConfig)
+"""Every broker setting that is no topic default, by attribute, in order of declaration."""
+
+
+def check_listeners(
+    listeners: tuple[Listener, ...],
+    advertised: tuple[Listener, ...],
+    protocol_map: str,
+    controllers: tuple[str, ...],
+) -> tuple[Listener, ...]:
+    """The listeners to bind, after checking that they agree with the settings around them.
+
+    Raises ConfigError for a protocol other than PLAINTEXT, a listener without a protocol, and an
+    advertised listener that is not bound.
+    """
+    ours = tuple(at for at in listeners if at.name not in {name.upper() for name in controllers})
+    if not ours:
+        raise ConfigError(
+            "every one of the listeners is named in controller.listener.names: a broker needs one of its own"
+        )
+    protocols = parse_protocol_map(protocol_map)
+    for listener in ours:
+        protocol = protocol_of(listener, protocols)
+        if protocol is None:
+            raise ConfigError(
+                f"listener {listener.name} has no protocol: add {listener.name}:PLAINTEXT to "
+                "listener.security.protocol.map"
+            )
+        if protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listener {listener.name} asks for {protocol}, and only PLAINTEXT is served"
+            )
+    names = {listener.name for listener in ours}
+    for listener in advertised:
+        if listener.name not in names:
+            raise ConfigError(
+                f"advertised.listeners names {listener.name}, which is not among the listeners"
+            )
+    return ours

@@ -1,0 +1,120 @@
+"""Addresses as Kafka writes them: `PLAINTEXT://host:9092,INTERNAL://[::1]:0`.
+
+Only plain TCP is served. A listener may have any name as long as listener.security.protocol.map (or
+its own name) says PLAINTEXT; anything else is refused with a sentence instead of serving in the clear
+what was meant to be encrypted. An empty host means every interface, port 0 lets the system choose.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_LISTENER = re.compile(r"([A-Za-z0-9_.\-]+)://(.*):([0-9]{1,5})", re.ASCII)
+_ADDRESS = re.compile(r"(.*):([0-9]{1,5})", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9_.\-%:]*", re.ASCII)
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not chosen
+
+
+class Listener(NamedTuple):
+    """One address: the listener's name in upper case, host without brackets, port."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listeners(text: str) -> tuple[Listener, ...]:
+    """The listeners of a comma-separated list; raises ValueError saying what is wrong with it."""
+    found = tuple(_listener(part.strip()) for part in text.split(",")) if text.strip() else ()
+    names = [listener.name for listener in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the listener name {name} is used twice")
+    return found
+
+
+def parse_bound_listeners(text: str) -> tuple[Listener, ...]:
+    """As parse_listeners, for addresses to listen on: at least one, no address twice."""
+    found = parse_listeners(text)
+    if not found:
+        raise ValueError("at least one listener is needed, such as PLAINTEXT://127.0.0.1:9092")
+    addresses = [(listener.host, listener.port) for listener in found if listener.port]
+    for host, port in addresses:
+        if addresses.count((host, port)) > 1:
+            raise ValueError(f"{host or 'every interface'}, port {port}, is used twice")
+    return found
+
+
+def parse_advertised_listeners(text: str) -> tuple[Listener, ...]:
+    """As parse_listeners, for addresses told to clients: each must be one that can be connected to."""
+    found = parse_listeners(text)
+    for listener in found:
+        if listener.host in EVERY_INTERFACE:
+            raise ValueError(f"{listener} is no address a client can connect to; name a host")
+    return found
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """listener.security.protocol.map as listener name -> protocol; raises ValueError."""
+    found: dict[str, str] = {}
+    for part in text.split(",") if text.strip() else ():
+        name, _, protocol = (piece.strip().upper() for piece in part.partition(":"))
+        if not name or protocol not in _PROTOCOLS:
+            raise ValueError(f"{part.strip()!r} is not NAME:PROTOCOL ({', '.join(_PROTOCOLS)})")
+        if found.setdefault(name, protocol) != protocol:
+            raise ValueError(f"listener {name} is given two protocols")
+    return found
+
+
+def check_protocol_map(text: str) -> str:
+    """The text itself, if it is a protocol map."""
+    parse_protocol_map(text)
+    return text
+
+
+def protocol_of(listener: Listener, protocols: dict[str, str]) -> str | None:
+    """The security protocol of a listener; None if neither the map nor its name tells."""
+    by_name = listener.name if listener.name in _PROTOCOLS else None
+    return protocols.get(listener.name, by_name)
+
+
+def parse_address(text: str) -> str:
+    """A `host:port` as it came, checked; an empty text is none. Raises ValueError."""
+    if text:
+        split_address(text)
+    return text
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host (without brackets) and port of `host:port`; raises ValueError."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        raise ValueError("expected host:port, such as 127.0.0.1:8080")
+    return _host(found[1]), _port(found[2])
+
+
+def _listener(text: str) -> Listener:
+    found = _LISTENER.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not NAME://host:port")
+    return Listener(found[1].upper(), _host(found[2]), _port(found[3]))
+
+
+def _host(text: str) -> str:
+    host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if not _HOST.fullmatch(host) or (":" in host and host == text):
+        raise ValueError(f"{text!r} is not a host name or address (IPv6 goes in brackets)")
+    return host
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if port > 65_535:
+        raise ValueError(f"port {port} is above 65535")
+    return port

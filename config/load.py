@@ -1,0 +1,247 @@
+"""Merges the sources of settings into one BrokerConfig, and a topic's overrides into its TopicConfig.
+
+Sources, weakest first: the default, the properties file, KAFKA_* environment variables, flags, and
+changes made while the broker runs. A value from a stronger source wins whatever name it is given
+under; within one source log.retention.ms wins over log.retention.minutes over log.retention.hours, as
+in Kafka. Two names of one setting with different values in one source contradict and are refused.
+For a topic, anything set on the topic is stronger than anything set on the broker: a symmetric window
+of the topic's own replaces a one-sided window of the broker's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from config.broker import BROKER_SETTINGS, BrokerConfig, Given, check_listeners
+from config.environment import from_environment
+from config.ignored import IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
+from config.properties import parse_properties
+from config.setting import INT_MAX, BrokerName, ConfigError, Setting, Type, closest, unknown
+from config.topic import TOPIC_SETTINGS, TopicConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+FILE, ENVIRONMENT, FLAG, DYNAMIC = 1, 2, 3, 4
+TOPIC = "topic"
+_DYNAMIC_ORIGIN = "changed while running"
+# How like a known name a stray KAFKA_ variable must be to count as a misspelling of it.
+_MISSPELT = 0.8
+
+# A candidate for a value: where it stands among the setting's names, who gave it, what it means.
+_Candidate = tuple[int, str, Given, Any]
+
+
+def load(
+    properties: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]
+) -> BrokerConfig:
+    """The broker's settings from a properties file (if any), the environment and flags.
+
+    Raises ConfigError, in one sentence, for a file that cannot be read, a misspelt name, a value that
+    is ill-typed or out of range, and settings that contradict each other. A KAFKA_ variable that
+    resembles no setting belongs to somebody else and is passed over; `ignored` names it.
+    """
+    given: dict[str, Given] = {}
+    strays: dict[str, str] = {}
+    if properties is not None:
+        for name, value in _read(properties).items():
+            given[name] = Given(value, str(properties), FILE)
+    for name, value, variable in from_environment(environ):
+        if not _is_known(name) and closest(name, _known_names(), _MISSPELT) is None:
+            strays[variable] = shown(name, value)
+            continue
+        given[name] = Given(value, f"environment variable {variable}", ENVIRONMENT)
+    for name, value in overrides.items():
+        given[name] = Given(value, "command line", FLAG)
+    return _build(given, strays)
+
+
+def reconfigured(broker: BrokerConfig, changes: Mapping[str, str]) -> BrokerConfig:
+    """The broker's settings with changes made while it runs laid over them.
+
+    `changes` are all that are in force, not only the newest. Raises ConfigError as load does, and for
+    a setting that needs a restart.
+    """
+    given = {name: value for name, value in broker.given.items() if value.rank != DYNAMIC}
+    for name, value in changes.items():
+        owner = BROKER_NAMES.get(name)
+        if owner is not None and not owner.dynamic:
+            raise ConfigError(f"{name} cannot be changed while the broker runs")
+        given[name] = Given(value, _DYNAMIC_ORIGIN, DYNAMIC)
+    return _build(given, {})
+
+
+def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """A topic's settings: its own over the broker's defaults.
+
+    Raises ConfigError for a misspelt name, a bad value, and two names of one setting that disagree.
+    """
+    if not overrides:
+        return broker.topic_defaults
+    for name in overrides:
+        if name not in TOPIC_NAMES and name not in IGNORED_TOPIC_NAMES:
+            raise unknown(name, (*TOPIC_NAMES, *IGNORED_TOPIC_NAMES))
+    values: dict[str, Any] = {}
+    sources = dict(broker.topic_defaults.sources)
+    for attribute, setting in TOPIC_SETTINGS.items():
+        candidates: list[_Candidate] = [
+            (0, name, Given(overrides[name], TOPIC, 0), setting.parse(overrides[name], name))
+            for name in setting.names
+            if name in overrides
+        ]
+        if candidates:
+            values[attribute] = _strongest(candidates)[3]
+            sources[setting.name] = TOPIC
+        else:
+            values[attribute] = getattr(broker.topic_defaults, attribute)
+    if sources.get("message.timestamp.difference.max.ms") == TOPIC:
+        for side in ("before", "after"):
+            if sources.get(f"message.timestamp.{side}.max.ms") != TOPIC:
+                values[f"message_timestamp_{side}_max_ms"] = None
+                sources.pop(f"message.timestamp.{side}.max.ms", None)
+    return TopicConfig(**values, sources=sources)
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the properties file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"the properties file {path} is not UTF-8 text") from None
+
+
+# --- putting it together -------------------------------------------------------------------------
+
+
+def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfig:
+    ignored = dict(strays)
+    for name, value in given.items():
+        if name in REPLACED:
+            raise ConfigError(
+                f"{name} (from {value.origin}) is no longer a setting: use {REPLACED[name]}"
+            )
+        if not _is_known(name):
+            raise unknown(name, _known_names(), value.origin)
+        if is_ignored(name):
+            ignored[name] = shown(name, value.value)
+    sources: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for attribute, setting in BROKER_SETTINGS.items():
+        candidates = _candidates(setting, given)
+        if candidates:
+            strongest = _strongest(candidates)
+            values[attribute] = strongest[3]
+            sources[setting.name] = strongest[2].origin
+    values["topic_defaults"] = _topic_defaults(given)
+    config = BrokerConfig(**values, given=dict(given), ignored=ignored, sources=sources)
+    bound = check_listeners(
+        config.listeners,
+        config.advertised_listeners,
+        config.listener_security_protocol_map,
+        config.controller_listener_names,
+    )
+    object.__setattr__(config, "listeners", bound)
+    return config
+
+
+def _topic_defaults(given: Mapping[str, Given]) -> TopicConfig:
+    """The broker's defaults of topic settings."""
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for attribute, setting in TOPIC_SETTINGS.items():
+        candidates = _default_candidates(setting, given)
+        if candidates:
+            strongest = _strongest(candidates)
+            values[attribute] = strongest[3]
+            sources[setting.name] = strongest[2].origin
+    return TopicConfig(**values, sources=sources)
+
+
+def _candidates(setting: Setting, given: Mapping[str, Given]) -> list[_Candidate]:
+    """What was given for a broker setting, under any of its names. Aliases stand level."""
+    level = dict.fromkeys((setting.name, *setting.aliases), 0)
+    level.update({name: place for place, name in enumerate(setting.fallbacks, 1)})
+    return [
+        (place, name, given[name], setting.parse(given[name].value, name, given[name].origin))
+        for name, place in level.items()
+        if name in given
+    ]
+
+
+def _default_candidates(setting: Setting, given: Mapping[str, Given]) -> list[_Candidate]:
+    """What was given for a topic setting's default, under any of its broker names."""
+    found: list[_Candidate] = []
+    for place, broker_name in enumerate(setting.broker_names):
+        if broker_name.name in given:
+            value = given[broker_name.name]
+            found.append((place, broker_name.name, value, _scaled(setting, broker_name, value)))
+    found += [
+        (0, name, given[name], setting.parse(given[name].value, name, given[name].origin))
+        for name in setting.broker_aliases
+        if name in given and name not in {broker_name.name for broker_name in setting.broker_names}
+    ]
+    return found
+
+
+def _scaled(setting: Setting, broker_name: BrokerName, given: Given) -> Any:
+    """A broker setting's value in the topic setting's unit. Below zero, where allowed, is -1."""
+    name, factor, zero = broker_name
+    if factor == 1:
+        value = setting.parse(given.value, name, given.origin)
+    else:
+        least = -INT_MAX - 1 if setting.low == -1 else 1 if setting.low == 1 else 0
+        value = Setting(name, Type.INT, None, "", low=least).parse(given.value, name, given.origin)
+        value = value * factor if value >= 0 else -1
+    if value == 0 and not zero:
+        raise ConfigError(f"{name}=0 (from {given.origin}): expected a positive number, or -1")
+    return value
+
+
+def _strongest(candidates: list[_Candidate]) -> _Candidate:
+    """The candidate that wins. Raises ConfigError if another of the same strength disagrees with it."""
+    winner = min(candidates, key=lambda candidate: (-candidate[2].rank, candidate[0]))
+    for place, name, given, value in candidates:
+        if (given.rank, place) == (winner[2].rank, winner[0]) and value != winner[3]:
+            raise ConfigError(
+                f"{winner[1]}={winner[2].value} and {name}={given.value} are two names of one setting "
+                "and contradict each other: give one of them"
+            )
+    return winner
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def _by_name(settings: Iterable[tuple[Setting, Iterable[str]]]) -> dict[str, Setting]:
+    """Every name of every setting; a name claimed twice is a mistake of ours."""
+    found: dict[str, Setting] = {}
+    for setting, names in settings:
+        for name in dict.fromkeys(names):
+            assert name not in found, name
+            found[name] = setting
+    return found
+
+
+TOPIC_NAMES: Mapping[str, Setting] = _by_name((s, s.names) for s in TOPIC_SETTINGS.values())
+"""Every name a topic setting can be given by on a topic."""
+
+DEFAULT_NAMES: Mapping[str, Setting] = _by_name(
+    (s, (*(name.name for name in s.broker_names), *s.broker_aliases))
+    for s in TOPIC_SETTINGS.values()
+)
+"""Every broker setting that is a topic setting's default."""
+
+BROKER_NAMES: Mapping[str, Setting] = _by_name((s, s.names) for s in BROKER_SETTINGS.values())
+"""Every name of every other broker setting."""
+
+
+def _is_known(name: str) -> bool:
+    return name in BROKER_NAMES or name in DEFAULT_NAMES or name in REPLACED or is_ignored(name)
+
+
+def _known_names() -> tuple[str, ...]:
+    from config.ignored import IGNORED_BROKER_NAMES  # noqa: PLC0415 - only a mistake asks
+
+    return (*BROKER_NAMES, *DEFAULT_NAMES, *sorted(IGNORED_BROKER_NAMES))

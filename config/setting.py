@@ -1,0 +1,184 @@
+"""How one setting is declared: name, type, default, bounds, one sentence, and what reads it.
+
+A configuration class is a frozen dataclass whose fields are made by `setting(...)`. The same
+declaration gives a typed attribute to code, an entry to DescribeConfigs, a row to
+docs/configuration.md, and the checks below. Values arrive as text, as Kafka's do: whitespace around
+them does not count, integers are 32 bit (INT) or 64 bit (LONG), booleans are true or false in any case.
+Every refusal is a ConfigError whose text is one sentence naming the setting, the value and the cure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_METADATA = "setting"
+
+
+class ConfigError(ValueError):
+    """A setting is misspelt, ill-typed, out of range or contradicts another; the text says which."""
+
+
+class Type(IntEnum):
+    """Kafka's types of settings, by the numbers DescribeConfigs v3+ uses."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class BrokerName(NamedTuple):
+    """A broker setting that gives a topic setting its default.
+
+    `factor` turns the broker setting's unit into the topic setting's (hours into ms). With
+    `zero=False` a value of 0 is refused, as Kafka refuses log.retention.ms=0.
+    """
+
+    name: str
+    factor: int = 1
+    zero: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One declared setting."""
+
+    name: str
+    type: Type
+    default: str | None  # as Kafka writes it; None where there is no value unless given
+    doc: str
+    aliases: tuple[str, ...] = ()  # other names of the same setting; contradictions are refused
+    fallbacks: tuple[str, ...] = ()  # lesser names: read where the name itself is not set
+    broker_names: tuple[BrokerName, ...] = ()  # topic settings: broker defaults, strongest first
+    broker_aliases: tuple[str, ...] = ()  # topic settings: other names of broker_names[0]
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    convert: Callable[[str], Any] | None = None  # further meaning; raises ValueError(reason)
+    dynamic: bool = True  # may be changed while the broker runs
+    effective: bool = True  # False: accepted, kept and described, but nothing acts on it yet
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name it can be given by in its own scope, strongest first."""
+        return (self.name, *self.aliases, *self.fallbacks)
+
+    def parse(self, text: str, name: str | None = None, origin: str = "") -> Any:
+        """The value that `text` stands for. Raises ConfigError, naming `name` and where it came from."""
+        try:
+            return self._parse(text.strip())
+        except ValueError as error:
+            where = f" (from {origin})" if origin else ""
+            raise ConfigError(f"{name or self.name}={text.strip()}{where}: {error}") from None
+
+    def _parse(self, text: str) -> Any:
+        value = _READERS[self.type](text)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            self._check_range(value)
+        if self.choices:
+            given = value if isinstance(value, tuple) else (value,)
+            unknown = [item for item in given if item not in self.choices]
+            if unknown or not given:
+                raise ValueError(f"expected {_one_of(self.choices, isinstance(value, tuple))}")
+        return value if self.convert is None else self.convert(text)
+
+    def _check_range(self, value: float) -> None:
+        if self.low is not None and value < self.low:
+            raise ValueError(f"the least possible value is {self.low}")
+        if self.high is not None and value > self.high:
+            raise ValueError(f"the largest possible value is {self.high}")
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return lowered == "true"
+
+
+def _integer(text: str, limit: int) -> int:
+    if not _INTEGER.fullmatch(text) or len(text) > 20:
+        raise ValueError("expected an integer")
+    value = int(text)
+    if not -limit - 1 <= value <= limit:
+        raise ValueError(f"expected an integer of {(limit + 1).bit_length()} bits")
+    return value
+
+
+def _double(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("expected a number") from None
+    if value != value:  # noqa: PLR0124 - only NaN is unequal to itself
+        raise ValueError("expected a number")
+    return value
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",")) if text else ()
+
+
+_READERS: Mapping[Type, Callable[[str], Any]] = {
+    Type.BOOLEAN: _boolean,
+    Type.STRING: str,
+    Type.INT: lambda text: _integer(text, INT_MAX),
+    Type.LONG: lambda text: _integer(text, LONG_MAX),
+    Type.DOUBLE: _double,
+    Type.LIST: _list,
+}
+
+
+def _one_of(choices: tuple[str, ...], several: bool) -> str:
+    return ("a list of " if several else "one of ") + ", ".join(choices)
+
+
+def written(value: object) -> str | None:
+    """A value as Kafka writes it: true, 5, a,b; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)
+
+
+def setting(
+    name: str, kind: Type, default: object, doc: str, *, text: str | None = None, **more: Any
+) -> Any:
+    """Declare a dataclass field. `default` is the value, `text` how it is written where that differs."""
+    declared = Setting(name, kind, written(default) if text is None else text, doc, **more)
+    return field(default=default, metadata={_METADATA: declared})
+
+
+def declared_in(cls: Any) -> dict[str, Setting]:
+    """The settings of a configuration class by attribute, in order of declaration."""
+    return {f.name: f.metadata[_METADATA] for f in fields(cls) if _METADATA in f.metadata}
+
+
+def unknown(name: str, known: Iterable[str], origin: str = "") -> ConfigError:
+    """The refusal of a name nobody declared, with the closest known one."""
+    where = f" (from {origin})" if origin else ""
+    near = closest(name, known)
+    hint = f"; did you mean {near}?" if near else ""
+    return ConfigError(f"there is no setting {name}{where}{hint}")
+
+
+def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name most like a misspelt one, if any is like it."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake pays for it
+
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)

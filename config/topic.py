@@ -1,0 +1,355 @@
+"""Every topic setting, declared once, and what they mean together.
+
+A TopicConfig is one immutable value: a change makes a new one, so whoever holds it sees all of its
+settings change at once. Defaults come from the broker settings named in `broker_names`; see load.py for
+which wins. Settings with `effective=False` are kept and described, and nothing acts on them yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from config.setting import LONG_MAX, BrokerName, Setting, Type, declared_in, setting
+from config.versions import check_release, magic_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_UNLIMITED = str(LONG_MAX)
+
+_COMPRESSIONS: Mapping[str, int | None] = {
+    "producer": None,
+    "uncompressed": 0,
+    "gzip": 1,
+    "snappy": 2,
+    "lz4": 3,
+    "zstd": 4,
+}
+
+
+def _gzip_level(text: str) -> int:
+    level = int(text)
+    if level != -1 and not 1 <= level <= 9:
+        raise ValueError("expected 1 to 9, or -1 for the codec's own choice")
+    return level
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The settings of one topic, with the broker's defaults filled in."""
+
+    message_timestamp_type: str = setting(
+        "message.timestamp.type",
+        Type.STRING,
+        "CreateTime",
+        "Whether a record's time is the producer's (CreateTime) or the moment it is appended "
+        "(LogAppendTime).",
+        choices=("CreateTime", "LogAppendTime"),
+        broker_names=(BrokerName("log.message.timestamp.type"),),
+        broker_aliases=("message.timestamp.type",),
+    )
+    message_timestamp_before_max_ms: int | None = setting(
+        "message.timestamp.before.max.ms",
+        Type.LONG,
+        None,
+        "How far, in ms, a CreateTime record may lie behind the broker's clock before the append is "
+        "rejected; where set it wins over message.timestamp.difference.max.ms.",
+        text=_UNLIMITED,
+        low=0,
+        broker_names=(BrokerName("log.message.timestamp.before.max.ms"),),
+    )
+    message_timestamp_after_max_ms: int | None = setting(
+        "message.timestamp.after.max.ms",
+        Type.LONG,
+        None,
+        "How far, in ms, a CreateTime record may lie ahead of the broker's clock before the append is "
+        "rejected; where set it wins over message.timestamp.difference.max.ms. Kafka 4.x starts from "
+        "one hour, tidelog from no limit.",
+        text=_UNLIMITED,
+        low=0,
+        broker_names=(BrokerName("log.message.timestamp.after.max.ms"),),
+    )
+    message_timestamp_difference_max_ms: int = setting(
+        "message.timestamp.difference.max.ms",
+        Type.LONG,
+        LONG_MAX,
+        "How far, in ms, a CreateTime record may lie from the broker's clock, in either direction; "
+        "KIP-32 calls it max.message.time.difference.ms.",
+        aliases=("max.message.time.difference.ms",),
+        low=0,
+        broker_names=(BrokerName("log.message.timestamp.difference.max.ms"),),
+        broker_aliases=("max.message.time.difference.ms",),
+    )
+    message_format_version: str = setting(
+        "message.format.version",
+        Type.STRING,
+        "3.0-IV1",
+        "The Kafka release whose message format is written to the log: up to 0.9 format 0, 0.10 "
+        "format 1, 0.11 and later format 2.",
+        convert=check_release,
+        broker_names=(BrokerName("log.message.format.version"),),
+        broker_aliases=("message.format.version",),
+    )
+    message_downconversion_enable: bool = setting(
+        "message.downconversion.enable",
+        Type.BOOLEAN,
+        True,
+        "Whether records are converted to older formats for clients that know no newer one; if not, "
+        "such a client gets an error.",
+        broker_names=(BrokerName("log.message.downconversion.enable"),),
+    )
+    max_message_bytes: int = setting(
+        "max.message.bytes",
+        Type.INT,
+        1_048_588,
+        "The largest record batch that is accepted, in bytes, as it is stored.",
+        low=0,
+        broker_names=(BrokerName("message.max.bytes"),),
+    )
+    max_decompressed_message_bytes: int = setting(
+        "max.decompressed.message.bytes",
+        Type.INT,
+        2_147_483_639,
+        "The largest size, in bytes, that one compressed batch may unfold to.",
+        low=1,
+        high=2_147_483_639,
+        broker_names=(BrokerName("max.decompressed.message.bytes"),),
+        effective=False,
+    )
+    compression_type: str = setting(
+        "compression.type",
+        Type.STRING,
+        "producer",
+        "The codec batches are stored with; producer keeps what the producer chose.",
+        choices=tuple(_COMPRESSIONS),
+        broker_names=(BrokerName("compression.type"),),
+    )
+    compression_gzip_level: int = setting(
+        "compression.gzip.level",
+        Type.INT,
+        -1,
+        "The gzip level of what the broker itself compresses; -1 is the codec's own choice.",
+        convert=_gzip_level,
+        broker_names=(BrokerName("compression.gzip.level"),),
+        effective=False,
+    )
+    compression_lz4_level: int = setting(
+        "compression.lz4.level",
+        Type.INT,
+        9,
+        "The lz4 level of what the broker itself compresses.",
+        low=1,
+        high=17,
+        broker_names=(BrokerName("compression.lz4.level"),),
+        effective=False,
+    )
+    compression_zstd_level: int = setting(
+        "compression.zstd.level",
+        Type.INT,
+        3,
+        "The zstd level of what the broker itself compresses.",
+        low=-131_072,
+        high=22,
+        broker_names=(BrokerName("compression.zstd.level"),),
+        effective=False,
+    )
+    cleanup_policy: tuple[str, ...] = setting(
+        "cleanup.policy",
+        Type.LIST,
+        ("delete",),
+        "What becomes of old segments: delete, compact, or both.",
+        choices=("delete", "compact"),
+        broker_names=(BrokerName("log.cleanup.policy"),),
+        effective=False,
+    )
+    segment_bytes: int = setting(
+        "segment.bytes",
+        Type.INT,
+        2**30,
+        "The size in bytes at which a segment is closed and the next one begun.",
+        low=14,
+        broker_names=(BrokerName("log.segment.bytes"),),
+    )
+    segment_ms: int = setting(
+        "segment.ms",
+        Type.LONG,
+        7 * _DAY_MS,
+        "The span of record time, in ms, after which a segment is closed even if it is not full.",
+        low=1,
+        broker_names=(BrokerName("log.roll.ms"), BrokerName("log.roll.hours", _HOUR_MS)),
+        effective=False,
+    )
+    segment_jitter_ms: int = setting(
+        "segment.jitter.ms",
+        Type.LONG,
+        0,
+        "The most, in ms, that segment.ms is shortened at random, so that segments do not all end at "
+        "once.",
+        low=0,
+        broker_names=(
+            BrokerName("log.roll.jitter.ms"),
+            BrokerName("log.roll.jitter.hours", _HOUR_MS),
+        ),
+        effective=False,
+    )
+    segment_index_bytes: int = setting(
+        "segment.index.bytes",
+        Type.INT,
+        10 * 2**20,
+        "The size in bytes at which an index is full and the segment is closed.",
+        low=4,
+        broker_names=(BrokerName("log.index.size.max.bytes"),),
+    )
+    index_interval_bytes: int = setting(
+        "index.interval.bytes",
+        Type.INT,
+        4096,
+        "How many bytes of log lie between two entries of an index.",
+        low=0,
+        broker_names=(BrokerName("log.index.interval.bytes"),),
+    )
+    retention_ms: int = setting(
+        "retention.ms",
+        Type.LONG,
+        7 * _DAY_MS,
+        "How long, in ms, records are kept before their segment may be deleted; -1 is for ever.",
+        low=-1,
+        broker_names=(
+            BrokerName("log.retention.ms", zero=False),
+            BrokerName("log.retention.minutes", 60_000, zero=False),
+            BrokerName("log.retention.hours", _HOUR_MS, zero=False),
+        ),
+        effective=False,
+    )
+    retention_bytes: int = setting(
+        "retention.bytes",
+        Type.LONG,
+        -1,
+        "How large, in bytes, a partition may grow before its oldest segments are deleted; -1 is "
+        "without bound.",
+        low=-1,
+        broker_names=(BrokerName("log.retention.bytes"),),
+        effective=False,
+    )
+    flush_messages: int = setting(
+        "flush.messages",
+        Type.LONG,
+        LONG_MAX,
+        "After how many records the log is forced to disk; 1 forces it before every acknowledgement.",
+        low=1,
+        broker_names=(BrokerName("log.flush.interval.messages"),),
+        effective=False,
+    )
+    flush_ms: int = setting(
+        "flush.ms",
+        Type.LONG,
+        LONG_MAX,
+        "After how many ms the log is forced to disk.",
+        low=0,
+        broker_names=(
+            BrokerName("log.flush.interval.ms"),
+            BrokerName("log.flush.scheduler.interval.ms"),
+        ),
+        effective=False,
+    )
+    min_insync_replicas: int = setting(
+        "min.insync.replicas",
+        Type.INT,
+        1,
+        "How many replicas must have a record before acks=all is answered with success.",
+        low=1,
+        broker_names=(BrokerName("min.insync.replicas"),),
+    )
+    file_delete_delay_ms: int = setting(
+        "file.delete.delay.ms",
+        Type.LONG,
+        60_000,
+        "How long, in ms, a deleted segment's files stay on disk under another name.",
+        low=0,
+        broker_names=(BrokerName("log.segment.delete.delay.ms"),),
+        effective=False,
+    )
+    delete_retention_ms: int = setting(
+        "delete.retention.ms",
+        Type.LONG,
+        _DAY_MS,
+        "How long, in ms, compaction keeps a tombstone.",
+        low=0,
+        broker_names=(BrokerName("log.cleaner.delete.retention.ms"),),
+        effective=False,
+    )
+    min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms",
+        Type.LONG,
+        0,
+        "How long, in ms, a record is safe from compaction.",
+        low=0,
+        broker_names=(BrokerName("log.cleaner.min.compaction.lag.ms"),),
+        effective=False,
+    )
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms",
+        Type.LONG,
+        LONG_MAX,
+        "How long, in ms, a record may stay uncompacted.",
+        low=1,
+        broker_names=(BrokerName("log.cleaner.max.compaction.lag.ms"),),
+        effective=False,
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio",
+        Type.DOUBLE,
+        0.5,
+        "What part of a log must be uncompacted before compaction starts.",
+        low=0,
+        high=1,
+        broker_names=(BrokerName("log.cleaner.min.cleanable.ratio"),),
+        effective=False,
+    )
+    preallocate: bool = setting(
+        "preallocate",
+        Type.BOOLEAN,
+        False,
+        "Whether a segment's file is given its full size when it is created.",
+        broker_names=(BrokerName("log.preallocate"),),
+        effective=False,
+    )
+    unclean_leader_election_enable: bool = setting(
+        "unclean.leader.election.enable",
+        Type.BOOLEAN,
+        False,
+        "Whether a replica that is behind may become leader when no other is left.",
+        broker_names=(BrokerName("unclean.leader.election.enable"),),
+        effective=False,
+    )
+
+    # Where each value came from, by setting name; names that are missing have their defaults.
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    # What the settings mean together, worked out once because every append asks.
+    target_magic: int = field(init=False, compare=False, repr=False)
+    compression: int | None = field(init=False, compare=False, repr=False)
+    timestamp_window: tuple[int | None, int | None] = field(init=False, compare=False, repr=False)
+    is_compacted: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Derive: the on-disk format, the codec (None: the producer's), the window in ms (None: no limit)."""
+        fill = object.__setattr__
+        fill(self, "target_magic", magic_of(self.message_format_version))
+        fill(self, "compression", _COMPRESSIONS[self.compression_type])
+        fill(self, "is_compacted", "compact" in self.cleanup_policy)
+        window = (self._bound("before"), self._bound("after"))
+        fill(self, "timestamp_window", window)
+
+    def _bound(self, side: str) -> int | None:
+        """One side of the window: its own setting where set, else the symmetric one (KIP-937)."""
+        own: int | None = getattr(self, f"message_timestamp_{side}_max_ms")
+        bound = self.message_timestamp_difference_max_ms if own is None else own
+        return None if bound == LONG_MAX else bound
+
+
+TOPIC_SETTINGS: Mapping[str, Setting] = declared_in(TopicConfig)
+"""Every topic setting by attribute, in order of declaration."""
