@@ -1,0 +1,140 @@
+"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata.
+
+A checkpoint is a version line (`0`), a line with the number of entries, then an entry a line,
+fields parted by spaces:
+
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint,
+    replication-offset-checkpoint        topic partition offset
+    leader-epoch-checkpoint              epoch start-offset
+
+They are replaced whole by rename, so a crash leaves the old one or the new one. One that cannot
+be read is treated as absent by the callers that can do without it: `CheckpointError` tells them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage import filenames, files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+_VERSION = "0"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint file that does not hold what its format promises."""
+
+
+class EpochStart(NamedTuple):
+    """From `start_offset` on, batches were appended by the leader of `epoch` (KIP-101)."""
+
+    epoch: int
+    start_offset: int
+
+
+def read_offsets(path: Path) -> dict[tuple[str, int], int]:
+    """Read an offset checkpoint: (topic, partition) -> offset. A missing file is an empty one.
+
+    Raises CheckpointError.
+    """
+    offsets = {}
+    for line in _read_lines(path):
+        fields = line.split()
+        if len(fields) != 3:
+            raise CheckpointError(f"{path} has a line that is not 'topic partition offset'")
+        offsets[fields[0], _number(path, fields[1])] = _number(path, fields[2])
+    return offsets
+
+
+def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Replace an offset checkpoint; raises OSError."""
+    _write_lines(
+        path, [f"{topic} {index} {offset}" for (topic, index), offset in sorted(offsets.items())]
+    )
+
+
+def read_epochs(path: Path) -> list[EpochStart]:
+    """Read a leader-epoch-checkpoint, oldest first. A missing file is an empty one.
+
+    Raises CheckpointError.
+    """
+    epochs: list[EpochStart] = []
+    for line in _read_lines(path):
+        fields = line.split()
+        if len(fields) != 2:
+            raise CheckpointError(f"{path} has a line that is not 'epoch offset'")
+        entry = EpochStart(_number(path, fields[0]), _number(path, fields[1]))
+        if epochs and (entry.epoch <= epochs[-1].epoch or entry.start_offset < epochs[-1][1]):
+            raise CheckpointError(f"{path} goes back at epoch {entry.epoch}")
+        epochs.append(entry)
+    return epochs
+
+
+def write_epochs(path: Path, epochs: Iterable[EpochStart]) -> None:
+    """Replace a leader-epoch-checkpoint; raises OSError."""
+    _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs])
+
+
+def read_topic_id(directory: Path) -> uuid.UUID | None:
+    """Read the topic id from a partition's partition.metadata; None when there is no such file.
+
+    Raises CheckpointError.
+    """
+    path = directory / filenames.PARTITION_METADATA_FILE
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    if fields.get("version", "").strip() != _VERSION or "topic_id" not in fields:
+        raise CheckpointError(f"{path} is not a partition.metadata of version 0")
+    return parse_topic_id(fields["topic_id"].strip())
+
+
+def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
+    """Write a partition's partition.metadata; raises OSError."""
+    text = f"version: {_VERSION}\ntopic_id: {format_topic_id(topic_id)}\n"
+    files.replace(directory / filenames.PARTITION_METADATA_FILE, text.encode())
+
+
+def format_topic_id(topic_id: uuid.UUID) -> str:
+    """Write an id as Kafka shows it: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def parse_topic_id(text: str) -> uuid.UUID:
+    """Read an id as Kafka shows it; raises CheckpointError."""
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (ValueError, binascii.Error) as error:
+        raise CheckpointError(f"'{text}' is not a topic id") from error
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    if len(lines) < 2 or lines[0].strip() != _VERSION:
+        raise CheckpointError(f"{path} is not a checkpoint of version {_VERSION}")
+    entries = [line for line in lines[2:] if line.strip()]
+    if _number(path, lines[1]) != len(entries):
+        raise CheckpointError(f"{path} announces {lines[1]} entries and has {len(entries)}")
+    return entries
+
+
+def _write_lines(path: Path, lines: list[str]) -> None:
+    files.replace(path, "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode())
+
+
+def _number(path: Path, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise CheckpointError(f"{path} has '{text}' where a number belongs") from error

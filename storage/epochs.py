@@ -1,0 +1,66 @@
+"""Which leader wrote what: leader epochs and the offsets they begin at (KIP-101, KIP-320).
+
+Kept in `leader-epoch-checkpoint`, replaced when an epoch begins, cut with the log. Epochs and their
+first offsets both grow. A consumer or a follower asks where an epoch ended to find out
+whether its own log is still part of this one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from storage import checkpoints, filenames
+from storage.checkpoints import EpochStart
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class LeaderEpochs:
+    """The leader epochs of one partition."""
+
+    def __init__(self, directory: Path, end_offset: int) -> None:
+        """Read them; those that begin behind the log's end are dropped. Raises OSError."""
+        self._path = directory / filenames.LEADER_EPOCH_CHECKPOINT
+        try:
+            entries = checkpoints.read_epochs(self._path)
+        except checkpoints.CheckpointError as error:
+            _log.warning("leader epochs forgotten: %s", error)
+            entries = []
+        self._entries = [entry for entry in entries if entry.start_offset < end_offset]
+
+    @property
+    def latest(self) -> int:
+        """The epoch of the last batch; NO_EPOCH when no batch has one."""
+        return self._entries[-1].epoch if self._entries else NO_EPOCH
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """Note that batches from `start_offset` on are of `epoch`; raises OSError."""
+        if epoch <= self.latest:
+            return
+        entries = [entry for entry in self._entries if entry.start_offset < start_offset]
+        entries.append(EpochStart(epoch, start_offset))
+        checkpoints.write_epochs(self._path, entries)
+        self._entries = entries
+
+    def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Return (the largest epoch up to `epoch`, the offset at which it ended).
+
+        The latest epoch ends where the log does. (NO_EPOCH, NO_OFFSET) for an epoch still to come;
+        an epoch before the first known one ended where that begins.
+        """
+        entries = self._entries
+        if not entries or epoch > entries[-1].epoch or epoch < 0:
+            return NO_EPOCH, NO_OFFSET
+        end_offset, found = log_end_offset, epoch
+        for entry in reversed(entries):
+            if entry.epoch <= epoch:
+                return entry.epoch, end_offset
+            end_offset = entry.start_offset
+        return found, end_offset

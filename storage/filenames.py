@@ -1,0 +1,89 @@
+"""Every file and directory name of a log directory is made and parsed here.
+
+The names are Apache Kafka's, so that its tools find what they look for: files of a segment are
+`<base offset, 20 digits><suffix>`, a partition's directory is `<topic>-<partition>`, one that waits
+for its removal `<topic>-<partition>.<unique>-delete`. `.appendtimes` is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+APPEND_TIMES_SUFFIX = ".appendtimes"
+SNAPSHOT_SUFFIX = ".snapshot"
+
+# A crash may leave these beside the real thing; none of them holds data that anyone was promised.
+LEFTOVER_SUFFIXES = (".tmp", ".deleted", ".cleaned")
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+META_PROPERTIES_FILE = "meta.properties"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+
+_MAX_NAME_LENGTH = 255  # what the file systems allow
+_SEGMENT_FILE = re.compile(r"(\d{20})(\.[a-z]+)")
+_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})")
+_DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
+
+
+class SegmentFile(NamedTuple):
+    """A file that belongs to an offset: its offset and what it is."""
+
+    offset: int
+    suffix: str
+
+
+def segment_file(offset: int, suffix: str) -> str:
+    """Name the file of kind `suffix` that begins at (for a snapshot: ends before) `offset`."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_segment_file(name: str) -> SegmentFile | None:
+    """Take a name apart; None when it is no file of a segment."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    return None if match is None else SegmentFile(int(match[1]), match[2])
+
+
+def is_leftover(name: str) -> bool:
+    """Tell whether a file of a partition's directory is debris of an interrupted change."""
+    return name.endswith(LEFTOVER_SUFFIXES)
+
+
+def partition_directory(topic: str, partition: int) -> str:
+    """Name the directory of a partition."""
+    return f"{topic}-{partition}"
+
+
+def parse_partition_directory(name: str) -> tuple[str, int] | None:
+    """Return (topic, partition); None when the name is no partition's.
+
+    A topic's name may hold dashes and dots, so the last dash decides, and what Kafka renames for
+    its own purposes (`-delete`, `-future`, `-stray`) does not end in a number.
+    """
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    return None if match is None else (match[1], int(match[2]))
+
+
+def deleted_directory(topic: str, partition: int, unique: str) -> str:
+    """Name a partition's directory between its deletion and its removal.
+
+    `unique` is 32 hexadecimal digits, so a topic made anew under its name never meets the old one.
+    A long topic name is cut, as Kafka cuts it, to keep within what a file system allows.
+    """
+    ending = f"-{partition}.{unique}-delete"
+    return topic[: _MAX_NAME_LENGTH - len(ending)] + ending
+
+
+def is_deleted_directory(name: str) -> bool:
+    """Tell whether a directory only waits for its removal."""
+    return _DELETED_DIRECTORY.fullmatch(name) is not None

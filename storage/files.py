@@ -1,0 +1,101 @@
+"""Small dealings with the operating system: descriptors, whole files, making things durable.
+
+A `Descriptor` is closed when nobody refers to it any more: a reader in another thread keeps
+the one it reads from alive, so a number is never closed, and used anew, under its hands.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Buffer = bytes | bytearray | memoryview
+
+_MAX_VECTORS = 512  # Linux takes 1024 buffers at once; beyond this they are joined instead
+
+
+class Descriptor:
+    """An open file; the last reference that goes closes it."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: Path, *, writable: bool = False) -> None:
+        """Open `path`; a writable one is made where it does not exist. Raises OSError."""
+        flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY
+        self.number = -1
+        self.number = os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+            self.number = -1
+
+    def size(self) -> int:
+        """Return the size of the file in bytes."""
+        return os.fstat(self.number).st_size
+
+
+def write_at(descriptor: Descriptor, buffers: Sequence[Buffer], position: int, size: int) -> None:
+    """Write all `size` bytes of the buffers from `position` on; raises OSError when it cannot.
+
+    The usual case is one system call. A short write (a disk about to be full) is carried on until
+    the error that caused it shows itself; what was written by then is the caller's to cut off.
+    """
+    if len(buffers) > _MAX_VECTORS:
+        buffers = (b"".join(buffers),)
+    written = os.pwritev(descriptor.number, buffers, position)
+    while written < size:
+        rest = memoryview(b"".join(buffers))[written:]
+        more = os.pwritev(descriptor.number, (rest,), position + written)
+        if more == 0:
+            raise OSError(28, "the file takes no more bytes")
+        written += more
+
+
+def read_at(descriptor: Descriptor, size: int, position: int) -> bytes:
+    """Read `size` bytes from `position`, fewer only at the end of the file; raises OSError."""
+    data = os.pread(descriptor.number, size, position)
+    if len(data) == size or not data:
+        return data
+    parts = [data]
+    have = len(data)
+    while have < size:  # one call moves at most 2 GB
+        data = os.pread(descriptor.number, size - have, position + have)
+        if not data:
+            break
+        parts.append(data)
+        have += len(data)
+    return b"".join(parts)
+
+
+def sync(path: Path) -> None:
+    """Make the bytes of a file, or the names of a directory, durable; raises OSError.
+
+    Opens the file anew: what is to be durable belongs to the file, not to a descriptor, and so no
+    descriptor is shared with whoever appends meanwhile.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Put a whole file in place of another, so that a crash leaves the old or the new one.
+
+    With `durable` the change outlives a power loss once this returns. Raises OSError.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    temporary.replace(path)
+    if durable:
+        sync(path.parent)

@@ -1,0 +1,523 @@
+"""One partition's log: where batches are numbered, stamped, stored, read and looked up.
+
+One thread appends at a time; any thread may read meanwhile. An append publishes `log_end_offset`
+last, so whoever sees an offset can read it. What fails is raised as a BrokerError and leaves the log
+as it was: nothing is half stored, and a partition whose disk refuses bytes goes on serving
+reads.
+
+Every append has an append time, on every topic: it never goes back, and is kept in `.appendtimes`
+before the batch is written. `config` may be replaced at any time; the next append goes by it, and
+segments of mixed formats are normal.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import (
+    InvalidTxnState,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    UnknownTopicOrPartition,
+)
+from protocol.records.prepare import Plan, inspect, prepare
+from storage import files, lookup, recovery, snapshots, timestamps
+from storage.epochs import LeaderEpochs
+from storage.offset_index import ENTRY_SIZE
+from storage.producers import Sequenced, last_sequence_of
+from storage.segment import Segment, Tail
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from config.topic import TopicConfig
+    from protocol.records.batch import Batch
+    from protocol.records.prepare import Prepared, PreparedBatch
+    from storage.producers import ProducerBatch, Producers
+    from storage.segment import Slice
+
+_log = logging.getLogger("tidelog.storage")
+
+_BASE_OFFSET = attrgetter("base_offset")
+_INTERNAL_MAGIC = 2
+_EMPTY_SET = -1
+
+
+class Appended(NamedTuple):
+    """What an append tells the producer. An empty set has base offset -1 and count 0."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int  # -1 unless the topic is LogAppendTime
+    log_start_offset: int
+    count: int  # type: ignore[assignment]  # shadows tuple.count
+    size: int
+    duplicate: bool  # stored before; the answer is that of the first time
+    converted: bool  # records were written anew
+
+
+class Fetched(NamedTuple):
+    """Slices of the log, in order; the last may end within a batch."""
+
+    buffers: list[memoryview]
+    size: int
+    first_batch_size: int  # 0 when there is nothing
+
+
+class _Settings(NamedTuple):
+    """A topic's settings as the append path wants them: looked up once, not per batch."""
+
+    magic: int
+    compression: int | None
+    rules: timestamps.Rules
+    compacted: bool
+    max_message_bytes: int
+    segment_bytes: int
+    max_index_entries: int
+    index_interval_bytes: int
+
+
+class Partition:
+    """The log of one partition of a topic."""
+
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        index: int,
+        topic_id: uuid.UUID | None,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        recovery_point: int = 0,
+        was_clean: bool = False,
+        log_start_offset: int = 0,
+        producer_id_expiration_ms: int = 86_400_000,
+    ) -> None:
+        """Open the directory; recover the log when the last stop was not clean. Raises OSError."""
+        self.directory = directory
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.config = config
+        self.leader_epoch = 0
+        self.is_deleted = False
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._opened_ms = now_ms
+        self._producers: Producers | None = None  # read when the first sequence arrives
+        self._flush_lock = threading.Lock()
+        loaded = recovery.load(
+            directory,
+            recovery_point=recovery_point,
+            was_clean=was_clean,
+            first_offset=log_start_offset,
+            index_interval_bytes=config.index_interval_bytes,
+            contiguous=not config.is_compacted,
+        )
+        self._segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self._last_append_time_ms = loaded.last_append_time_ms
+        end_offset = self._active.tail.end_offset
+        self.recovery_point = min(recovery_point, end_offset)
+        self.log_start_offset = min(
+            max(log_start_offset, loaded.segments[0].base_offset), end_offset
+        )
+        self._epochs = LeaderEpochs(directory, end_offset)
+        self.log_end_offset = end_offset
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
+
+    # --- what it is ------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings; a replacement holds from the next append on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self._settings = _settings(config, config.target_magic)
+        self._internal_settings = _settings(config, _INTERNAL_MAGIC)
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which records may be read: the log's end, for a sole replica."""
+        return self.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided: there are none open here."""
+        return self.log_end_offset
+
+    @property
+    def last_append_time(self) -> int | None:
+        """When the last batch was appended; None when nobody knows."""
+        return self._last_append_time_ms
+
+    @property
+    def size(self) -> int:
+        """The bytes of all segments' logs."""
+        return sum(segment.tail.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments by base offset; the last one is active."""
+        return self._segments
+
+    # --- append ----------------------------------------------------------------------------------
+
+    def append(
+        self, records: files.Buffer, *, now_ms: int, produce_version: int, internal: bool = False
+    ) -> Appended:
+        """Store a produced record set; return where it went and what the producer is told.
+
+        `internal`: always format 2, whatever the topic's. A transactional batch is refused with
+        InvalidTxnState (48): transactions are not served yet. Raises what `inspect` and `prepare`
+        raise, the producers' errors, RecordListTooLarge, KafkaStorageError.
+        """
+        settings = self._internal_settings if internal else self._settings
+        produced = inspect(
+            records,
+            produce_version=produce_version,
+            max_message_bytes=settings.max_message_bytes,
+        )
+        batches = produced.batches
+        if not batches:
+            return self._nothing_appended()
+        if batches[0].producer_id >= 0 or len(batches) > 1:
+            duplicate = self._check_producers(batches, settings, now_ms)
+            if duplicate is not None:
+                return self._answer_duplicate(duplicate)
+        stamps = timestamps.stamps_at(settings.rules, self._last_append_time_ms, now_ms)
+        prepared = prepare(
+            records,
+            produced,
+            Plan(
+                self.log_end_offset,
+                settings.magic,
+                settings.compression,
+                *stamps,
+                self.leader_epoch,
+                settings.compacted,
+                settings.max_message_bytes,
+            ),
+        )
+        if not prepared.batches:
+            return self._nothing_appended()
+        self._write(prepared, stamps.append_time_ms, settings)
+        self._last_append_time_ms = stamps.append_time_ms
+        for batch in prepared.batches:
+            if batch.producer_id >= 0:
+                self._note_producer(batch, stamps.append_time_ms)
+        self.log_end_offset = prepared.last_offset + 1
+        return Appended(
+            prepared.first_offset,
+            prepared.last_offset,
+            timestamps.reported(stamps),
+            self.log_start_offset,
+            prepared.count,
+            prepared.size,
+            False,
+            prepared.converted,
+        )
+
+    def _check_producers(
+        self, batches: Sequence[Batch], settings: _Settings, now_ms: int
+    ) -> ProducerBatch | None:
+        """Return the batch that an idempotent append duplicates, None when it is new."""
+        sequenced = [recovery.sequenced(batch) for batch in batches if batch.producer_id >= 0]
+        if not sequenced:
+            return None
+        if settings.magic == _INTERNAL_MAGIC and any(batch.is_transactional for batch in batches):
+            raise InvalidTxnState(
+                f"{self.topic}-{self.index}: this broker does not serve transactions yet"
+            )
+        if any(batch.first_sequence < 0 for batch in sequenced):
+            return None  # `prepare` refuses it with its reason
+        if len(sequenced) == 1:
+            return self.producers.check(sequenced[0], now_ms)
+        return self.producers.check_all(sequenced, now_ms)
+
+    def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
+        """Answer as the first time: its offsets, and its stamp, which the stored header has."""
+        log_append_time_ms = timestamps.NO_TIMESTAMP
+        segment = self._segment_of(duplicate.first_offset)
+        try:
+            found = None if segment is None else segment.header_of(duplicate.first_offset)
+        except OSError as error:
+            raise self._storage_error("a duplicate's first batch cannot be read", error) from error
+        if found is not None and found.batch.is_log_append_time:
+            log_append_time_ms = found.batch.max_timestamp
+        return Appended(
+            duplicate.first_offset,
+            duplicate.last_offset,
+            log_append_time_ms,
+            self.log_start_offset,
+            duplicate.last_offset - duplicate.first_offset + 1,
+            0,
+            True,
+            False,
+        )
+
+    def _write(self, prepared: Prepared, append_time_ms: int, settings: _Settings) -> None:
+        """Put prepared batches behind the last one, in a new segment if they do not fit."""
+        if self.is_deleted:
+            raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
+        size = prepared.size
+        if size > settings.segment_bytes:
+            raise RecordListTooLarge(
+                f"{self.topic}-{self.index}: {size} bytes of records, and segment.bytes is "
+                f"{settings.segment_bytes}"
+            )
+        active = self._active
+        try:
+            if not active.has_room(
+                size, prepared.last_offset, settings.segment_bytes, settings.max_index_entries
+            ):
+                active = self._roll()
+            if self._epochs.latest < self.leader_epoch:
+                self._epochs.begin(self.leader_epoch, prepared.first_offset)
+            active.append(
+                prepared.buffers,
+                size,
+                prepared.batches,
+                append_time_ms,
+                settings.index_interval_bytes,
+            )
+        except OSError as error:
+            raise self._storage_error("the records were not stored", error) from error
+
+    def _roll(self) -> Segment:
+        """Begin a new active segment at the log's end; raises OSError."""
+        base_offset = self.log_end_offset
+        previous = self._active
+        snapshots.write(self.directory, base_offset, self.producers)
+        active = Segment(self.directory, base_offset, Tail(base_offset, 0))
+        active.open_for_append()
+        self._segments = (*self._segments, active)
+        self._active = active
+        try:
+            previous.seal()
+        except OSError as error:  # an index that is too short costs time, not answers
+            _log.warning("index not written: %s: %s", previous.path, error)
+        return active
+
+    def _note_producer(self, batch: PreparedBatch, append_time_ms: int) -> None:
+        sequenced = Sequenced(
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            last_sequence_of(batch.base_sequence, batch.count),
+        )
+        offsets = (batch.base_offset, batch.last_offset)
+        self.producers.appended(sequenced, offsets, append_time_ms)
+
+    @property
+    def producers(self) -> Producers:
+        """What is known of idempotent producers, read from snapshot and log when first asked."""
+        producers = self._producers
+        if producers is None:
+            try:
+                producers = recovery.load_producers(
+                    self.directory,
+                    self._segments,
+                    self._producer_id_expiration_ms,
+                    self._opened_ms,
+                )
+            except OSError as error:
+                raise self._storage_error("producers' state cannot be read", error) from error
+            self._producers = producers
+        return producers
+
+    # --- read ------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, upper_offset: int, minimum_one: bool) -> Fetched:
+        """Read from the batch that holds `offset`, at most `max_bytes`, below `upper_offset`.
+
+        Whole slices of the log, unchanged: the first batch may begin before `offset`, the last may
+        be cut short by `max_bytes`. With `minimum_one` the first batch comes whole, whatever
+        its size. Raises OffsetOutOfRange and KafkaStorageError.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"{self.topic}-{self.index}: offset {offset} is not between "
+                f"{self.log_start_offset} and {self.log_end_offset}"
+            )
+        buffers: list[memoryview] = []
+        size = first_batch_size = 0
+        while offset < upper_offset:
+            found = self._read_segment(
+                offset, max_bytes - size, upper_offset, minimum_one=minimum_one and not size
+            )
+            if found is None:
+                break
+            if not size:
+                first_batch_size = found.first_batch_size
+            if found.data:
+                buffers.append(found.data)
+                size += len(found.data)
+            if found.next_offset is None or size >= max_bytes:
+                break
+            offset = found.next_offset
+        return Fetched(buffers, size, first_batch_size)
+
+    def _read_segment(
+        self, offset: int, max_bytes: int, upper_offset: int, *, minimum_one: bool
+    ) -> Slice | None:
+        """Read from the first segment that has something from `offset` on."""
+        segments = self._segments
+        number = len(segments) - 1
+        if offset < segments[number].base_offset:
+            number = max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0)
+        try:
+            for segment in segments[number:]:
+                if segment.base_offset >= upper_offset:
+                    break
+                part = segment.read(
+                    offset, max_bytes, upper_offset=upper_offset, minimum_one=minimum_one
+                )
+                if part is not None:
+                    return part
+        except OSError as error:
+            raise self._storage_error("the log cannot be read", error) from error
+        return None
+
+    def _segment_of(self, offset: int) -> Segment | None:
+        """Return the segment that holds an offset, None when it is gone or still to come."""
+        segments = self._segments
+        number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
+        return segments[number] if number >= 0 else None
+
+    # --- look up ---------------------------------------------------------------------------------
+
+    def find_by_time(self, timestamp: int, *, upper_offset: int) -> tuple[int, int] | None:
+        """Return (offset, time) of the first data record at or after a time, or None.
+
+        Exact, in offset order, below `upper_offset`; any time is a real one here, -1 excepted.
+        Raises KafkaStorageError.
+        """
+        try:
+            return lookup.find_time(
+                self._segments,
+                timestamp,
+                start_offset=self.log_start_offset,
+                upper_offset=upper_offset,
+            )
+        except OSError as error:
+            raise self._storage_error("the log cannot be read", error) from error
+
+    def find_largest_time(self, *, upper_offset: int) -> tuple[int, int] | None:
+        """Return (offset, time) of the first record with the largest time, or None (KIP-734).
+
+        Raises KafkaStorageError.
+        """
+        try:
+            return lookup.find_largest(
+                self._segments, start_offset=self.log_start_offset, upper_offset=upper_offset
+            )
+        except OSError as error:
+            raise self._storage_error("the log cannot be read", error) from error
+
+    def offsets_before_v0(self, timestamp: int, max_offsets: int) -> list[int]:
+        """Answer ListOffsets v0; see `lookup.offsets_before`. Raises KafkaStorageError."""
+        try:
+            return lookup.offsets_before(
+                self._segments,
+                timestamp,
+                max_offsets,
+                start_offset=self.log_start_offset,
+                upper_offset=self.high_watermark,
+            )
+        except OSError as error:
+            raise self._storage_error("the log cannot be read", error) from error
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return (the largest epoch up to `epoch`, where it ended); (-1, -1) if still to come."""
+        return self._epochs.end_offset_of(epoch, self.log_end_offset)
+
+    def append_time_of(self, offset: int) -> int | None:
+        """Return when the batch with this offset was appended, None when nobody knows."""
+        segment = self._segment_of(offset)
+        if segment is None or not self.log_start_offset <= offset < self.log_end_offset:
+            return None
+        return segment.append_times.at(offset)
+
+    # --- keep ------------------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Make everything appended so far durable; return the offset up to which it is.
+
+        May run in a thread beside appends. Raises KafkaStorageError.
+        """
+        with self._flush_lock:
+            end_offset = self.log_end_offset
+            if end_offset <= self.recovery_point:
+                return self.recovery_point
+            try:
+                for segment in self._segments:
+                    if segment.tail.end_offset > self.recovery_point:
+                        segment.sync()
+                files.sync(self.directory)
+            except OSError as error:
+                raise self._storage_error("the log cannot be made durable", error) from error
+            self.recovery_point = end_offset
+            return end_offset
+
+    def close(self) -> None:
+        """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError."""
+        if self.is_deleted:
+            return
+        try:
+            snapshot = recovery.snapshot_path(self.directory, self.log_end_offset)
+            if self._producers is not None or not snapshot.exists():
+                snapshots.write(self.directory, self.log_end_offset, self.producers)
+        except OSError as error:
+            raise self._storage_error("producers' state cannot be written", error) from error
+        self.flush()
+        try:
+            self._active.seal()
+        except OSError as error:
+            raise self._storage_error("the index cannot be written", error) from error
+
+    def mark_deleted(self) -> None:
+        """Refuse appends from now on: the files are about to go."""
+        self.is_deleted = True
+
+    def _nothing_appended(self) -> Appended:
+        return Appended(
+            _EMPTY_SET,
+            _EMPTY_SET,
+            timestamps.NO_TIMESTAMP,
+            self.log_start_offset,
+            0,
+            0,
+            False,
+            False,
+        )
+
+    def _storage_error(self, what: str, error: OSError) -> KafkaStorageError:
+        reason = error.strerror or str(error)
+        _log.error("storage error: %s-%d: %s: %s", self.topic, self.index, what, reason)
+        return KafkaStorageError(f"{self.topic}-{self.index}: {what}: {reason}")
+
+
+def _settings(config: TopicConfig, magic: int) -> _Settings:
+    return _Settings(
+        magic,
+        config.compression,
+        timestamps.rules_of(config, magic),
+        config.is_compacted,
+        config.max_message_bytes,
+        config.segment_bytes,
+        config.segment_index_bytes // ENTRY_SIZE,
+        config.index_interval_bytes,
+    )

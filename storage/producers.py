@@ -1,0 +1,188 @@
+"""What a partition remembers of idempotent producers, so that a retry is not stored twice (KIP-98).
+
+Per producer id: its epoch and its last five batches. A batch that repeats one of the five is a
+duplicate and is answered as the first time; one that continues the sequence (which wraps at the
+end of int32) is new; anything else is refused:
+
+    the epoch is older than the known one          INVALID_PRODUCER_EPOCH (47)
+    a newer epoch does not begin at sequence 0     OUT_OF_ORDER_SEQUENCE_NUMBER (45)
+    the sequence has a gap or goes back            OUT_OF_ORDER_SEQUENCE_NUMBER (45)
+
+A producer the partition does not know, or has forgotten, may begin anywhere. It is forgotten when
+its last batch was *appended* producer.id.expiration.ms ago: by record time, as Kafka has it, a
+backfill's producers would be forgotten at once. All of this can be read from batch headers;
+`snapshots` keeps it, so that only the tail of the log is scanned after a start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
+from storage import timestamps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+REMEMBERED_BATCHES = 5
+NO_PRODUCER_ID = -1
+NO_SEQUENCE = -1
+MAX_SEQUENCE = 2**31 - 1
+_EXPIRY_CHECK_MS = 60_000
+
+
+class ProducerBatch(NamedTuple):
+    """What is kept of one appended batch."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+
+
+class Producer:
+    """One producer id in one partition."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_append_time_ms",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: tuple[ProducerBatch, ...] = ()  # oldest first
+        self.last_append_time_ms = timestamps.NO_TIMESTAMP
+        self.coordinator_epoch = -1  # carried through snapshots for Kafka's sake
+        self.transaction_first_offset = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, NO_SEQUENCE when the epoch has none yet."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class Sequenced(NamedTuple):
+    """What a batch's header says of its producer."""
+
+    producer_id: int
+    epoch: int
+    first_sequence: int
+    last_sequence: int
+
+
+class Producers:
+    """All producers of a partition. Not for use by two threads at once."""
+
+    def __init__(self, expiration_ms: int) -> None:
+        """Begin knowing nobody; a producer idle for `expiration_ms` is forgotten."""
+        self.expiration_ms = expiration_ms
+        self._known: dict[int, Producer] = {}
+        self._next_expiry_check_ms = timestamps.MIN_TIMESTAMP
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._known.values())
+
+    def get(self, producer_id: int) -> Producer | None:
+        """Return what is known of a producer."""
+        return self._known.get(producer_id)
+
+    def put(self, producer: Producer) -> None:
+        """Remember a producer read from a snapshot."""
+        self._known[producer.producer_id] = producer
+
+    def check(self, batch: Sequenced, now_ms: int) -> ProducerBatch | None:
+        """Judge one batch: the batch it duplicates, or None when it may be appended.
+
+        Raises InvalidProducerEpoch and OutOfOrderSequenceNumber.
+        """
+        known = self._known.get(batch.producer_id)
+        if known is None or self._expired(known, now_ms):
+            return None
+        if batch.epoch == known.epoch:
+            for earlier in known.batches:
+                if earlier[:2] == batch[2:]:
+                    return earlier
+        _check_follows(batch, known.epoch, known.last_sequence)
+        return None
+
+    def check_all(self, batches: Iterable[Sequenced], now_ms: int) -> ProducerBatch | None:
+        """Judge the batches of one append that has several; they may follow one another.
+
+        The first that duplicates an earlier one makes the whole append a duplicate, as in Kafka.
+        """
+        last: dict[int, Sequenced] = {}
+        for batch in batches:
+            before = last.get(batch.producer_id)
+            if before is None:
+                duplicate = self.check(batch, now_ms)
+                if duplicate is not None:
+                    return duplicate
+            else:
+                _check_follows(batch, before.epoch, before.last_sequence)
+            last[batch.producer_id] = batch
+        return None
+
+    def appended(self, batch: Sequenced, offsets: tuple[int, int], append_time_ms: int) -> None:
+        """Remember a batch that was appended at `offsets`, its first and last one."""
+        producer_id, epoch, first_sequence, last_sequence = batch
+        known = self._known.get(producer_id)
+        if known is None or self._expired(known, append_time_ms):
+            self._expire_now_and_then(append_time_ms)
+            known = self._known[producer_id] = Producer(producer_id, epoch)
+        elif epoch != known.epoch:
+            known.epoch = epoch
+            known.batches = ()
+        added = ProducerBatch(first_sequence, last_sequence, *offsets)
+        known.batches = (*known.batches[1 - REMEMBERED_BATCHES :], added)
+        known.last_append_time_ms = append_time_ms
+
+    def expire(self, now_ms: int) -> None:
+        """Forget who has not appended for a long time."""
+        gone = [known.producer_id for known in self if self._expired(known, now_ms)]
+        for producer_id in gone:
+            del self._known[producer_id]
+
+    def _expire_now_and_then(self, now_ms: int) -> None:
+        if timestamps.reaches(now_ms, self._next_expiry_check_ms):
+            self._next_expiry_check_ms = now_ms + _EXPIRY_CHECK_MS
+            self.expire(now_ms)
+
+    def _expired(self, known: Producer, now_ms: int) -> bool:
+        return known.transaction_first_offset < 0 and timestamps.expired(
+            known.last_append_time_ms, now_ms, self.expiration_ms
+        )
+
+
+def last_sequence_of(first_sequence: int, count: int) -> int:
+    """Return the sequence of the last of `count` records: it wraps from the end of int32 to 0."""
+    last = first_sequence + count - 1
+    return last if last <= MAX_SEQUENCE else last - MAX_SEQUENCE - 1
+
+
+def _check_follows(batch: Sequenced, epoch: int, last_sequence: int) -> None:
+    """Raise unless the batch comes right after `last_sequence` in `epoch`."""
+    if batch.epoch < epoch:
+        raise InvalidProducerEpoch(
+            f"producer {batch.producer_id} sent epoch {batch.epoch}; epoch {epoch} has taken over"
+        )
+    if batch.epoch > epoch:
+        if batch.first_sequence != 0:
+            raise OutOfOrderSequenceNumber(
+                f"producer {batch.producer_id} begins epoch {batch.epoch} at sequence "
+                f"{batch.first_sequence} instead of 0"
+            )
+        return
+    expected = 0 if last_sequence == MAX_SEQUENCE else last_sequence + 1
+    if batch.first_sequence != expected:
+        raise OutOfOrderSequenceNumber(
+            f"producer {batch.producer_id} sent sequence {batch.first_sequence} in epoch {epoch}, "
+            f"where {expected} comes next"
+        )

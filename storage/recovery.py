@@ -1,0 +1,287 @@
+"""Opening a partition's directory: what is believed, what is checked, what is cut off.
+
+After a clean stop (`.kafka_cleanshutdown` in the log directory) the recovery point is the end of
+the log, and nothing of the log is read. After any other end, everything from the recovery point on is
+checked batch by batch, checksum and order; the log is cut at the first bad one, later segments go,
+and index and append times are made to end where the log ends. What lies before the recovery point
+was durable then and is believed.
+
+A crash in the middle of recovery leaves a log that recovers again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import summarize, verify
+from storage import filenames, snapshots, timestamps
+from storage.producers import Producers, Sequenced, last_sequence_of
+from storage.segment import Segment, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from protocol.records.batch import Batch
+    from storage.segment import Found
+
+_NO_LIMIT = 2**63
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class Loaded(NamedTuple):
+    """The segments of a partition, checked as far as they needed it."""
+
+    segments: tuple[Segment, ...]  # by base offset, at least one; the last is open for append
+    last_append_time_ms: int | None
+
+
+class Directory(NamedTuple):
+    """What a partition's directory holds."""
+
+    base_offsets: list[int]  # ascending
+    snapshot_offsets: list[int]  # ascending
+
+
+def load(
+    directory: Path,
+    *,
+    recovery_point: int,
+    was_clean: bool,
+    first_offset: int,
+    index_interval_bytes: int,
+    contiguous: bool,
+) -> Loaded:
+    """Open the segments of a directory; one that holds none gets one at `first_offset`.
+
+    `contiguous`: no compaction has made holes in the offsets. Raises OSError.
+    """
+    found = tidy(directory)
+    sizes = {
+        base: (directory / filenames.segment_file(base, filenames.LOG_SUFFIX)).stat().st_size
+        for base in found.base_offsets
+    }
+    bases = found.base_offsets or [first_offset]
+    segments = [
+        Segment(directory, base, Tail(following, sizes.get(base, 0)))
+        for base, following in zip(bases, [*bases[1:], bases[-1]], strict=True)
+    ]
+    believed = was_clean and (
+        recovery_point in found.snapshot_offsets and recovery_point >= bases[-1]
+    )
+    stamp = None
+    if not sizes:
+        segments[-1].open_for_append()
+        return Loaded(tuple(segments), None)
+    if believed:
+        last = segments[-1]
+        last.tail = Tail(recovery_point, last.tail.size)
+    else:
+        stamp = _recover(segments, recovery_point, index_interval_bytes, contiguous=contiguous)
+        _drop_later_snapshots(directory, found.snapshot_offsets, segments[-1].tail.end_offset)
+    for segment in segments[:-1]:
+        segment.seal()
+    segments[-1].open_for_append()
+    last_time = _last_append_time(segments)
+    if timestamps.exceeds(stamp, last_time):
+        last_time = stamp
+    return Loaded(tuple(segments), last_time)
+
+
+def _last_append_time(segments: Sequence[Segment]) -> int | None:
+    """Return the last append time on record, from the newest segment that has one."""
+    for segment in reversed(segments):
+        last_time = segment.append_times.last_time
+        if last_time is not None:
+            return last_time
+    return None
+
+
+def tidy(directory: Path) -> Directory:
+    """List a partition's directory and remove the debris of interrupted changes; raises OSError."""
+    bases, snapshot_offsets = [], []
+    for path in directory.iterdir():
+        if filenames.is_leftover(path.name):
+            path.unlink()
+            continue
+        file = filenames.parse_segment_file(path.name)
+        if file is None:
+            continue
+        if file.suffix == filenames.LOG_SUFFIX:
+            bases.append(file.offset)
+        elif file.suffix == filenames.SNAPSHOT_SUFFIX:
+            snapshot_offsets.append(file.offset)
+    return Directory(sorted(bases), sorted(snapshot_offsets))
+
+
+def _recover(
+    segments: list[Segment], recovery_point: int, index_interval_bytes: int, *, contiguous: bool
+) -> int | None:
+    """Check the log from the recovery point on, cut it, and drop the segments behind a cut.
+
+    Returns the largest LogAppendTime stamp met: where an append time has been lost, the
+    stamps still show how far the partition's time had come.
+    """
+    stamp = None
+    for number, segment in enumerate(segments):
+        is_last = number == len(segments) - 1
+        if not is_last and segment.tail.end_offset <= recovery_point:
+            continue
+        size = segment.tail.size
+        limit = _NO_LIMIT if is_last else segment.tail.end_offset
+        checked = _check(segment, recovery_point, limit, index_interval_bytes, contiguous)
+        if timestamps.exceeds(checked.stamp, stamp):
+            stamp = checked.stamp
+        segment.cut(checked.tail)
+        if checked.tail.size == size:
+            continue
+        _log.warning(
+            "log cut: %s at offset %d, %d of %d bytes kept, %d later segments dropped",
+            segment.path,
+            checked.tail.end_offset,
+            checked.tail.size,
+            size,
+            len(segments) - 1 - number,
+        )
+        for later in reversed(segments[number + 1 :]):
+            later.remove()
+        del segments[number + 1 :]
+        break
+    return stamp
+
+
+class _Checked(NamedTuple):
+    tail: Tail
+    stamp: int | None
+
+
+def _check(
+    segment: Segment,
+    recovery_point: int,
+    limit_offset: int,
+    index_interval_bytes: int,
+    contiguous: bool,
+) -> _Checked:
+    """Verify a segment's batches from the recovery point on, and complete its index.
+
+    A batch is good when its checksum holds and its offsets follow, below the next segment's. The
+    base offset of format 2 is outside its checksum: in a log that we wrote, and that was not
+    compacted, it must be the next offset exactly.
+    """
+    good = _starting_point(segment, recovery_point)
+    segment.truncate_index(good.size)
+    strict = contiguous and segment.append_times.is_complete
+    stamp = None
+    try:
+        for found in segment.walk(good.size):
+            batch = found.batch
+            verify(found.buffer, batch)
+            if not _follows(found, good.end_offset, strict) or batch.last_offset >= limit_offset:
+                raise CorruptMessage(f"offset {batch.base_offset} where {good[0]} comes next")
+            segment.note_index(batch, found.position, index_interval_bytes)
+            good = Tail(batch.last_offset + 1, found.position + batch.size)
+            if batch.is_log_append_time:
+                seen = timestamps.or_none(batch.max_timestamp)
+                if timestamps.exceeds(seen, stamp):
+                    stamp = seen
+    except CorruptMessage as error:
+        _log.warning("bad batch: %s at position %d: %s", segment.path, good.size, error.message)
+    return _Checked(good, stamp)
+
+
+def _starting_point(segment: Segment, recovery_point: int) -> Tail:
+    """Return from where to check: behind the last index entry before the recovery point.
+
+    As (offset that comes next there, position). The segment's beginning when there is no entry, or
+    when the entry does not hold true; then the whole index is made anew.
+    """
+    entry = segment.index.floor(recovery_point - 1)
+    if entry is not None:
+        try:
+            found = next(segment.walk(entry.position), None)
+        except CorruptMessage:
+            found = None
+        if found is not None and found.batch.last_offset == entry.offset:
+            return Tail(entry.offset + 1, entry.position + found.batch.size)
+    segment.index.clear()
+    return Tail(segment.base_offset, 0)
+
+
+def _follows(found: Found, expected_offset: int, strict: bool) -> bool:
+    """Tell whether a batch may come where `expected_offset` is the next offset."""
+    base_offset, last_offset = found.batch.base_offset, found.batch.last_offset
+    if base_offset < 0:  # a compressed wrapper of format 0 or 1 shows its last offset alone
+        if not strict:
+            return last_offset >= expected_offset
+        summary = summarize(found.buffer, found.batch)
+        base_offset = summary.base_offset
+        last_offset = summary.last_offset if summary.last_offset == last_offset else -1
+    if strict:
+        return base_offset == expected_offset <= last_offset
+    return expected_offset <= base_offset <= last_offset
+
+
+# --- producers -----------------------------------------------------------------------------------
+
+
+def load_producers(
+    directory: Path, segments: Sequence[Segment], expiration_ms: int, now_ms: int
+) -> Producers:
+    """Read the newest good snapshot and what the log says after it; raises OSError."""
+    end_offset = segments[-1].tail.end_offset
+    producers, offset = Producers(expiration_ms), segments[0].base_offset
+    for snapshot in reversed(tidy(directory).snapshot_offsets):
+        if not segments[0].base_offset <= snapshot <= end_offset:
+            continue
+        path = snapshot_path(directory, snapshot)
+        try:
+            producers, offset = snapshots.read(path, expiration_ms), snapshot
+        except snapshots.SnapshotError as error:
+            _log.warning("bad snapshot removed: %s", error)
+            path.unlink()
+            continue
+        break
+    for segment in segments:
+        if segment.tail.end_offset > offset:
+            _scan_producers(segment, offset, producers, now_ms)
+    producers.expire(now_ms)
+    return producers
+
+
+def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> None:
+    entry = segment.index.floor(offset)
+    for found in segment.walk(0 if entry is None else entry.position):
+        batch = found.batch
+        if batch.base_offset < offset or batch.producer_id < 0 or batch.is_control:
+            continue
+        append_time_ms = segment.append_times.at(batch.base_offset)
+        producers.appended(
+            sequenced(batch),
+            (batch.base_offset, batch.last_offset),
+            # A batch whose append time nobody knows keeps its producer for a full span from now.
+            now_ms if append_time_ms is None else append_time_ms,
+        )
+
+
+def sequenced(batch: Batch) -> Sequenced:
+    """Read off a batch's header what is known of its producer."""
+    return Sequenced(
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        last_sequence_of(batch.base_sequence, batch.count),
+    )
+
+
+def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: int) -> None:
+    for offset in offsets:
+        if offset > end_offset:
+            snapshot_path(directory, offset).unlink(missing_ok=True)
+
+
+def snapshot_path(directory: Path, offset: int) -> Path:
+    """Name the snapshot of the producers before an offset."""
+    return directory / filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)

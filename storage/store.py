@@ -1,0 +1,344 @@
+"""The log directories: which partitions there are, who holds them, and how they were left.
+
+Beside the partitions' directories each log directory has Kafka's files: `.lock` keeps a second
+process out; `.kafka_cleanshutdown` is there only between a clean stop and the next start; the
+checkpoints say up to where each log is durable, where it starts, and its high watermark.
+`meta.properties` and whatever else lies there is left alone.
+
+After a clean stop a partition is opened when it is first asked for and nothing of its log is read;
+after any other, all are recovered at start. A deleted partition is renamed, which takes effect
+at once, then removed; what a crash left of it is removed at the next start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import threading
+import uuid
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaStorageError, TopicAlreadyExists
+from storage import checkpoints, filenames, files
+from storage.partition import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from config.topic import TopicConfig
+
+    Key = tuple[str, int]
+    Offsets = dict[Key, int]
+
+_log = logging.getLogger("tidelog.storage")
+
+_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
+
+
+class LogDirectoryError(Exception):
+    """A log directory that cannot be used; the message names it and says why."""
+
+
+class _LogDirectory:
+    """One of the log directories, held by its lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = _lock(path)
+        marker = path / filenames.CLEAN_SHUTDOWN_FILE
+        self.was_clean = marker.exists()
+        self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
+        self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
+        if self.was_clean:
+            # From here on a crash must be taken for one.
+            marker.unlink()
+            files.sync(path)
+
+    def release(self) -> None:
+        """Let another process have the directory."""
+        os.close(self.lock)
+
+
+class LogStore:
+    """All partitions of this broker.
+
+    `partition` may be called from any thread; what creates, deletes, opens and closes is for one
+    thread at a time.
+    """
+
+    def __init__(
+        self,
+        log_dirs: Sequence[Path],
+        *,
+        default_config: TopicConfig,
+        producer_id_expiration_ms: int = 86_400_000,
+    ) -> None:
+        """Name the directories; `open` touches them.
+
+        `default_config` is for partitions of topics that nobody has described.
+        """
+        self.log_dirs = tuple(log_dirs)
+        self.default_config = default_config
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._directories: list[_LogDirectory] = []
+        self._places: dict[Key, _LogDirectory] = {}
+        self._open: dict[Key, Partition] = {}
+        self._configs: dict[str, TopicConfig] = {}
+        self._opened_ms = 0
+        self._opening = threading.Lock()
+
+    # --- start and stop --------------------------------------------------------------------------
+
+    def open(self, now_ms: int, configs: Mapping[str, TopicConfig] | None = None) -> None:
+        """Lock the directories and find the partitions, recovering them after an unclean stop.
+
+        `configs` are the settings of topics by name. Raises LogDirectoryError.
+        """
+        self._opened_ms = now_ms
+        self._configs = dict(configs or {})
+        try:
+            for path in self.log_dirs:
+                path.mkdir(parents=True, exist_ok=True)
+                directory = _LogDirectory(path)
+                self._directories.append(directory)
+                self._find_partitions(directory)
+            for key, directory in list(self._places.items()):
+                if not directory.was_clean:
+                    self._open_partition(key)
+        except OSError as error:
+            self._release()
+            raise LogDirectoryError(
+                f"log directory {error.filename or path} cannot be used: {error.strerror}"
+            ) from error
+        except BaseException:
+            self._release()
+            raise
+
+    def close(self) -> None:
+        """Close every partition, write the checkpoints and the mark of a clean stop, unlock.
+
+        Raises KafkaStorageError when a disk fails; then the next start recovers.
+        """
+        try:
+            for partition in self._open.values():
+                partition.close()
+            self._write_checkpoints()
+            for directory in self._directories:
+                files.replace(directory.path / filenames.CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
+        except OSError as error:
+            raise KafkaStorageError(f"the log directories were not closed: {error}") from error
+        finally:
+            self._release()
+
+    def checkpoint(self) -> None:
+        """Make every log durable and note up to where, which bounds the recovery after a crash.
+
+        Meant for a thread, now and then. Raises KafkaStorageError.
+        """
+        for partition in list(self._open.values()):
+            if not partition.is_deleted:
+                partition.flush()
+        try:
+            self._write_checkpoints()
+        except OSError as error:
+            raise KafkaStorageError(f"the checkpoints were not written: {error}") from error
+
+    def _release(self) -> None:
+        for directory in self._directories:
+            directory.release()
+        self._directories, self._places, self._open = [], {}, {}
+
+    # --- partitions ------------------------------------------------------------------------------
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """Return a partition, opened now if need be; None when there is none here.
+
+        Raises KafkaStorageError when it cannot be opened.
+        """
+        key = (topic, index)
+        partition = self._open.get(key)
+        if partition is not None or key not in self._places:
+            return partition
+        try:
+            return self._open_partition(key)
+        except OSError as error:
+            raise KafkaStorageError(f"{topic}-{index} cannot be opened: {error}") from error
+
+    def names(self) -> list[tuple[str, int]]:
+        """List (topic, partition) of everything here, opened or not."""
+        return sorted(self._places)
+
+    def partitions(self) -> list[Partition]:
+        """Return every partition, opening those that are not; raises KafkaStorageError."""
+        found = [self.partition(*key) for key in self.names()]
+        return [partition for partition in found if partition is not None]
+
+    def opened(self) -> list[Partition]:
+        """Return the partitions that are open already."""
+        return list(self._open.values())
+
+    def create_partition(
+        self, topic: str, topic_id: uuid.UUID, index: int, config: TopicConfig, now_ms: int
+    ) -> Partition:
+        """Make a partition in the log directory that has the fewest.
+
+        Raises TopicAlreadyExists when it is here already, KafkaStorageError when it cannot be made.
+        """
+        key = (topic, index)
+        if key in self._places:
+            raise TopicAlreadyExists(f"{topic}-{index} exists in {self._places[key].path}")
+        taken = list(self._places.values())
+        directory = min(self._directories, key=taken.count)
+        path = directory.path / filenames.partition_directory(topic, index)
+        try:
+            path.mkdir()
+            checkpoints.write_topic_id(path, topic_id)
+            partition = Partition(
+                path,
+                topic,
+                index,
+                topic_id,
+                config,
+                now_ms=now_ms,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+            )
+            files.sync(directory.path)
+        except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
+        self._configs[topic] = config
+        self._open[key] = partition
+        self._places[key] = directory
+        return partition
+
+    def delete_partition(self, topic: str, index: int) -> None:
+        """Take a partition away: no more appends, then its files. Nothing if it is not here.
+
+        Raises KafkaStorageError.
+        """
+        key = (topic, index)
+        directory = self._places.pop(key, None)
+        partition = self._open.pop(key, None)
+        if partition is not None:
+            partition.mark_deleted()
+        if directory is None:
+            return
+        directory.recovery_points.pop(key, None)
+        directory.log_start_offsets.pop(key, None)
+        path = directory.path / filenames.partition_directory(topic, index)
+        gone = directory.path / filenames.deleted_directory(topic, index, uuid.uuid4().hex)
+        try:
+            path.rename(gone)
+            files.sync(directory.path)
+            shutil.rmtree(gone)
+        except OSError as error:
+            raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
+
+    def delete_topic(self, topic: str) -> None:
+        """Take every partition of a topic away; raises KafkaStorageError."""
+        for name, index in self.names():
+            if name == topic:
+                self.delete_partition(name, index)
+        self._configs.pop(topic, None)
+
+    def set_config(self, topic: str, config: TopicConfig) -> None:
+        """Replace a topic's settings, for its partitions open now and for those opened later."""
+        self._configs[topic] = config
+        for partition in self.opened():
+            if partition.topic == topic:
+                partition.config = config
+
+    def _find_partitions(self, directory: _LogDirectory) -> None:
+        for path in directory.path.iterdir():
+            if not path.is_dir():
+                continue
+            if filenames.is_deleted_directory(path.name):
+                shutil.rmtree(path)
+                continue
+            key = filenames.parse_partition_directory(path.name)
+            if key is None:
+                continue
+            if key in self._places:
+                raise LogDirectoryError(
+                    f"{path.name} is in {directory.path} and in {self._places[key].path}: "
+                    "one of them has to go"
+                )
+            self._places[key] = directory
+
+    def _open_partition(self, key: Key) -> Partition:
+        with self._opening:
+            partition = self._open.get(key)
+            if partition is not None:
+                return partition
+            topic, index = key
+            directory = self._places[key]
+            path = directory.path / filenames.partition_directory(topic, index)
+            try:
+                topic_id = checkpoints.read_topic_id(path)
+            except checkpoints.CheckpointError as error:
+                _log.warning("topic id unknown: %s", error)
+                topic_id = None
+            partition = Partition(
+                path,
+                topic,
+                index,
+                topic_id,
+                self._configs.get(topic, self.default_config),
+                now_ms=self._opened_ms,
+                recovery_point=directory.recovery_points.get(key, 0),
+                was_clean=directory.was_clean,
+                log_start_offset=directory.log_start_offsets.get(key, 0),
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+            )
+            self._open[key] = partition
+            return partition
+
+    def _write_checkpoints(self) -> None:
+        """Write what is known of open partitions; of the others, what was read at the start."""
+        for key, partition in list(self._open.items()):
+            directory = self._places.get(key)
+            if directory is None:
+                continue
+            directory.recovery_points[key] = partition.recovery_point
+            if partition.log_start_offset > partition.segments[0].base_offset:
+                directory.log_start_offsets[key] = partition.log_start_offset
+        for directory in self._directories:
+            here = [key for key, place in list(self._places.items()) if place is directory]
+            points = {key: directory.recovery_points.get(key, 0) for key in here}
+            starts = {
+                key: offset for key, offset in directory.log_start_offsets.items() if key in here
+            }
+            marks = {
+                key: self._open[key].high_watermark if key in self._open else points[key]
+                for key in here
+            }
+            for name, offsets in (
+                (filenames.RECOVERY_POINT_CHECKPOINT, points),
+                (filenames.LOG_START_CHECKPOINT, starts),
+                (filenames.HIGH_WATERMARK_CHECKPOINT, marks),
+            ):
+                checkpoints.write_offsets(directory.path / name, offsets)
+
+
+def _lock(path: Path) -> int:
+    """Hold a log directory for this process; raises LogDirectoryError when another has it."""
+    number = os.open(path / filenames.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(number)
+        raise LogDirectoryError(
+            f"log directory {path} is in use: another broker holds {filenames.LOCK_FILE} there"
+        ) from error
+    return number
+
+
+def _read(path: Path) -> Offsets:
+    try:
+        return checkpoints.read_offsets(path)
+    except checkpoints.CheckpointError as error:
+        _log.warning("checkpoint ignored, more will be recovered: %s", error)
+        return {}
