@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.appends import Appends
 from broker.waiting import Waiting
-from config import ConfigError, topic_config
+from config import ConfigError, reconfigured, topic_config
 from protocol.errors import (
     ErrorCode,
     FencedLeaderEpoch,
@@ -65,6 +65,7 @@ class Node:
         metrics: Metrics,
     ) -> None:
         self.config = config
+        self._start_config = config  # what the start gave, without what was changed since
         self.clock = clock
         self.store = store
         self.metadata = metadata
@@ -203,7 +204,8 @@ class Node:
                 )
 
     def open_topics(self) -> None:
-        """Give every topic of the metadata its logs and settings, at start."""
+        """Take on what was changed in earlier lives, and give every topic its logs and settings."""
+        self.config = self._reconfigured(self.metadata.image.broker_configs)
         for topic in self.metadata.image.topics.values():
             config = self.config_of_topic(topic.configs)
             for index in range(topic.partitions):
@@ -241,11 +243,35 @@ class Node:
         if validate_only:
             return
         await self.metadata.alter_topic_configs(name, changes)
+        self._configure_logs(topic, config)
+        log.info("topic settings changed", extra={"topic": name, "changes": dict(changes)})
+
+    async def alter_broker(self, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """Change the broker's dynamic settings; the topics' defaults among them take effect at once.
+
+        Raises InvalidConfig.
+        """
+        merged = {**self.metadata.image.broker_configs, **changes}
+        config = self._reconfigured({k: v for k, v in merged.items() if v is not None})
+        if validate_only:
+            return
+        await self.metadata.alter_broker_configs(changes)
+        self.config = config
+        for topic in self.metadata.image.topics.values():
+            self._configure_logs(topic, self.config_of_topic(topic.configs))
+        log.info("broker settings changed", extra={"changes": dict(changes)})
+
+    def _configure_logs(self, topic: Topic, config: TopicConfig) -> None:
         for index in range(topic.partitions):
-            found = self.store.partition(name, index)
+            found = self.store.partition(topic.name, index)
             if found is not None:
                 found.config = config
-        log.info("topic settings changed", extra={"topic": name, "changes": dict(changes)})
+
+    def _reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
+        try:
+            return reconfigured(self._start_config, changes)
+        except ConfigError as error:
+            raise InvalidConfig(str(error)) from None
 
     async def next_producer_id(self) -> int:
         """A producer id nobody has had, from a block of the metadata store."""

@@ -15,7 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.context import as_broker_error
-from broker.describe import topic_entries
+from config import topic_entries
 from protocol.api.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -77,7 +77,9 @@ async def _create(
                 config_source=entry.source,
                 is_sensitive=False,
             )
-            for entry in topic_entries(node, topic.configs)
+            for entry in topic_entries(
+                node.config, node.config_of_topic(topic.configs), topic.configs
+            )
         ],
     )
 

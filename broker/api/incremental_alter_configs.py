@@ -1,0 +1,137 @@
+"""IncrementalAlterConfigs (key 44): change settings of topics and of the broker, live (KIP-339).
+
+Behaviour: SET, DELETE, and for lists APPEND and SUBTRACT. All changes of a resource take effect together
+or not at all; each resource succeeds or fails on its own. A setting that can only be given at start is
+INVALID_REQUEST, a value that is wrong is INVALID_CONFIG with the sentence why.
+
+Version notes: 1 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.api.describe_configs import BROKER, TOPIC, check_broker
+from broker.context import as_broker_error
+from config import TOPIC_SETTINGS, Type, broker_entries, topic_entries
+from protocol.api.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.context import Context
+    from broker.node import Node
+    from config import Entry
+    from protocol.api.incremental_alter_configs import (
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+    from protocol.errors import BrokerError
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+async def handle(
+    node: Node, request: IncrementalAlterConfigsRequest, _context: Context
+) -> IncrementalAlterConfigsResponse:
+    """Change every resource, each for itself."""
+    named = [(each.resource_type, each.resource_name) for each in request.resources]
+    responses = []
+    for resource in request.resources:
+        try:
+            if named.count((resource.resource_type, resource.resource_name)) > 1:
+                raise InvalidRequest("the resource is named more than once")
+            await _alter(node, resource, validate_only=request.validate_only)
+        except Exception as error:  # noqa: BLE001 - one resource's failure is its own
+            known = as_broker_error(node, error, "incremental_alter_configs")
+            responses.append(_response(resource, known))
+        else:
+            responses.append(_response(resource, None))
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC:
+        topic = node.metadata.image.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"there is no topic {name}")
+        entries = topic_entries(node.config, node.config_of_topic(topic.configs), topic.configs)
+        changes = _changes(resource, {entry.name: entry for entry in entries})
+        await node.alter_topic(name, changes, validate_only=validate_only)
+    elif resource.resource_type == BROKER:
+        check_broker(node, name)
+        by_name = {entry.name: entry for entry in broker_entries(node.config)}
+        changes = _changes(resource, by_name)
+        for changed in changes:
+            if changed in by_name and by_name[changed].read_only:
+                raise InvalidRequest(f"{changed} can only be set when the broker starts")
+        await node.alter_broker(changes, validate_only=validate_only)
+    else:
+        raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
+
+
+def _changes(resource: AlterConfigsResource, entries: Mapping[str, Entry]) -> dict[str, str | None]:
+    """What each named setting becomes; None takes it back to its default."""
+    changes: dict[str, str | None] = {}
+    for config in resource.configs:
+        name, operation, value = config.name, config.config_operation, config.value
+        if name in changes:
+            raise InvalidRequest(f"{name} is named more than once")
+        if operation == DELETE:
+            changes[name] = None
+        elif value is None:
+            raise InvalidRequest(f"{name} needs a value")
+        elif operation == SET:
+            changes[name] = value
+        elif operation in (APPEND, SUBTRACT):
+            entry = entries.get(_own_name(name))
+            if entry is None or entry.type is not Type.LIST:
+                raise InvalidConfig(f"{name} is not a list: it can be set, not added to")
+            changes[name] = _edited(entry.value, value, add=operation == APPEND)
+        else:
+            raise InvalidRequest(f"operation {operation} is not known")
+    return changes
+
+
+def _own_name(name: str) -> str:
+    """The name an entry is shown under, for one of its aliases."""
+    for setting in TOPIC_SETTINGS.values():
+        if name in setting.names:
+            return setting.name
+    return name
+
+
+def _edited(current: str | None, given: str, *, add: bool) -> str:
+    """A list with members added or taken away, in order."""
+    members = [each for each in (current or "").split(",") if each]
+    asked = [each.strip() for each in given.split(",")]
+    if add:
+        members += [each for each in asked if each not in members]
+    else:
+        members = [each for each in members if each not in asked]
+    return ",".join(members)
+
+
+def _response(
+    resource: AlterConfigsResource, error: BrokerError | None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=error.code if error else 0,
+        error_message=error.message if error else None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def refuse(
+    request: IncrementalAlterConfigsRequest, error: BrokerError
+) -> IncrementalAlterConfigsResponse:
+    """Every resource gets the error."""
+    return IncrementalAlterConfigsResponse(
+        responses=[_response(resource, error) for resource in request.resources]
+    )
