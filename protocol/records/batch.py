@@ -256,8 +256,8 @@ def build(
     """Write records as one batch: format 2, a wrapper, or (uncompressed 0/1) plain messages.
 
     Offsets must ascend; gaps are kept. `timestamp_type` 1 (LogAppendTime) stamps as a broker
-    does: the header of format 2, wrapper and messages of format 1. The header's largest time is
-    that of the records that have one. Format 0/1 drops headers. Raises ValueError for no records
+    does: the header of format 2, the wrapper or the plain messages of format 1. The header's largest
+    time is that of the records that have one. Format 0/1 drops headers. Raises ValueError for no records
     and for offsets that do not ascend.
     """
     if not records:
@@ -319,10 +319,11 @@ def _build_messages(
     """Write records as messages of format 0 or 1, wrapped if a codec is given."""
     relative = bool(magic and compression)
     base = records[0].offset if relative else 0
-    attributes = LOG_APPEND_TIME_BIT if magic and stamp is not None else 0
+    inner_stamp = None if compression else stamp
+    attributes = LOG_APPEND_TIME_BIT if magic and inner_stamp is not None else 0
     out = bytearray()
     for record in records:
-        timestamp = record.timestamp if stamp is None else stamp
+        timestamp = record.timestamp if inner_stamp is None else inner_stamp
         put_message(
             out, magic, record.offset - base, attributes, timestamp, record.key, record.value
         )

@@ -19,19 +19,34 @@ from crc32c import crc32c
 
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records.layout import (
+    BATCH_NOT_FILLED,
     CODEC_MASK,
+    COUNT_NEGATIVE,
+    FIELD_LENGTH,
+    FIELD_LONG,
     GAPS,
     HAS_HEADERS,
     HAS_MISSING,
+    HEADER_NULL,
+    HEADERS_NEGATIVE,
     LOG_APPEND_TIME_BIT,
+    MESSAGE_CRC,
+    MESSAGE_CUT,
     MESSAGE_HEAD,
     MESSAGE_HEAD_V1,
+    MESSAGE_MAGIC,
+    MESSAGE_NOT_FILLED,
     MESSAGE_OVERHEAD,
+    MESSAGE_SIZE,
     NESTED,
     NO_TIMESTAMP,
     NULL_KEY,
+    NUMBER_CUT,
+    NUMBER_LONG,
     OUTSIDE,
     PREFIX_SIZE,
+    RECORD_LONG,
+    RECORD_NOT_FILLED,
     SMALLEST,
     V2_HEADER,
     Batch,
@@ -60,6 +75,12 @@ def _int64(value: int) -> int:
     return ((value + 2**63) & 0xFFFFFFFFFFFFFFFF) - 2**63
 
 
+def _check_span(data: Buffer, start: int, end: int) -> None:
+    """Raise ValueError for a caller's mistake: a span outside the buffer."""
+    if not 0 <= start <= end <= len(data):
+        raise ValueError(f"{start}..{end} is not within {len(data)} bytes")
+
+
 # --- batches -------------------------------------------------------------------------------------
 
 
@@ -68,6 +89,7 @@ def scan(data: Buffer, start: int, end: int) -> list[Batch]:
 
     Stops before a trailing partial batch. Raises CorruptMessage for a size or magic no batch has.
     """
+    _check_span(data, start, end)
     batches = []
     position = start
     while end - position >= PREFIX_SIZE:
@@ -136,6 +158,7 @@ def find_offset(data: Buffer, offset: int, start: int, end: int) -> int:
     That is the first whose last offset is `offset` or more; the end of the whole batches where
     none is. Raises CorruptMessage as `scan` does.
     """
+    _check_span(data, start, end)
     position = start
     while end - position >= PREFIX_SIZE:
         last, size = _PREFIX.unpack_from(data, position)
@@ -144,8 +167,10 @@ def find_offset(data: Buffer, offset: int, start: int, end: int) -> int:
         if position + PREFIX_SIZE + size > end:
             break
         magic = data[position + 16]
-        if magic > 2 or size < SMALLEST[magic]:
-            raise CorruptMessage(f"a batch at byte {position} has magic {magic}, {size} bytes")
+        if magic > 2:
+            raise CorruptMessage(f"a batch at byte {position} has magic {magic}")
+        if size < SMALLEST[magic]:
+            raise CorruptMessage(f"a batch at byte {position} claims {size} bytes")
         if magic == 2:
             last = _int64(last + _INT32.unpack_from(data, position + 23)[0])
         if last >= offset:
@@ -160,6 +185,8 @@ def checksum_ok(data: Buffer, position: int, size: int, magic: int) -> bool:
     CRC-32 over magic and what follows for formats 0 and 1, CRC-32C over the attributes and what
     follows for format 2. `size` must be at least the smallest of the format (as from `scan`).
     """
+    if position < 0 or size < PREFIX_SIZE + SMALLEST[magic] or size > len(data) - position:
+        raise ValueError(f"{size} bytes at {position} are not a batch within {len(data)} bytes")
     view = memoryview(data)
     if magic == 2:
         (stored,) = _CRC.unpack_from(data, position + 17)
@@ -176,7 +203,7 @@ def _varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= end:
-            raise InvalidRecord("a record ends within a number")
+            raise InvalidRecord(NUMBER_CUT)
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
@@ -185,7 +212,7 @@ def _varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
         if shift > 28:
-            raise InvalidRecord("a number in a record is longer than 5 bytes")
+            raise InvalidRecord(NUMBER_LONG)
 
 
 def _varlong(data: Buffer, position: int, end: int) -> tuple[int, int]:
@@ -193,7 +220,7 @@ def _varlong(data: Buffer, position: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= end:
-            raise InvalidRecord("a record ends within a number")
+            raise InvalidRecord(NUMBER_CUT)
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
@@ -202,7 +229,7 @@ def _varlong(data: Buffer, position: int, end: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
         if shift > 63:
-            raise InvalidRecord("a number in a record is longer than 10 bytes")
+            raise InvalidRecord(NUMBER_LONG)
 
 
 def _bytes_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, int]:
@@ -211,21 +238,21 @@ def _bytes_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, 
     if length < 0:
         if length == -1:
             return None, position
-        raise InvalidRecord(f"a field of a record has length {length}")
+        raise InvalidRecord(FIELD_LENGTH)
     if length > end - position:
-        raise InvalidRecord("a field of a record is longer than the record")
+        raise InvalidRecord(FIELD_LONG)
     return data[position : position + length], position + length
 
 
 def _raw_v2(data: Buffer, start: int, end: int, count: int, base_timestamp: int) -> Iterator[_Raw]:
     """Yield the records of a format-2 batch; exactly `count` must fill data[start:end]."""
     if count < 0:
-        raise InvalidRecord(f"a batch declares {count} records")
+        raise InvalidRecord(COUNT_NEGATIVE)
     position = start
     for _ in range(count):
         length, position = _varint(data, position, end)
         if length < 0 or length > end - position:
-            raise InvalidRecord("a record is longer than its batch")
+            raise InvalidRecord(RECORD_LONG)
         stop = position + length
         delta, position = _varlong(data, position + 1, stop)
         offset_delta, position = _varint(data, position, stop)
@@ -233,33 +260,33 @@ def _raw_v2(data: Buffer, start: int, end: int, count: int, base_timestamp: int)
         value, position = _bytes_field(data, position, stop)
         header_count, position = _varint(data, position, stop)
         if header_count < 0:
-            raise InvalidRecord(f"a record declares {header_count} headers")
+            raise InvalidRecord(HEADERS_NEGATIVE)
         headers = position
         for _ in range(header_count):
             name, position = _bytes_field(data, position, stop)
             if name is None:
-                raise InvalidRecord("a header has no key")
+                raise InvalidRecord(HEADER_NULL)
             _, position = _bytes_field(data, position, stop)
         if position != stop:
-            raise InvalidRecord("the fields of a record do not fill it")
+            raise InvalidRecord(RECORD_NOT_FILLED)
         spans = (headers, stop)
         yield offset_delta, _int64(base_timestamp + delta), key, value, spans, False
     if position != end:
-        raise InvalidRecord(f"{count} records do not fill their batch")
+        raise InvalidRecord(BATCH_NOT_FILLED)
 
 
 def _message_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, int]:
     """Read an int32 length (-1: null) and that many bytes; returns (field, position after)."""
     if end - position < 4:
-        raise InvalidRecord("a message ends within a length")
+        raise InvalidRecord(MESSAGE_CUT)
     (length,) = _INT32.unpack_from(data, position)
     position += 4
     if length < 0:
         if length == -1:
             return None, position
-        raise InvalidRecord(f"a field of a message has length {length}")
+        raise InvalidRecord(FIELD_LENGTH)
     if length > end - position:
-        raise InvalidRecord("a field of a message is longer than the message")
+        raise InvalidRecord(FIELD_LONG)
     return data[position : position + length], position + length
 
 
@@ -270,23 +297,23 @@ def _raw_messages(
     position = start
     while position < end:
         if end - position < PREFIX_SIZE:
-            raise InvalidRecord("a message set ends within a message")
+            raise InvalidRecord(MESSAGE_CUT)
         offset, size = _PREFIX.unpack_from(data, position)
         if size < SMALLEST[0] or size > end - position - PREFIX_SIZE:
-            raise InvalidRecord(f"a message in a set claims {size} bytes")
+            raise InvalidRecord(MESSAGE_SIZE)
         if data[position + 16] != magic:
-            raise InvalidRecord(f"a message of format {data[position + 16]} is in a set of {magic}")
+            raise InvalidRecord(MESSAGE_MAGIC)
         if size < MESSAGE_OVERHEAD[magic]:
-            raise InvalidRecord(f"a message in a set claims {size} bytes")
+            raise InvalidRecord(MESSAGE_SIZE)
         stop = position + PREFIX_SIZE + size
         if check_crc and not checksum_ok(data, position, PREFIX_SIZE + size, magic):
-            raise CorruptMessage(f"the message of {size} bytes in a set fails its CRC")
+            raise CorruptMessage(MESSAGE_CRC)
         timestamp = _INT64.unpack_from(data, position + 18)[0] if magic else NO_TIMESTAMP
         nested = bool(data[position + 17] & CODEC_MASK)
         key, after = _message_field(data, position + 18 + 8 * magic, stop)
         value, after = _message_field(data, after, stop)
         if after != stop:
-            raise InvalidRecord("the fields of a message do not fill it")
+            raise InvalidRecord(MESSAGE_NOT_FILLED)
         yield offset, timestamp, key, value, (0, 0), nested
         position = stop
 
@@ -302,6 +329,7 @@ def _raw(
     check_crc: bool = False,
 ) -> Iterator[_Raw]:
     """Yield the records of a region of any format, offsets as they are written there."""
+    _check_span(data, start, end)
     if magic == 2:
         return _raw_v2(data, start, end, count, base_timestamp)
     return _raw_messages(data, start, end, magic, check_crc=check_crc)
@@ -484,10 +512,17 @@ def stamp_messages(
 
     With a `stamp`, format-1 messages get it as their time, the LogAppendTime bit, and a new CRC.
     """
+    _check_span(data, start, end)
     view = memoryview(data)
     position, offset = start, first_offset
     while position < end:
+        if end - position < PREFIX_SIZE:
+            raise InvalidRecord(MESSAGE_CUT)
         (size,) = _INT32.unpack_from(data, position + 8)
+        if size < SMALLEST[0] or size > end - position - PREFIX_SIZE:
+            raise InvalidRecord(MESSAGE_SIZE)
+        if data[position + 16] and size < SMALLEST[1]:
+            raise InvalidRecord(MESSAGE_SIZE)
         _INT64.pack_into(data, position, offset)
         stop = position + PREFIX_SIZE + size
         if stamp is not None and data[position + 16]:

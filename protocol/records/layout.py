@@ -51,6 +51,23 @@ NULL_KEY = 8  # a record has no key
 OUTSIDE = 16  # a real time outside the bounds
 NESTED = 32  # a message inside a compressed one is compressed itself
 
+# What a kernel says of records that do not add up.
+NUMBER_CUT = "a record ends within a number"
+NUMBER_LONG = "a number in a record takes too many bytes"
+COUNT_NEGATIVE = "a batch declares a negative number of records"
+RECORD_LONG = "a record is longer than its batch"
+FIELD_LENGTH = "a key, value or header has an impossible length"
+FIELD_LONG = "a key, value or header is longer than its record"
+HEADERS_NEGATIVE = "a record declares a negative number of headers"
+HEADER_NULL = "a header has no key"
+RECORD_NOT_FILLED = "the fields of a record do not fill it"
+BATCH_NOT_FILLED = "the declared number of records does not fill the batch"
+MESSAGE_CUT = "a message ends too early"
+MESSAGE_SIZE = "a message inside a set claims an impossible size"
+MESSAGE_MAGIC = "a message set mixes message formats"
+MESSAGE_NOT_FILLED = "the fields of a message do not fill it"
+MESSAGE_CRC = "a message inside a set fails its CRC"
+
 
 class Compression(IntEnum):
     """A codec by the number it has in a batch's attributes."""

@@ -463,8 +463,11 @@ def _plain_messages(
 def _rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: int) -> Prepared:
     """Write the set anew in the topic's format and codec: one batch, one wrapper, or messages."""
     stamp = plan.append_time_ms if plan.log_append_time and plan.magic == 1 else None
+    # Inside a wrapper the producer's own times stay, as KIP-32 leaves them when nothing is rebuilt.
+    inner_stamp = None if target else stamp
+    relative = plan.magic == 1 and target != Compression.NONE
     written = kernels.rewrite(
-        *region[:7], stamp, plan.magic, plan.first_offset, INT64_MIN, bool(target)
+        *region[:7], inner_stamp, plan.magic, plan.first_offset, INT64_MIN, relative
     )
     if plan.magic == 2:
         return _rebuilt_v2(written.data, written.base_timestamp, batch, plan, found, target)

@@ -1,0 +1,936 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: embedsignature=False, binding=False
+"""The loops over records, compiled. `kernels_py` is the twin that says what each one does.
+
+The C functions walk raw memory and check every length themselves before they use it; they
+return 0 or a number from `Fault`, and only the functions at the end, which Python sees, raise.
+On more than RELEASE_ABOVE bytes they run without the interpreter's lock.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from zlib import crc32 as _zlib_crc32
+
+from crc32c import crc32c as _crc32c
+
+from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.records import layout
+from protocol.records.layout import Batch, Findings, Rewritten
+
+IMPLEMENTATION = "compiled"
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define tl_swap32(x) __builtin_bswap32(x)
+    #define tl_swap64(x) __builtin_bswap64(x)
+    #else
+    #error "the kernels are written for gcc and clang; without them the Python twin serves"
+    #endif
+    #define tl_new(kind, size) PyType_GenericAlloc((PyTypeObject *)(kind), (size))
+    #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    #undef tl_swap32
+    #undef tl_swap64
+    #define tl_swap32(x) (x)
+    #define tl_swap64(x) (x)
+    #endif
+    """
+    object tl_new(object, Py_ssize_t)
+    uint32_t tl_swap32(uint32_t) nogil
+    uint64_t tl_swap64(uint64_t) nogil
+
+cdef enum:
+    RELEASE_ABOVE = 65536
+    OWN_CRC_BELOW = 512
+    PREFIX = 12
+    V2_HEADER = 61
+
+cdef enum:
+    HAS_MISSING = 1
+    GAPS = 2
+    HAS_HEADERS = 4
+    NULL_KEY = 8
+    OUTSIDE = 16
+    NESTED = 32
+
+cdef enum Fault:
+    NO_FAULT = 0
+    NUMBER_CUT
+    NUMBER_LONG
+    COUNT_NEGATIVE
+    RECORD_LONG
+    FIELD_LENGTH
+    FIELD_LONG
+    HEADERS_NEGATIVE
+    HEADER_NULL
+    RECORD_NOT_FILLED
+    BATCH_NOT_FILLED
+    MESSAGE_CUT
+    MESSAGE_SIZE
+    MESSAGE_MAGIC
+    MESSAGE_NOT_FILLED
+    MESSAGE_CRC
+    NO_MEMORY
+
+cdef tuple FAULTS = (
+    "",
+    layout.NUMBER_CUT,
+    layout.NUMBER_LONG,
+    layout.COUNT_NEGATIVE,
+    layout.RECORD_LONG,
+    layout.FIELD_LENGTH,
+    layout.FIELD_LONG,
+    layout.HEADERS_NEGATIVE,
+    layout.HEADER_NULL,
+    layout.RECORD_NOT_FILLED,
+    layout.BATCH_NOT_FILLED,
+    layout.MESSAGE_CUT,
+    layout.MESSAGE_SIZE,
+    layout.MESSAGE_MAGIC,
+    layout.MESSAGE_NOT_FILLED,
+    layout.MESSAGE_CRC,
+)
+
+ctypedef const uint8_t *Bytes
+
+cdef struct Raw:
+    int64_t offset
+    int64_t timestamp
+    Bytes key
+    Bytes value
+    Bytes headers
+    int32_t key_size  # -1: null
+    int32_t value_size
+    int32_t header_count
+    Py_ssize_t headers_size
+    int nested
+
+cdef struct Source:
+    Bytes data
+    Py_ssize_t position
+    Py_ssize_t end
+    int magic
+    int64_t left  # records a format-2 batch still promises
+    int64_t base_timestamp
+    int check_crc
+
+cdef struct Output:
+    uint8_t *data
+    Py_ssize_t size
+    Py_ssize_t room
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+cdef inline uint32_t get32(Bytes p) noexcept nogil:
+    cdef uint32_t value
+    memcpy(&value, p, 4)
+    return tl_swap32(value)
+
+
+cdef inline int64_t get64(Bytes p) noexcept nogil:
+    cdef uint64_t value
+    memcpy(&value, p, 8)
+    return <int64_t>tl_swap64(value)
+
+
+cdef inline void put32(uint8_t *p, uint32_t value) noexcept nogil:
+    value = tl_swap32(value)
+    memcpy(p, &value, 4)
+
+
+cdef inline void put64(uint8_t *p, int64_t number) noexcept nogil:
+    cdef uint64_t value = tl_swap64(<uint64_t>number)
+    memcpy(p, &value, 8)
+
+
+cdef inline int64_t add(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t>(<uint64_t>a + <uint64_t>b)
+
+
+cdef inline int64_t subtract(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t>(<uint64_t>a - <uint64_t>b)
+
+
+cdef inline int varint(Bytes data, Py_ssize_t *position, Py_ssize_t end, int32_t *out) noexcept nogil:
+    cdef uint32_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    cdef Py_ssize_t at = position[0]
+    while True:
+        if at >= end:
+            return NUMBER_CUT
+        byte = data[at]
+        at += 1
+        value |= <uint32_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            out[0] = <int32_t>((value >> 1) ^ (0 - (value & 1)))
+            position[0] = at
+            return NO_FAULT
+        shift += 7
+        if shift > 28:
+            return NUMBER_LONG
+
+
+cdef inline int varlong(Bytes data, Py_ssize_t *position, Py_ssize_t end, int64_t *out) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    cdef Py_ssize_t at = position[0]
+    while True:
+        if at >= end:
+            return NUMBER_CUT
+        byte = data[at]
+        at += 1
+        value |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            out[0] = <int64_t>((value >> 1) ^ (0 - (value & 1)))
+            position[0] = at
+            return NO_FAULT
+        shift += 7
+        if shift > 63:
+            return NUMBER_LONG
+
+
+cdef inline int varint_size(int64_t number) noexcept nogil:
+    cdef uint64_t value = (<uint64_t>number << 1) ^ <uint64_t>(number >> 63)
+    cdef int size = 1
+    while value > 0x7F:
+        value >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *put_varint(uint8_t *p, int64_t number) noexcept nogil:
+    cdef uint64_t value = (<uint64_t>number << 1) ^ <uint64_t>(number >> 63)
+    while value > 0x7F:
+        p[0] = <uint8_t>(value & 0x7F) | 0x80
+        p += 1
+        value >>= 7
+    p[0] = <uint8_t>value
+    return p + 1
+
+
+# --- CRC-32, eight bytes a step ------------------------------------------------------------------
+
+cdef uint32_t CRC_TABLE[8][256]
+
+
+cdef void fill_crc_table() noexcept:
+    cdef uint32_t value
+    cdef int i, bit, row
+    for i in range(256):
+        value = <uint32_t>i
+        for bit in range(8):
+            value = (value >> 1) ^ (<uint32_t>0xEDB88320U if value & 1 else <uint32_t>0)
+        CRC_TABLE[0][i] = value
+    for i in range(256):
+        value = CRC_TABLE[0][i]
+        for row in range(1, 8):
+            value = (value >> 8) ^ CRC_TABLE[0][value & 0xFF]
+            CRC_TABLE[row][i] = value
+
+
+fill_crc_table()
+
+
+cdef uint32_t crc32_of(Bytes p, Py_ssize_t size) noexcept nogil:
+    cdef uint32_t crc = <uint32_t>0xFFFFFFFFU
+    while size >= 8:
+        crc = (
+            CRC_TABLE[7][(crc ^ p[0]) & 0xFF]
+            ^ CRC_TABLE[6][((crc >> 8) ^ p[1]) & 0xFF]
+            ^ CRC_TABLE[5][((crc >> 16) ^ p[2]) & 0xFF]
+            ^ CRC_TABLE[4][((crc >> 24) ^ p[3]) & 0xFF]
+            ^ CRC_TABLE[3][p[4]]
+            ^ CRC_TABLE[2][p[5]]
+            ^ CRC_TABLE[1][p[6]]
+            ^ CRC_TABLE[0][p[7]]
+        )
+        p += 8
+        size -= 8
+    while size > 0:
+        crc = (crc >> 8) ^ CRC_TABLE[0][(crc ^ p[0]) & 0xFF]
+        p += 1
+        size -= 1
+    return crc ^ <uint32_t>0xFFFFFFFFU
+
+
+# --- reading records -----------------------------------------------------------------------------
+
+
+cdef inline int field(Bytes data, Py_ssize_t *position, Py_ssize_t end, Bytes *out, int32_t *size) noexcept nogil:
+    cdef int fault = varint(data, position, end, size)
+    if fault:
+        return fault
+    out[0] = data + position[0]
+    if size[0] < 0:
+        return NO_FAULT if size[0] == -1 else FIELD_LENGTH
+    if size[0] > end - position[0]:
+        return FIELD_LONG
+    position[0] += size[0]
+    return NO_FAULT
+
+
+cdef inline int next_v2(Source *source, Raw *raw) noexcept nogil:
+    cdef Bytes data = source.data
+    cdef Py_ssize_t position = source.position
+    cdef Py_ssize_t stop
+    cdef int32_t length = 0, offset_delta = 0, i
+    cdef int64_t delta = 0
+    cdef Bytes ignored
+    cdef int fault = varint(data, &position, source.end, &length)
+    if fault:
+        return fault
+    if length < 0 or length > source.end - position:
+        return RECORD_LONG
+    stop = position + length
+    position += 1  # attributes: none are defined
+    fault = varlong(data, &position, stop, &delta)
+    if fault:
+        return fault
+    fault = varint(data, &position, stop, &offset_delta)
+    if fault:
+        return fault
+    fault = field(data, &position, stop, &raw.key, &raw.key_size)
+    if fault:
+        return fault
+    fault = field(data, &position, stop, &raw.value, &raw.value_size)
+    if fault:
+        return fault
+    fault = varint(data, &position, stop, &raw.header_count)
+    if fault:
+        return fault
+    if raw.header_count < 0:
+        return HEADERS_NEGATIVE
+    raw.headers = data + position
+    raw.headers_size = stop - position
+    for i in range(raw.header_count):
+        fault = field(data, &position, stop, &ignored, &length)
+        if fault:
+            return fault
+        if length < 0:
+            return HEADER_NULL
+        fault = field(data, &position, stop, &ignored, &length)
+        if fault:
+            return fault
+    if position != stop:
+        return RECORD_NOT_FILLED
+    raw.offset = offset_delta
+    raw.timestamp = add(source.base_timestamp, delta)
+    raw.nested = 0
+    source.position = stop
+    source.left -= 1
+    return NO_FAULT
+
+
+cdef inline int message_field(Bytes data, Py_ssize_t *position, Py_ssize_t end, Bytes *out, int32_t *size) noexcept nogil:
+    if end - position[0] < 4:
+        return MESSAGE_CUT
+    size[0] = <int32_t>get32(data + position[0])
+    position[0] += 4
+    out[0] = data + position[0]
+    if size[0] < 0:
+        return NO_FAULT if size[0] == -1 else FIELD_LENGTH
+    if size[0] > end - position[0]:
+        return FIELD_LONG
+    position[0] += size[0]
+    return NO_FAULT
+
+
+cdef inline int next_message(Source *source, Raw *raw) noexcept nogil:
+    cdef Bytes data = source.data
+    cdef Py_ssize_t position = source.position
+    cdef Py_ssize_t stop
+    cdef int32_t size
+    cdef int fault
+    if source.end - position < PREFIX:
+        return MESSAGE_CUT
+    size = <int32_t>get32(data + position + 8)
+    if size < 14 or size > source.end - position - PREFIX:
+        return MESSAGE_SIZE
+    if data[position + 16] != source.magic:
+        return MESSAGE_MAGIC
+    if source.magic and size < 22:
+        return MESSAGE_SIZE
+    stop = position + PREFIX + size
+    if source.check_crc:
+        if get32(data + position + 12) != crc32_of(data + position + 16, size - 4):
+            return MESSAGE_CRC
+    raw.offset = get64(data + position)
+    raw.timestamp = get64(data + position + 18) if source.magic else -1
+    raw.nested = data[position + 17] & 7
+    raw.header_count = 0
+    raw.headers_size = 0
+    raw.headers = NULL
+    position += 26 if source.magic else 18
+    fault = message_field(data, &position, stop, &raw.key, &raw.key_size)
+    if fault:
+        return fault
+    fault = message_field(data, &position, stop, &raw.value, &raw.value_size)
+    if fault:
+        return fault
+    if position != stop:
+        return MESSAGE_NOT_FILLED
+    source.position = stop
+    return NO_FAULT
+
+
+cdef inline int begin(Source *source) noexcept nogil:
+    return COUNT_NEGATIVE if source.magic == 2 and source.left < 0 else NO_FAULT
+
+
+cdef inline int advance(Source *source, Raw *raw, int *fault) noexcept nogil:
+    """Read the next record; 0 at the end or at a fault."""
+    if source.magic == 2:
+        if source.left == 0:
+            fault[0] = NO_FAULT if source.position == source.end else BATCH_NOT_FILLED
+            return 0
+        fault[0] = next_v2(source, raw)
+    else:
+        if source.position == source.end:
+            fault[0] = NO_FAULT
+            return 0
+        fault[0] = next_message(source, raw)
+    return fault[0] == NO_FAULT
+
+
+# --- the loops -----------------------------------------------------------------------------------
+
+cdef struct Found:
+    int64_t count
+    int64_t first_offset
+    int64_t last_offset
+    int64_t largest
+    int64_t first
+    int has_time
+    int flags
+
+
+cdef int examine_loop(
+    Source *source, int64_t base_offset, int stamped, int64_t stamp,
+    int64_t minimum, int64_t maximum, Found *found,
+) noexcept nogil:
+    cdef Raw raw
+    cdef int fault = begin(source)
+    cdef int flags = 0, has_time = 0
+    cdef int64_t number = 0, timestamp, largest = -1
+    found.first_offset = found.last_offset = found.first = -1
+    if fault:
+        return fault
+    while advance(source, &raw, &fault):
+        timestamp = stamp if stamped else raw.timestamp
+        found.last_offset = add(base_offset, raw.offset)
+        if number == 0:
+            found.first_offset = found.last_offset
+        if raw.offset != number:
+            flags |= GAPS
+        if timestamp == -1:
+            flags |= HAS_MISSING
+        else:
+            if not has_time:
+                has_time = 1
+                found.first = timestamp
+                largest = timestamp
+            elif timestamp > largest:
+                largest = timestamp
+            if timestamp < minimum or timestamp > maximum:
+                flags |= OUTSIDE
+        if raw.key_size < 0:
+            flags |= NULL_KEY
+        if raw.headers_size:
+            flags |= HAS_HEADERS
+        if raw.nested:
+            flags |= NESTED
+        number += 1
+    found.count = number
+    found.largest = largest
+    found.has_time = has_time
+    found.flags = flags
+    return fault
+
+
+cdef int find_loop(
+    Source *source, int64_t base_offset, int stamped, int64_t stamp, int64_t wanted,
+    int64_t min_offset, int64_t *offset, int64_t *timestamp, int *hit,
+) noexcept nogil:
+    cdef Raw raw
+    cdef int fault = begin(source)
+    hit[0] = 0
+    if fault:
+        return fault
+    while advance(source, &raw, &fault):
+        timestamp[0] = stamp if stamped else raw.timestamp
+        offset[0] = add(base_offset, raw.offset)
+        if timestamp[0] != -1 and timestamp[0] >= wanted and offset[0] >= min_offset:
+            hit[0] = 1
+            return NO_FAULT
+    return fault
+
+
+cdef inline int make_room(Output *out, Py_ssize_t more) noexcept nogil:
+    cdef Py_ssize_t room
+    cdef uint8_t *grown
+    if out.size + more <= out.room:
+        return NO_FAULT
+    room = out.room + (out.room >> 1) + more
+    grown = <uint8_t *>realloc(out.data, room)
+    if grown == NULL:
+        return NO_MEMORY
+    out.data = grown
+    out.room = room
+    return NO_FAULT
+
+
+cdef inline int write_v2(Output *out, Raw *raw, int64_t offset_delta, int64_t time_delta) noexcept nogil:
+    cdef uint8_t *p
+    cdef int64_t size = (
+        1
+        + varint_size(time_delta)
+        + varint_size(offset_delta)
+        + varint_size(raw.key_size)
+        + varint_size(raw.value_size)
+        + varint_size(raw.header_count)
+        + raw.headers_size
+    )
+    if raw.key_size > 0:
+        size += raw.key_size
+    if raw.value_size > 0:
+        size += raw.value_size
+    if make_room(out, size + 10):
+        return NO_MEMORY
+    p = put_varint(out.data + out.size, size)
+    p[0] = 0
+    p = put_varint(p + 1, time_delta)
+    p = put_varint(p, offset_delta)
+    p = put_varint(p, raw.key_size)
+    if raw.key_size > 0:
+        memcpy(p, raw.key, raw.key_size)
+        p += raw.key_size
+    p = put_varint(p, raw.value_size)
+    if raw.value_size > 0:
+        memcpy(p, raw.value, raw.value_size)
+        p += raw.value_size
+    p = put_varint(p, raw.header_count)
+    if raw.headers_size:
+        memcpy(p, raw.headers, raw.headers_size)
+        p += raw.headers_size
+    out.size = p - out.data
+    return NO_FAULT
+
+
+cdef inline int write_message(
+    Output *out, Raw *raw, int magic, int64_t offset, int attributes, int64_t timestamp
+) noexcept nogil:
+    cdef uint8_t *start
+    cdef uint8_t *p
+    cdef int64_t size = 22 if magic else 14
+    if raw.key_size > 0:
+        size += raw.key_size
+    if raw.value_size > 0:
+        size += raw.value_size
+    if make_room(out, size + PREFIX):
+        return NO_MEMORY
+    start = out.data + out.size
+    put64(start, offset)
+    put32(start + 8, <uint32_t>size)
+    start[16] = <uint8_t>magic
+    start[17] = <uint8_t>attributes
+    p = start + 18
+    if magic:
+        put64(p, timestamp)
+        p += 8
+    put32(p, <uint32_t>raw.key_size)
+    p += 4
+    if raw.key_size > 0:
+        memcpy(p, raw.key, raw.key_size)
+        p += raw.key_size
+    put32(p, <uint32_t>raw.value_size)
+    p += 4
+    if raw.value_size > 0:
+        memcpy(p, raw.value, raw.value_size)
+        p += raw.value_size
+    put32(start + 12, crc32_of(start + 16, p - start - 16))
+    out.size = p - out.data
+    return NO_FAULT
+
+
+cdef struct Written:
+    int64_t count
+    int64_t first_offset
+    int64_t last_offset
+    int64_t base_timestamp
+
+
+cdef int rewrite_loop(
+    Source *source, int64_t base_offset, int stamped, int64_t stamp, int target_magic,
+    int renumber, int64_t next_offset, int64_t min_offset, int relative, Output *out, Written *to,
+) noexcept nogil:
+    cdef Raw raw
+    cdef int fault = begin(source)
+    cdef int64_t offset, timestamp
+    cdef int attributes = 8 if stamped and target_magic == 1 else 0
+    to.count = 0
+    to.first_offset = to.last_offset = to.base_timestamp = -1
+    if fault:
+        return fault
+    while advance(source, &raw, &fault):
+        offset = add(base_offset, raw.offset)
+        if offset < min_offset:
+            continue
+        if renumber:
+            offset = add(next_offset, to.count)
+        timestamp = stamp if stamped else raw.timestamp
+        if to.count == 0:
+            to.first_offset = offset
+            to.base_timestamp = timestamp
+        to.last_offset = offset
+        to.count += 1
+        if target_magic == 2:
+            fault = write_v2(
+                out, &raw, subtract(offset, to.first_offset),
+                subtract(timestamp, to.base_timestamp),
+            )
+        else:
+            if relative:
+                offset = subtract(offset, to.first_offset)
+            fault = write_message(out, &raw, target_magic, offset, attributes, timestamp)
+        if fault:
+            return fault
+    return fault
+
+
+cdef int stamp_loop(
+    uint8_t *data, Py_ssize_t position, Py_ssize_t end, int64_t offset, int stamped, int64_t stamp
+) noexcept nogil:
+    cdef int32_t size
+    while position < end:
+        if end - position < PREFIX:
+            return MESSAGE_CUT
+        size = <int32_t>get32(data + position + 8)
+        if size < 14 or size > end - position - PREFIX:
+            return MESSAGE_SIZE
+        if data[position + 16] and size < 22:
+            return MESSAGE_SIZE
+        put64(data + position, offset)
+        if stamped and data[position + 16]:
+            data[position + 17] |= 8
+            put64(data + position + 18, stamp)
+            put32(data + position + 12, crc32_of(data + position + 16, size - 4))
+        position += PREFIX + size
+        offset = add(offset, 1)
+    return NO_FAULT
+
+
+# --- what Python sees ----------------------------------------------------------------------------
+
+
+cdef object broken(int fault):
+    if fault == NO_MEMORY:
+        return MemoryError()
+    if fault == MESSAGE_CRC:
+        return CorruptMessage(FAULTS[fault])
+    return InvalidRecord(FAULTS[fault])
+
+
+cdef inline object new_tuple(object cls, Py_ssize_t size):
+    return tl_new(cls, size)
+
+
+cdef inline void put(object target, Py_ssize_t index, object item):
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(target, index, item)
+
+
+cdef int open_source(
+    Source *source, Py_buffer *view, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count,
+    int64_t base_timestamp, int check_crc,
+) except -1:
+    source.data = <Bytes>view.buf
+    source.position = start
+    source.end = end
+    source.magic = magic
+    source.left = count
+    source.base_timestamp = base_timestamp
+    source.check_crc = check_crc
+    if not 0 <= start <= end <= view.len:
+        raise ValueError(f"{start}..{end} is not within {view.len} bytes")
+    return 0
+
+
+cdef object v2_batch(Bytes p, Py_ssize_t position, int32_t size):
+    cdef int64_t base = get64(p)
+    cdef object batch = new_tuple(Batch, 13)
+    put(batch, 0, position)
+    put(batch, 1, <Py_ssize_t>size + PREFIX)
+    put(batch, 2, base)
+    put(batch, 3, add(base, <int32_t>get32(p + 23)))
+    put(batch, 4, 2)
+    put(batch, 5, <int>(<signed char>p[21]) << 8 | p[22])
+    put(batch, 6, <int32_t>get32(p + 12))
+    put(batch, 7, get64(p + 27))
+    put(batch, 8, get64(p + 35))
+    put(batch, 9, get64(p + 43))
+    put(batch, 10, <int>(<signed char>p[51]) << 8 | p[52])
+    put(batch, 11, <int32_t>get32(p + 53))
+    put(batch, 12, <int32_t>get32(p + 57))
+    return batch
+
+
+cdef object message_batch(Bytes p, Py_ssize_t position, int32_t size):
+    cdef int64_t offset = get64(p)
+    cdef int64_t timestamp = get64(p + 18) if p[16] else -1
+    cdef int plain = not p[17] & 7
+    cdef object batch = new_tuple(Batch, 13)
+    put(batch, 0, position)
+    put(batch, 1, <Py_ssize_t>size + PREFIX)
+    put(batch, 2, offset if plain else <int64_t>-1)
+    put(batch, 3, offset)
+    put(batch, 4, <int>p[16])
+    put(batch, 5, <int>p[17])
+    put(batch, 6, -1)
+    put(batch, 7, timestamp)
+    put(batch, 8, timestamp)
+    put(batch, 9, -1)
+    put(batch, 10, -1)
+    put(batch, 11, -1)
+    put(batch, 12, 1 if plain else -1)
+    return batch
+
+
+cdef int whole(Bytes data, Py_ssize_t position, Py_ssize_t end, int32_t *size) except -1:
+    """Tell whether a whole batch begins at `position`; its size goes to `size`."""
+    cdef uint8_t magic
+    if end - position < PREFIX:
+        return 0
+    size[0] = <int32_t>get32(data + position + 8)
+    if size[0] < 14:
+        raise CorruptMessage(f"a batch at byte {position} claims {size[0]} bytes")
+    if size[0] > end - position - PREFIX:
+        return 0
+    magic = data[position + 16]
+    if magic > 2:
+        raise CorruptMessage(f"a batch at byte {position} has magic {magic}")
+    if size[0] < (49 if magic == 2 else 22 if magic else 14):
+        raise CorruptMessage(f"a batch at byte {position} claims {size[0]} bytes")
+    return 1
+
+
+def scan(data, Py_ssize_t start, Py_ssize_t end):
+    """See kernels_py.scan."""
+    cdef Py_buffer view
+    cdef Bytes p
+    cdef int32_t size
+    cdef list batches = []
+    cdef Py_ssize_t position = start
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= end <= view.len:
+            raise ValueError(f"{start}..{end} is not within {view.len} bytes")
+        p = <Bytes>view.buf
+        while whole(p, position, end, &size):
+            if p[position + 16] == 2:
+                batches.append(v2_batch(p + position, position, size))
+            else:
+                batches.append(message_batch(p + position, position, size))
+            position += PREFIX + size
+        return batches
+    finally:
+        PyBuffer_Release(&view)
+
+
+def find_offset(data, int64_t offset, Py_ssize_t start, Py_ssize_t end):
+    """See kernels_py.find_offset."""
+    cdef Py_buffer view
+    cdef Bytes p
+    cdef int32_t size
+    cdef int64_t last
+    cdef Py_ssize_t position = start
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= end <= view.len:
+            raise ValueError(f"{start}..{end} is not within {view.len} bytes")
+        p = <Bytes>view.buf
+        while whole(p, position, end, &size):
+            last = get64(p + position)
+            if p[position + 16] == 2:
+                last = add(last, <int32_t>get32(p + position + 23))
+            if last >= offset:
+                break
+            position += PREFIX + size
+        return position
+    finally:
+        PyBuffer_Release(&view)
+
+
+def checksum_ok(data, Py_ssize_t position, Py_ssize_t size, int magic):
+    """See kernels_py.checksum_ok."""
+    cdef Py_buffer view
+    cdef Bytes p
+    cdef uint32_t stored
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if position < 0 or size < (61 if magic == 2 else 34 if magic else 26) or size > view.len - position:
+            raise ValueError(f"{size} bytes at {position} are not a batch within {view.len} bytes")
+        p = <Bytes>view.buf + position
+        if magic == 2:
+            stored = get32(p + 17)
+        else:
+            stored = get32(p + 12)
+            if size < OWN_CRC_BELOW:
+                return stored == crc32_of(p + 16, size - 16)
+    finally:
+        PyBuffer_Release(&view)
+    if magic == 2:
+        return stored == <uint32_t>_crc32c(memoryview(data)[position + 21 : position + size])
+    return stored == <uint32_t>_zlib_crc32(memoryview(data)[position + 16 : position + size])
+
+
+def examine(
+    data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
+    int64_t base_timestamp, stamp, int64_t minimum, int64_t maximum, bint check_crc,
+):
+    """See kernels_py.examine."""
+    cdef Py_buffer view
+    cdef Source source
+    cdef Found found
+    cdef int fault
+    cdef int stamped = stamp is not None
+    cdef int64_t stamp_time = stamp if stamped else -1
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        open_source(&source, &view, start, end, magic, count, base_timestamp, check_crc)
+        if end - start > RELEASE_ABOVE:
+            with nogil:
+                fault = examine_loop(
+                    &source, base_offset, stamped, stamp_time, minimum, maximum, &found
+                )
+        else:
+            fault = examine_loop(
+                &source, base_offset, stamped, stamp_time, minimum, maximum, &found
+            )
+    finally:
+        PyBuffer_Release(&view)
+    if fault:
+        raise broken(fault)
+    result = new_tuple(Findings, 6)
+    put(result, 0, found.count)
+    put(result, 1, found.first_offset)
+    put(result, 2, found.last_offset)
+    put(result, 3, found.largest if found.has_time else None)
+    put(result, 4, found.first if found.has_time else None)
+    put(result, 5, found.flags)
+    return result
+
+
+def find(
+    data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
+    int64_t base_timestamp, stamp, int64_t timestamp, int64_t min_offset,
+):
+    """See kernels_py.find."""
+    cdef Py_buffer view
+    cdef Source source
+    cdef int64_t offset = 0, found = 0
+    cdef int hit = 0, fault
+    cdef int stamped = stamp is not None
+    cdef int64_t stamp_time = stamp if stamped else -1
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
+        if end - start > RELEASE_ABOVE:
+            with nogil:
+                fault = find_loop(
+                    &source, base_offset, stamped, stamp_time, timestamp, min_offset, &offset,
+                    &found, &hit,
+                )
+        else:
+            fault = find_loop(
+                &source, base_offset, stamped, stamp_time, timestamp, min_offset, &offset,
+                &found, &hit,
+            )
+    finally:
+        PyBuffer_Release(&view)
+    if fault:
+        raise broken(fault)
+    return (offset, found) if hit else None
+
+
+def stamp_messages(data, Py_ssize_t start, Py_ssize_t end, int64_t first_offset, stamp):
+    """See kernels_py.stamp_messages."""
+    cdef Py_buffer view
+    cdef int fault
+    cdef int stamped = stamp is not None
+    cdef int64_t stamp_time = stamp if stamped else -1
+    PyObject_GetBuffer(data, &view, PyBUF_WRITABLE)
+    try:
+        if not 0 <= start <= end <= view.len:
+            raise ValueError(f"{start}..{end} is not within {view.len} bytes")
+        if end - start > RELEASE_ABOVE:
+            with nogil:
+                fault = stamp_loop(
+                    <uint8_t *>view.buf, start, end, first_offset, stamped, stamp_time
+                )
+        else:
+            fault = stamp_loop(
+                <uint8_t *>view.buf, start, end, first_offset, stamped, stamp_time
+            )
+    finally:
+        PyBuffer_Release(&view)
+    if fault:
+        raise broken(fault)
+
+
+def rewrite(
+    data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
+    int64_t base_timestamp, stamp, int target_magic, first_offset, int64_t min_offset,
+    bint relative,
+):
+    """See kernels_py.rewrite."""
+    cdef Py_buffer view
+    cdef Source source
+    cdef Output out
+    cdef Written written
+    cdef int fault
+    cdef int stamped = stamp is not None
+    cdef int64_t stamp_time = stamp if stamped else -1
+    cdef int renumber = first_offset is not None
+    cdef int64_t next_offset = first_offset if renumber else -1
+    out.data = NULL
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
+        out.size = 0
+        out.room = (end - start) + (end - start) // 4 + 64
+        out.data = <uint8_t *>malloc(out.room)
+        if out.data == NULL:
+            raise MemoryError
+        if end - start > RELEASE_ABOVE:
+            with nogil:
+                fault = rewrite_loop(
+                    &source, base_offset, stamped, stamp_time, target_magic, renumber,
+                    next_offset, min_offset, relative, &out, &written,
+                )
+        else:
+            fault = rewrite_loop(
+                &source, base_offset, stamped, stamp_time, target_magic, renumber,
+                next_offset, min_offset, relative, &out, &written,
+            )
+        if fault:
+            raise broken(fault)
+        result = new_tuple(Rewritten, 5)
+        put(result, 0, PyBytes_FromStringAndSize(<char *>out.data, out.size))
+        put(result, 1, written.count)
+        put(result, 2, written.first_offset)
+        put(result, 3, written.last_offset)
+        put(result, 4, written.base_timestamp)
+        return result
+    finally:
+        free(out.data)
+        PyBuffer_Release(&view)

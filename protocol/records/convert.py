@@ -1,0 +1,125 @@
+"""What a fetch by a client older than the stored batches needs (KIP-32, phase 1; KIP-110).
+
+`down_convert` writes batches in an older message format: 2 to 1, 2 to 0, 1 to 0; what is old
+enough goes through byte for byte. Offsets never change. Control batches, headers and what
+belongs to producers and transactions have no place there and are left out; times have none in
+format 0. A LogAppendTime batch stays one in format 1. As Kafka does it, records below the fetch
+offset are left out of uncompressed batches only: readers of compressed ones skip by themselves.
+
+`transcode_zstd` keeps the format and replaces zstd, which came later than format 2, by gzip, the
+one codec every client has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.records import kernels
+from protocol.records.batch import stored_region
+from protocol.records.compression import compress, decompress
+from protocol.records.layout import (
+    CODEC_MASK,
+    INT64_MAX,
+    INT64_MIN,
+    NO_TIMESTAMP,
+    PREFIX_SIZE,
+    V2_HEADER_SIZE,
+    Compression,
+)
+from protocol.records.legacy import write_wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.records.layout import Batch, Buffer
+
+
+class Converted(NamedTuple):
+    """Batches in an older format.
+
+    `records` counts those written anew, not those that went through untouched. `next_offset`
+    follows the last whole batch that was read, also where nothing of it was left over: a caller
+    who has got no data goes on reading there, so that no client waits at a control batch.
+    """
+
+    data: bytes
+    records: int
+    next_offset: int
+
+
+def _joined(buffers: Sequence[Buffer]) -> Buffer:
+    """Return one buffer of all: a batch may lie across two."""
+    return buffers[0] if len(buffers) == 1 else b"".join(buffers)
+
+
+def down_convert(buffers: Sequence[Buffer], *, target_magic: int, fetch_offset: int) -> Converted:
+    """Write stored batches so that format `target_magic` (0 or 1) is the newest among them.
+
+    A partial batch at the end is left out. Raises CorruptMessage for a batch that is broken.
+    """
+    stored = _joined(buffers)
+    parts: list[Buffer] = []
+    count, following = 0, fetch_offset
+    for batch in kernels.scan(stored, 0, len(stored)):
+        following = batch.last_offset + 1
+        if batch.magic <= target_magic:
+            parts.append(memoryview(stored)[batch.position : batch.position + batch.size])
+        elif not batch.is_control:
+            data, converted = _down_convert_batch(stored, batch, target_magic, fetch_offset)
+            parts.append(data)
+            count += converted
+    return Converted(b"".join(parts), count, following)
+
+
+def _down_convert_batch(
+    stored: Buffer, batch: Batch, target_magic: int, fetch_offset: int
+) -> tuple[bytes, int]:
+    """Write one batch as messages, or as one wrapper if it is compressed; (bytes, records)."""
+    codec = batch.attributes & CODEC_MASK
+    region = stored_region(stored, batch)
+    relative = target_magic == 1 and codec != Compression.NONE
+    try:
+        found = kernels.examine(*region, INT64_MIN, INT64_MAX, False)
+        written = kernels.rewrite(
+            *region, target_magic, None, INT64_MIN if codec else fetch_offset, relative
+        )
+    except InvalidRecord as error:
+        message = f"the batch at byte {batch.position} is broken: {error.message}"
+        raise CorruptMessage(message) from error
+    if not codec or not written.count:
+        return written.data, written.count
+    wrapper = write_wrapper(
+        written.data,
+        target_magic,
+        Compression.GZIP if codec == Compression.ZSTD else codec,
+        written.last_offset,
+        NO_TIMESTAMP if found.largest is None else found.largest,
+        stamped=region.stamp is not None,
+    )
+    return wrapper, written.count
+
+
+def transcode_zstd(buffers: Sequence[Buffer]) -> bytes:
+    """Return the whole batches with those of codec zstd compressed by gzip instead.
+
+    Nothing but the codec, the size and the CRC of a batch changes. A partial batch at the end is
+    left out. Raises CorruptMessage for what cannot be unpacked.
+    """
+    stored = _joined(buffers)
+    parts: list[Buffer] = []
+    for batch in kernels.scan(stored, 0, len(stored)):
+        whole = memoryview(stored)[batch.position : batch.position + batch.size]
+        if batch.attributes & CODEC_MASK != Compression.ZSTD or batch.magic != 2:
+            parts.append(whole)
+            continue
+        payload = decompress(Compression.ZSTD, whole[V2_HEADER_SIZE:], 2)
+        packed = compress(Compression.GZIP, payload, 2)
+        head = bytearray(whole[:V2_HEADER_SIZE])
+        head[8:12] = (V2_HEADER_SIZE - PREFIX_SIZE + len(packed)).to_bytes(4, "big")
+        head[22] = head[22] & ~CODEC_MASK | Compression.GZIP
+        head[17:21] = crc32c(packed, crc32c(head[21:])).to_bytes(4, "big")
+        parts += (head, packed)
+    return b"".join(parts)
