@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Coroutine
     from concurrent.futures import Executor
 
     from broker.clock import Clock
@@ -52,10 +52,10 @@ class Appends:
 
     def append(
         self, partition: Partition, records: Buffer, produce_version: int
-    ) -> Appended | Awaitable[Appended]:
-        """Append now and return the result, or return an awaitable of it.
+    ) -> Appended | Coroutine[Any, Any, Appended]:
+        """Append now and return the result, or return a coroutine that waits for it.
 
-        Raises (or the awaitable raises) what `Partition.append` raises.
+        Raises (or the coroutine raises) what `Partition.append` raises.
         """
         if partition not in self._queues and not is_heavy(records, partition.config.target_magic):
             return partition.append(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from broker.context import CloseConnection
 from broker.dispatch import dispatch
@@ -65,8 +65,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport; refuse when the broker is full."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self.last_active_s = self.node.clock.monotonic_s()
@@ -127,12 +126,12 @@ class Connection(asyncio.Protocol):
             stop = position + 4 + size
             if stop > end:
                 break
-            frame: bytes | memoryview
-            if size <= _COPY_BYTES:
-                frame = data[position + 4 : stop]
-            else:
-                frame = memoryview(data)[position + 4 : stop]
-            self._waiting.append(frame)
+            whole = (
+                data[position + 4 : stop]
+                if size <= _COPY_BYTES
+                else memoryview(data)[position + 4 : stop]
+            )
+            self._waiting.append(whole)
             self._waiting_bytes += size
             position = stop
         rest = end - position

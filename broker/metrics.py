@@ -157,7 +157,7 @@ class Collector:
             yield counter
         for name, (doc, attribute) in _PARTITION_GAUGES.items():
             gauge = GaugeMetricFamily(name, doc, labels=["topic", "partition"])
-            for partition in self._node.store.partitions():
+            for partition in self._node.store.opened():
                 value = getattr(partition, attribute)
                 if value is not None:
                     gauge.add_metric([partition.topic, str(partition.index)], value)
@@ -174,8 +174,8 @@ class Collector:
         times = HistogramMetricFamily(
             "kafka_network_requestmetrics_totaltime_seconds", "Time to answer", labels=["request"]
         )
-        for key, counts in list(metrics.times.items()):
-            times.add_metric([names[key]], _cumulative(counts), metrics.times_sum_s[key])
+        for key, buckets in list(metrics.times.items()):
+            times.add_metric([names[key]], _cumulative(buckets), metrics.times_sum_s[key])
         yield times
         for name, doc, failed in (
             (
@@ -198,8 +198,8 @@ class Collector:
             "ApiVersions by client software",
             labels=["name", "version"],
         )
-        for (name, version), count in list(metrics.clients.items()):
-            clients.add_metric([name, version], count)
+        for (software, its_version), count in list(metrics.clients.items()):
+            clients.add_metric([software, its_version], count)
         yield clients
         yield GaugeMetricFamily(
             "kafka_server_socket_server_metrics_connection_count",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.appends import Appends
@@ -23,9 +22,10 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from storage.partition import Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Coroutine, Mapping
     from uuid import UUID
 
     from broker.clock import Clock
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker.metadata.store import MetadataStore, Topic
     from broker.metrics import Metrics
     from config import BrokerConfig, TopicConfig
-    from storage.partition import Appended, Partition
+    from storage.partition import Partition
     from storage.store import LogStore
 
 log = logging.getLogger("tidelog.node")
@@ -142,16 +142,16 @@ class Node:
 
     def append(
         self, partition: Partition, records: Buffer, produce_version: int
-    ) -> Appended | Awaitable[Appended]:
+    ) -> Appended | Coroutine[Any, Any, Appended]:
         """Append as the leader, now or in a thread, and tell those who wait."""
         appended = self.appends.append(partition, records, produce_version)
-        if isinstance(appended, CoroutineType):
-            return self._append_later(partition, appended)
-        self._appended(partition, appended)
-        return appended
+        if isinstance(appended, Appended):
+            self._appended(partition, appended)
+            return appended
+        return self._append_later(partition, appended)
 
     async def _append_later(
-        self, partition: Partition, pending: CoroutineType[Any, Any, Appended]
+        self, partition: Partition, pending: Coroutine[Any, Any, Appended]
     ) -> Appended:
         appended = await pending
         self._appended(partition, appended)
@@ -206,16 +206,19 @@ class Node:
     def open_topics(self) -> None:
         """Take on what was changed in earlier lives, and give every topic its logs and settings."""
         self.config = self._reconfigured(self.metadata.image.broker_configs)
+        here = set(self.store.names())
         for topic in self.metadata.image.topics.values():
             config = self.config_of_topic(topic.configs)
+            self.store.set_config(topic.name, config)
             for index in range(topic.partitions):
-                found = self.store.partition(topic.name, index)
-                if found is None:
+                if (topic.name, index) not in here:
                     self.store.create_partition(
                         topic.name, topic.topic_id, index, config, self.clock.now_ms()
                     )
-                else:
-                    found.config = config
+        known = self.metadata.image.topics
+        for name, index in sorted(here):
+            if name not in known:
+                log.warning("log of an unknown topic left alone", extra={"log": f"{name}-{index}"})
 
     async def delete_topic(self, name: str) -> Topic:
         """Remove a topic: its metadata first, then its logs. Raises UnknownTopicOrPartition."""
@@ -243,7 +246,7 @@ class Node:
         if validate_only:
             return
         await self.metadata.alter_topic_configs(name, changes)
-        self._configure_logs(topic, config)
+        self.store.set_config(name, config)
         log.info("topic settings changed", extra={"topic": name, "changes": dict(changes)})
 
     async def alter_broker(self, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
@@ -257,15 +260,10 @@ class Node:
             return
         await self.metadata.alter_broker_configs(changes)
         self.config = config
+        self.store.default_config = config.topic_defaults
         for topic in self.metadata.image.topics.values():
-            self._configure_logs(topic, self.config_of_topic(topic.configs))
+            self.store.set_config(topic.name, self.config_of_topic(topic.configs))
         log.info("broker settings changed", extra={"changes": dict(changes)})
-
-    def _configure_logs(self, topic: Topic, config: TopicConfig) -> None:
-        for index in range(topic.partitions):
-            found = self.store.partition(topic.name, index)
-            if found is not None:
-                found.config = config
 
     def _reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
         try:

@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,9 @@ from broker.http import start_http
 from broker.metadata.local import LocalMetadataStore
 from broker.metrics import Metrics
 from broker.node import Listener, Node
+from protocol.errors import BrokerError, KafkaStorageError
 from protocol.records import kernels
-from storage.store import LogStore, StoreError
+from storage.store import LogDirectoryError, LogStore
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -47,8 +49,8 @@ def run(config: BrokerConfig, clock: Clock | None = None) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return runner.run(_main(config, clock or SystemClock()))
-        except (StoreError, OSError) as error:
-            log.critical("cannot start: %s", error)
+        except (LogDirectoryError, BrokerError, OSError) as error:
+            log.critical("stopped: %s", error)
             return 1
 
 
@@ -71,7 +73,11 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
     if kernels.IMPLEMENTATION != "compiled":
         log.warning("the compiled record kernels are missing: serving with the slower Python twin")
     directories = [Path(directory) for directory in config.log_dirs]
-    store = LogStore(directories, producer_id_expiration_ms=config.producer_id_expiration_ms)
+    store = LogStore(
+        directories,
+        default_config=config.topic_defaults,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+    )
     store.open(clock.now_ms())
     metadata = LocalMetadataStore(directories[0] / "tidelog.sqlite")
     await metadata.open()
@@ -95,7 +101,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float) -> None:
     for listening, listener in _listeners(node.config):
         bound.append(listener)
         servers.append(
-            await loop.create_server(lambda at=listener: Connection(node, at), sock=listening)
+            await loop.create_server(partial(Connection, node, listener), sock=listening)
         )
     http_socket = _listen(*node.config.http) if node.config.http else None
     node.ready = True
@@ -163,7 +169,10 @@ async def _chores(node: Node) -> None:
         closed = node.close_idle()
         if closed:
             log.info("idle connections closed", extra={"count": closed})
-        await asyncio.to_thread(node.store.checkpoint)
+        try:
+            await asyncio.to_thread(node.store.checkpoint)
+        except KafkaStorageError as error:
+            log.error("checkpoint failed: %s", error.message)  # noqa: TRY400 - the sentence says it
 
 
 async def _drain(node: Node) -> None:

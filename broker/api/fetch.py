@@ -18,7 +18,7 @@ Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.context import as_broker_error
 from protocol.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -31,7 +31,7 @@ from protocol.errors import (
 from protocol.records import convert
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Coroutine, Sequence
     from uuid import UUID
 
     from broker.context import Context
@@ -61,7 +61,7 @@ class _Outcome(NamedTuple):
 
 def handle(
     node: Node, request: FetchRequest, context: Context
-) -> FetchResponse | Awaitable[FetchResponse]:
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Read what is there; wait if it is too little."""
     if request.session_id != 0:
         raise FetchSessionIdNotFound("fetch sessions are answered statelessly")
@@ -142,7 +142,7 @@ def _read(
     committed = request.isolation_level == _READ_COMMITTED
     upper = partition.last_stable_offset if committed else partition.high_watermark
     limit = min(wanted.partition_max_bytes, left)
-    buffers: list[Buffer]
+    buffers: Sequence[Buffer]
     if version >= _RAW_SINCE:
         fetched = partition.read(wanted.fetch_offset, limit, upper_offset=upper, minimum_one=first)
         buffers, size = fetched.buffers, fetched.size
@@ -160,7 +160,7 @@ def _read(
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log_start_offset,
         aborted_transactions=[] if committed else None,
-        records=buffers,
+        records=list(buffers),
     ), size
 
 
@@ -172,7 +172,7 @@ def _read_old(
     upper: int,
     version: int,
     first: bool,
-) -> list[Buffer]:
+) -> Sequence[Buffer]:
     """Read for a version that knows no format 2: convert where needed, never stand still."""
     hard = version < _SOFT_LIMIT_SINCE
     magic = 0 if version < 2 else 1
@@ -194,7 +194,7 @@ def _read_old(
     return _cut([converted.data], limit) if hard else [converted.data]
 
 
-def _cut(buffers: list[Buffer], limit: int) -> list[Buffer]:
+def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
     """The first `limit` bytes: a message cut short tells an old client that it asks for too little."""
     kept: list[Buffer] = []
     for buffer in buffers:

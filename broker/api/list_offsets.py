@@ -22,6 +22,7 @@ from protocol.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from protocol.errors import InvalidRequest, UnsupportedVersion
+from storage.timestamps import Target, is_target
 
 if TYPE_CHECKING:
     from broker.context import Context
@@ -30,21 +31,14 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
     from storage.partition import Partition
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
-
 # The first version that knows a value which is not a time.
-_SENTINEL_SINCE = {
-    LATEST: 0,
-    EARLIEST: 0,
-    MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-    EARLIEST_PENDING_UPLOAD: 11,
+_TARGET_SINCE = {
+    Target.LATEST: 0,
+    Target.EARLIEST: 0,
+    Target.MAX_TIMESTAMP: 7,
+    Target.EARLIEST_LOCAL: 8,
+    Target.LATEST_TIERED: 9,
+    Target.EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED = 1
 
@@ -82,7 +76,7 @@ def _look_up(
     partition: Partition, wanted: ListOffsetsPartition, isolation_level: int, version: int
 ) -> ListOffsetsPartitionResponse:
     target = wanted.timestamp
-    if _SENTINEL_SINCE.get(target, 0) > version:
+    if is_target(target) and _TARGET_SINCE[Target(target)] > version:
         raise UnsupportedVersion(f"version {version} does not know the value {target}")
     if version == 0:
         return ListOffsetsPartitionResponse(
@@ -105,16 +99,16 @@ def _look_up(
 
 def _find(partition: Partition, target: int, upper: int) -> tuple[int, int]:
     """The offset asked for and its time, -1 where there is none."""
-    if target == LATEST:
-        return upper, -1
-    if target in (EARLIEST, EARLIEST_LOCAL):
-        return partition.log_start_offset, -1
-    if target in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return -1, -1
-    if target == MAX_TIMESTAMP:
-        found = partition.find_largest_time(upper_offset=upper)
-    else:
+    if not is_target(target):
         found = partition.find_by_time(target, upper_offset=upper)
+    elif target == Target.MAX_TIMESTAMP:
+        found = partition.find_largest_time(upper_offset=upper)
+    elif target == Target.LATEST:
+        found = (upper, -1)
+    elif target in (Target.EARLIEST, Target.EARLIEST_LOCAL):
+        found = (partition.log_start_offset, -1)
+    else:
+        found = None  # nothing is tiered
     return (-1, -1) if found is None else found
 
 

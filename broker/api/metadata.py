@@ -12,7 +12,7 @@ refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (not serve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.context import as_broker_error
 from protocol.api.metadata import (
@@ -24,7 +24,7 @@ from protocol.api.metadata import (
 from protocol.errors import TopicAlreadyExists, UnknownTopicId, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Coroutine, Iterable
 
     from broker.context import Context
     from broker.metadata.store import Topic
@@ -37,7 +37,7 @@ _AUTO_CREATE_FLAG_SINCE = 4
 
 def handle(
     node: Node, request: MetadataRequest, context: Context
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     """Describe the cluster and the topics asked for."""
     image = node.metadata.image
     if request.topics is None or (context.version == 0 and not request.topics):

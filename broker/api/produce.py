@@ -12,8 +12,7 @@ partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible
 from __future__ import annotations
 
 import asyncio
-from types import CoroutineType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from broker.context import CloseConnection, as_broker_error
 from protocol.api.produce import (
@@ -22,26 +21,26 @@ from protocol.api.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.errors import ErrorCode, InvalidRequiredAcks, NotEnoughReplicas
+from protocol.errors import ERRORS, InvalidRequiredAcks, NotEnoughReplicas
+from storage.partition import Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Coroutine
 
     from broker.context import Context
     from broker.node import Node
     from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from protocol.errors import BrokerError
-    from storage.partition import Appended
 
 _TOPIC_IDS_SINCE = 13
 
 
 def handle(
     node: Node, request: ProduceRequest, context: Context
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     """Append every partition's records, each partition for itself."""
     response = ProduceResponse(responses=[])
-    pending: list[tuple[PartitionProduceResponse, str, Awaitable[Appended]]] = []
+    pending: list[tuple[PartitionProduceResponse, Coroutine[Any, Any, Appended]]] = []
     for topic in request.topic_data:
         answer = TopicProduceResponse(
             name=topic.name, topic_id=topic.topic_id, partition_responses=[]
@@ -54,10 +53,10 @@ def handle(
             answer.partition_responses.append(result)
             try:
                 appended = _append(node, request.acks, topic, data, context)
-                if isinstance(appended, CoroutineType):
-                    pending.append((result, topic.name, appended))
-                else:
+                if isinstance(appended, Appended):
                     _done(result, appended)
+                else:
+                    pending.append((result, appended))
             except Exception as error:  # noqa: BLE001 - one partition's failure is its own
                 _failed(node, result, error, context.version)
     if pending:
@@ -71,7 +70,7 @@ def _append(
     topic: TopicProduceData,
     data: PartitionProduceData,
     context: Context,
-) -> Appended | Awaitable[Appended]:
+) -> Appended | Coroutine[Any, Any, Appended]:
     """Append to one partition; storage and lookup raise what goes wrong."""
     if acks not in (-1, 0, 1):
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
@@ -87,18 +86,18 @@ async def _finish(
     node: Node,
     request: ProduceRequest,
     response: ProduceResponse,
-    pending: list[tuple[PartitionProduceResponse, str, Awaitable[Appended]]],
+    pending: list[tuple[PartitionProduceResponse, Coroutine[Any, Any, Appended]]],
     version: int,
 ) -> ProduceResponse | None:
     """Wait for the appends that went to a thread."""
-    outcomes = await asyncio.gather(*(wait for _, _, wait in pending), return_exceptions=True)
-    for (result, _, _), outcome in zip(pending, outcomes, strict=True):
+    outcomes = await asyncio.gather(*(wait for _, wait in pending), return_exceptions=True)
+    for (result, _), outcome in zip(pending, outcomes, strict=True):
         if isinstance(outcome, Exception):
             _failed(node, result, outcome, version)
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
-            _done(result, cast("Appended", outcome))
+            _done(result, outcome)
     return _answer(request, response)
 
 
@@ -110,7 +109,7 @@ def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceRespon
         for result in topic.partition_responses:
             if result.error_code:
                 raise CloseConnection(
-                    f"acks=0 and {ErrorCode(result.error_code).name}: {result.error_message}"
+                    f"acks=0 and {ERRORS[result.error_code].name}: {result.error_message}"
                 )
     return None
 
