@@ -1,0 +1,54 @@
+"""Which names a topic may have, and how ids are written, as Kafka has it.
+
+A topic's name is 1 to 249 characters out of [a-zA-Z0-9._-], and neither "." nor "..": it must fit into
+a directory name. Metrics write "." as "_", so two topics whose names differ only there collide.
+Ids are 16 random bytes in URL-safe base64 without padding; ones that begin with "-" are avoided,
+for command lines would take them for options, and so are the two that Kafka reserves.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64encode
+from uuid import UUID, uuid4
+
+from protocol.errors import InvalidTopic
+
+MAX_NAME_LENGTH = 249
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+_RESERVED = (UUID(int=0), UUID(int=1))
+
+
+def check_topic_name(name: str) -> None:
+    """Raises InvalidTopic, saying what is wrong, for a name that Kafka does not allow."""
+    if not name:
+        raise InvalidTopic("a topic's name must not be empty")
+    if name in (".", ".."):
+        raise InvalidTopic(f"a topic cannot be called {name!r}")
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidTopic(
+            f"a topic's name has at most {MAX_NAME_LENGTH} characters, this one has {len(name)}"
+        )
+    if not _LEGAL.fullmatch(name):
+        raise InvalidTopic(
+            f"topic name {name!r} has characters other than ASCII letters and digits, '.', '_' and '-'"
+        )
+
+
+def collision_key(name: str) -> str:
+    """What two topics must not have in common."""
+    return name.replace(".", "_")
+
+
+def new_id() -> UUID:
+    """A random id that Kafka would choose."""
+    while True:
+        chosen = uuid4()
+        if chosen not in _RESERVED and not written_id(chosen).startswith("-"):
+            return chosen
+
+
+def written_id(value: UUID) -> str:
+    """An id in Kafka's 22 characters of base64."""
+    return urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")

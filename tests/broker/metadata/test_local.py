@@ -1,0 +1,267 @@
+"""The SQLite store: what is kept, what is refused, and what survives kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.metadata.local import LocalMetadataStore
+from broker.metadata.store import MetadataError
+from protocol.errors import (
+    InvalidTopic,
+    KafkaStorageError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "logs" / "tidelog.sqlite"
+
+
+@asynccontextmanager
+async def opened(path):
+    store = LocalMetadataStore(path)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def in_store(path, work):
+    """Run `work(store)` on a store that is opened for it."""
+
+    async def run():
+        async with opened(path) as store:
+            return await work(store)
+
+    return asyncio.run(run())
+
+
+def image_of(path):
+    async def look(store):
+        return store.image
+
+    return in_store(path, look)
+
+
+def test_a_new_store_is_empty_and_keeps_its_cluster_id(path):
+    image = image_of(path)
+    assert len(image.cluster_id) == 22
+    assert (dict(image.topics), dict(image.broker_configs)) == ({}, {})
+    assert image_of(path) == image
+
+
+def test_topics_survive_reopening(path):
+    async def work(store):
+        await store.create_topic("a", 3, 1, {"retention.ms": "5", "segment.bytes": "100"})
+        await store.create_topic("b", 1, 1, {})
+        return store.image
+
+    before = in_store(path, work)
+    after = image_of(path)
+    assert after == before
+    topic = after.topics["a"]
+    assert (topic.partitions, topic.replication_factor) == (3, 1)
+    assert topic.configs == {"retention.ms": "5", "segment.bytes": "100"}
+    assert after.topics_by_id[topic.topic_id] is topic
+    assert len({topic.topic_id for topic in after.topics.values()}) == 2
+
+
+def test_an_image_never_changes(path):
+    async def work(store):
+        empty = store.image
+        await store.create_topic("a", 1, 1, {})
+        one = store.image
+        await store.delete_topic("a")
+        return empty, one, store.image
+
+    empty, one, none = in_store(path, work)
+    assert (list(empty.topics), list(one.topics), list(none.topics)) == ([], ["a"], [])
+    assert (len(empty.topics_by_id), len(one.topics_by_id), len(none.topics_by_id)) == (0, 1, 0)
+    with pytest.raises(TypeError):
+        one.topics["b"] = None
+
+
+def test_refusals(path):
+    async def work(store):
+        await store.create_topic("a.b", 1, 1, {})
+        before = store.image
+        with pytest.raises(TopicAlreadyExists, match=r"topic a\.b exists"):
+            await store.create_topic("a.b", 1, 1, {})
+        with pytest.raises(InvalidTopic, match=r"a_b collides with a\.b"):
+            await store.create_topic("a_b", 1, 1, {}, validate_only=True)
+        with pytest.raises(InvalidTopic, match="empty"):
+            await store.create_topic("", 1, 1, {})
+        with pytest.raises(UnknownTopicOrPartition):
+            await store.delete_topic("c")
+        with pytest.raises(UnknownTopicOrPartition):
+            await store.alter_topic_configs("c", {"retention.ms": "1"})
+        assert store.image is before
+        await store.delete_topic("a.b")
+        await store.create_topic("a_b", 1, 1, {})
+
+    in_store(path, work)
+    assert list(image_of(path).topics) == ["a_b"]
+
+
+def test_names_collide_after_reopening_too(path):
+    in_store(path, lambda store: store.create_topic("a.b", 1, 1, {}))
+    with pytest.raises(InvalidTopic, match="collides"):
+        in_store(path, lambda store: store.create_topic("a_b", 1, 1, {}))
+
+
+def test_validating_makes_nothing(path):
+    topic = in_store(path, lambda store: store.create_topic("a", 2, 1, {}, validate_only=True))
+    assert (topic.name, topic.partitions) == ("a", 2)
+    assert dict(image_of(path).topics) == {}
+
+
+def test_a_topic_made_again_is_another_topic_without_the_old_settings(path):
+    async def work(store):
+        first = await store.create_topic("a", 1, 1, {"retention.ms": "5"})
+        assert await store.delete_topic("a") == first
+        second = await store.create_topic("a", 1, 1, {})
+        assert first.topic_id != second.topic_id
+
+    in_store(path, work)
+    assert image_of(path).topics["a"].configs == {}
+
+
+def test_settings_of_topics_and_brokers_change_one_by_one(path):
+    async def work(store):
+        await store.create_topic("a", 1, 1, {"x": "1", "y": "2"})
+        changed = await store.alter_topic_configs("a", {"x": None, "z": "3", "w": None})
+        assert changed is store.image.topics["a"]
+        assert changed is store.image.topics_by_id[changed.topic_id]
+        await store.alter_broker_configs({"log.retention.ms": "1", "log.segment.bytes": "2"})
+        await store.alter_broker_configs({"log.retention.ms": None})
+
+    in_store(path, work)
+    image = image_of(path)
+    assert image.topics["a"].configs == {"y": "2", "z": "3"}
+    assert image.broker_configs == {"log.segment.bytes": "2"}
+
+
+def test_producer_ids_are_never_given_twice(path):
+    async def work(store):
+        return await asyncio.gather(*(store.allocate_producer_ids(count) for count in (3, 1, 1000)))
+
+    blocks = in_store(path, work)
+    blocks.append(in_store(path, lambda store: store.allocate_producer_ids(2)))
+    assert [number for block in blocks for number in block] == list(range(1006))
+
+
+def test_changes_asked_for_at_once_all_happen(path):
+    async def work(store):
+        await asyncio.gather(*(store.create_topic(f"t{n}", 1, 1, {}) for n in range(20)))
+
+    in_store(path, work)
+    assert len(image_of(path).topics) == 20
+
+
+def test_one_of_two_equal_requests_wins(path):
+    async def work(store):
+        made = (store.create_topic("a", 1, 1, {}) for _ in range(2))
+        return await asyncio.gather(*made, return_exceptions=True)
+
+    topic, error = in_store(path, work)
+    assert topic.name == "a"
+    assert isinstance(error, TopicAlreadyExists)
+
+
+def test_a_failing_disk_changes_nothing(path):
+    async def work(store):
+        await store.create_topic("a", 1, 1, {})
+        before = store.image
+        store._db.execute("PRAGMA query_only = ON")
+        with pytest.raises(KafkaStorageError, match="failed"):
+            await store.create_topic("b.c", 1, 1, {})
+        with pytest.raises(KafkaStorageError):
+            await store.delete_topic("a")
+        assert store.image is before
+        store._db.execute("PRAGMA query_only = OFF")
+        await store.create_topic("b_c", 1, 1, {})
+
+    in_store(path, work)
+
+
+def test_a_closed_store_says_so(path):
+    async def run():
+        async with opened(path) as store:
+            pass
+        store._thread = type(store._thread)(1)
+        try:
+            with pytest.raises(KafkaStorageError, match="closed"):
+                await store.create_topic("a", 1, 1, {})
+        finally:
+            store._thread.shutdown()
+
+    asyncio.run(run())
+
+
+def test_what_is_no_database_is_refused(path):
+    path.parent.mkdir()
+    path.write_bytes(b"not a database, but long enough to look at" * 10)
+    with pytest.raises(MetadataError, match="cannot read the metadata in"):
+        image_of(path)
+
+
+def test_a_newer_layout_is_refused(path):
+    image_of(path)
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(MetadataError, match="newer tidelog"):
+        image_of(path)
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from broker.metadata.local import LocalMetadataStore
+
+async def main():
+    store = LocalMetadataStore(Path(sys.argv[1]))
+    await store.open()
+    number = len(store.image.topics)
+    while True:
+        await store.create_topic(f"t{number}", 1, 1, {"retention.ms": str(number)})
+        print(number, flush=True)
+        number += 1
+
+asyncio.run(main())
+"""
+
+
+def test_what_was_answered_survives_kill_9(path):
+    answered = 0
+    for _ in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(path)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        with child:
+            lines = [child.stdout.readline() for _ in range(5)]
+            child.send_signal(signal.SIGKILL)
+            lines += child.stdout.readlines()
+        answered = int([line for line in lines if line.endswith(b"\n")][-1]) + 1
+        image = image_of(path)
+        # One more may be there: made, and not answered before the kill.
+        assert len(image.topics) in (answered, answered + 1)
+        for number in range(answered):
+            assert image.topics[f"t{number}"].configs == {"retention.ms": str(number)}
+    assert answered >= 15
