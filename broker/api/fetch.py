@@ -29,6 +29,7 @@ from protocol.errors import (
     UnsupportedVersion,
 )
 from protocol.records import convert
+from protocol.records.batch import Compression, scan
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -146,7 +147,7 @@ def _read(
     if version >= _RAW_SINCE:
         fetched = partition.read(wanted.fetch_offset, limit, upper_offset=upper, minimum_one=first)
         buffers, size = fetched.buffers, fetched.size
-        if size and version < _ZSTD_SINCE and convert.has_zstd(buffers):
+        if size and version < _ZSTD_SINCE and _has_zstd(buffers):
             buffers = [convert.transcode_zstd(buffers)]
             size = len(buffers[0])
     else:
@@ -179,19 +180,30 @@ def _read_old(
     fetched = partition.read(offset, limit, upper_offset=upper, minimum_one=hard or first)
     if not fetched.size:
         return []
-    if not convert.needs_down_conversion(fetched.buffers, magic):
+    if not _is_newer(fetched.buffers, magic):
         return _cut(fetched.buffers, limit) if hard else fetched.buffers
     if not partition.config.message_downconversion_enable:
         raise UnsupportedVersion("message.downconversion.enable=false on this topic")
     at = offset
     while True:
         converted = convert.down_convert(fetched.buffers, target_magic=magic, fetch_offset=at)
-        if converted.records or converted.next_offset >= upper or converted.next_offset <= at:
+        if converted.data or converted.next_offset >= upper or converted.next_offset <= at:
             break
         at = converted.next_offset
         fetched = partition.read(at, limit, upper_offset=upper, minimum_one=True)
     node.metrics.down_converted(partition.topic, converted.records)
     return _cut([converted.data], limit) if hard else [converted.data]
+
+
+def _is_newer(buffers: Sequence[Buffer], magic: int) -> bool:
+    """Whether any batch has a format above `magic`."""
+    return any(batch.magic > magic for buffer in buffers for batch in scan(buffer))
+
+
+def _has_zstd(buffers: Sequence[Buffer]) -> bool:
+    return any(
+        batch.compression is Compression.ZSTD for buffer in buffers for batch in scan(buffer)
+    )
 
 
 def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
