@@ -1,0 +1,110 @@
+"""Driver of aiokafka: produces and reads assigned partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import aiokafka
+import lines
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+SERVER = sys.argv[1]
+TYPES = {0: "create", 1: "append", None: "none", -1: "none"}
+
+
+async def produce_all(command):
+    client = AIOKafkaProducer(
+        bootstrap_servers=SERVER,
+        acks="all",
+        compression_type=None if command["codec"] == "none" else command["codec"],
+        linger_ms=100,
+        max_batch_size=1 << 20,
+        max_request_size=8 << 20,
+        enable_idempotence=bool(command["idempotent"]),
+        request_timeout_ms=20_000,
+    )
+    await client.start()
+    answers = []
+    try:
+        pending = []
+        for batch in command["batches"]:
+            futures = [
+                await client.send(
+                    batch["topic"],
+                    key=lines.raw(record["key"]),
+                    value=lines.raw(record["value"]),
+                    partition=batch["partition"],
+                    timestamp_ms=record.get("timestamp"),
+                    headers=[(k, lines.raw(v)) for k, v in record.get("headers") or []] or None,
+                )
+                for record in batch["records"]
+            ]
+            pending.append((batch, futures))
+        for batch, futures in pending:
+            answer = {"topic": batch["topic"], "partition": batch["partition"]}
+            results = await asyncio.gather(*futures, return_exceptions=True)
+            errors = [result for result in results if isinstance(result, BaseException)]
+            if errors:
+                code = errors[0].errno if isinstance(errors[0], KafkaError) else None
+                answer["error"] = lines.failure(code, type(errors[0]).__name__, errors[0])
+            else:
+                answer["offsets"] = [result.offset for result in results]
+            answers.append(answer)
+    finally:
+        await client.stop()
+    return answers
+
+
+async def consume_all(command):
+    client = AIOKafkaConsumer(
+        bootstrap_servers=SERVER,
+        group_id=None,
+        enable_auto_commit=False,
+        fetch_max_wait_ms=50,
+        auto_offset_reset="none",
+    )
+    await client.start()
+    try:
+        wanted = {TopicPartition(p["topic"], p["partition"]): p for p in command["partitions"]}
+        found = {partition: [] for partition in wanted}
+        client.assign(list(wanted))
+        for partition, entry in wanted.items():
+            client.seek(partition, entry["from"])
+        missing = set(wanted)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + command["timeout_ms"] / 1000
+        while missing and loop.time() < deadline:
+            for partition, records in (await client.getmany(timeout_ms=200)).items():
+                found[partition].extend(records)
+                if len(found[partition]) >= wanted[partition]["count"]:
+                    missing.discard(partition)
+    finally:
+        await client.stop()
+    return [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "records": [
+                {
+                    "offset": record.offset,
+                    "key": lines.text(record.key),
+                    "value": lines.text(record.value),
+                    "timestamp": record.timestamp,
+                    "timestamp_type": TYPES[record.timestamp_type],
+                    "headers": [(name, lines.text(value)) for name, value in record.headers],
+                }
+                for record in records
+            ],
+        }
+        for partition, records in found.items()
+    ]
+
+
+if __name__ == "__main__":
+    lines.serve(
+        f"aiokafka {aiokafka.__version__}",
+        lambda command: asyncio.run(produce_all(command)),
+        lambda command: asyncio.run(consume_all(command)),
+    )

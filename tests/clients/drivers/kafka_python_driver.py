@@ -1,0 +1,103 @@
+"""Driver of kafka-python, every version from 1.4 to 3.x: produces and reads assigned partitions."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import kafka
+import lines
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+SERVER = sys.argv[1]
+TYPES = {0: "create", 1: "append", None: "none", -1: "none"}
+
+
+def producer(command):
+    options = {}
+    if command["idempotent"] is not None and "enable_idempotence" in KafkaProducer.DEFAULT_CONFIG:
+        options["enable_idempotence"] = command["idempotent"]
+    return KafkaProducer(
+        bootstrap_servers=SERVER,
+        acks="all",
+        compression_type=None if command["codec"] == "none" else command["codec"],
+        linger_ms=100,
+        batch_size=1 << 20,
+        max_request_size=8 << 20,
+        max_block_ms=20_000,
+        **options,
+    )
+
+
+def produce(command):
+    client = producer(command)
+    pending = []
+    for batch in command["batches"]:
+        futures = [
+            client.send(
+                batch["topic"],
+                key=lines.raw(record["key"]),
+                value=lines.raw(record["value"]),
+                partition=batch["partition"],
+                timestamp_ms=record.get("timestamp"),
+                headers=[(k, lines.raw(v)) for k, v in record.get("headers") or []] or None,
+            )
+            for record in batch["records"]
+        ]
+        pending.append((batch, futures))
+    client.flush(timeout=30)
+    for batch, futures in pending:
+        answer = {"topic": batch["topic"], "partition": batch["partition"]}
+        try:
+            results = [future.get(timeout=20) for future in futures]
+            answer["offsets"] = [result.offset for result in results]
+        except KafkaError as error:
+            errno = getattr(error, "errno", None)
+            answer["error"] = lines.failure(errno, type(error).__name__, error)
+        yield answer
+    client.close(timeout=5)
+
+
+def consume(command):
+    client = KafkaConsumer(
+        bootstrap_servers=SERVER,
+        group_id=None,
+        enable_auto_commit=False,
+        fetch_max_wait_ms=50,
+        max_poll_records=5000,
+        auto_offset_reset="none",
+    )
+    wanted = {TopicPartition(p["topic"], p["partition"]): p for p in command["partitions"]}
+    found = {partition: [] for partition in wanted}
+    client.assign(list(wanted))
+    for partition, entry in wanted.items():
+        client.seek(partition, entry["from"])
+    missing = set(wanted)
+    deadline = time.monotonic() + command["timeout_ms"] / 1000
+    while missing and time.monotonic() < deadline:
+        for partition, records in client.poll(timeout_ms=200).items():
+            found[partition].extend(records)
+            if len(found[partition]) >= wanted[partition]["count"]:
+                missing.discard(partition)
+    for partition, records in found.items():
+        yield {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "records": [
+                {
+                    "offset": record.offset,
+                    "key": lines.text(record.key),
+                    "value": lines.text(record.value),
+                    "timestamp": record.timestamp,
+                    "timestamp_type": TYPES[record.timestamp_type],
+                    "headers": [(name, lines.text(value)) for name, value in record.headers],
+                }
+                for record in records
+            ],
+        }
+    client.close()
+
+
+if __name__ == "__main__":
+    lines.serve(f"kafka-python {kafka.__version__}", produce, consume)

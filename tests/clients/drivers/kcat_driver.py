@@ -1,0 +1,133 @@
+"""Driver of the kcat command: one run of kcat per produced partition and per topic read.
+
+Arguments: the directory kcat's package was unpacked in ("-" for the one on PATH), then the broker.
+kcat cannot set timestamps, has one set of headers per run, and writes an empty key or value either
+as empty or as null (here null); it tells no offsets when producing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import lines
+
+ROOT, SERVER = sys.argv[1:3]
+TYPES = {"create": "create", "logappend": "append", "unknown": "none"}
+KEY_END, RECORD_END = "\x1f", "\x1e"
+PARALLEL = 3
+RUN_TIMEOUT_S = 40
+
+# librdkafka's sentence for the errors the matrix expects; kcat prints no numbers.
+SENTENCES = {
+    "Message format on broker does not support request": 43,
+    "Unsupported compression type": 76,
+    "Broker: Invalid timestamp": 32,
+}
+
+
+def kcat(arguments, stdin=None):
+    """Run kcat once: (exit code, output, errors)."""
+    environment = dict(os.environ)
+    program = "kcat"
+    if ROOT != "-":
+        program = f"{ROOT}/usr/bin/kcat"
+        libraries = sorted({str(path.parent) for path in Path(ROOT).rglob("*.so*")})
+        environment["LD_LIBRARY_PATH"] = ":".join(libraries)
+    command = [program, *arguments]
+    if arguments != ["-V"]:
+        command += ["-b", SERVER]
+    done = subprocess.run(
+        command,
+        input=stdin,
+        env=environment,
+        capture_output=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr.decode(errors="replace")
+
+
+def options(settings):
+    return [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
+
+
+def encode(record):
+    key = "" if record["key"] is None else record["key"] + KEY_END
+    return (key + (record["value"] or "")).encode()
+
+
+def produce_batch(command, batch):
+    settings = {"acks": "all", "linger.ms": 100, "message.timeout.ms": 20_000}
+    if command["idempotent"] is not None:
+        settings["enable.idempotence"] = str(command["idempotent"]).lower()
+    arguments = ["-P", "-t", batch["topic"], "-p", str(batch["partition"]), "-z", command["codec"]]
+    arguments += ["-K", KEY_END, "-D", RECORD_END, "-Z", *options(settings)]
+    for name, value in batch["records"][0].get("headers") or []:
+        arguments += ["-H", name if value is None else f"{name}={value}"]
+    body = RECORD_END.encode().join(encode(record) for record in batch["records"])
+    code, _, errors = kcat(arguments, body)
+    answer = {"topic": batch["topic"], "partition": batch["partition"]}
+    if code != 0 or "Delivery failed" in errors:
+        number = next((n for text, n in SENTENCES.items() if text in errors), None)
+        answer["error"] = lines.failure(number, "kcat", re.sub(r"\s+", " ", errors))
+    else:
+        answer["offsets"] = None
+    return answer
+
+
+def produce(command):
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        yield from pool.map(lambda batch: produce_batch(command, batch), command["batches"])
+
+
+def describe(message):
+    headers = message.get("headers") or []
+    key, value = message["key"], message["payload"]
+    return {
+        "offset": message["offset"],
+        "key": lines.text(lines.raw(key)),
+        "value": lines.text(lines.raw(value)),
+        "timestamp": message.get("ts"),
+        "timestamp_type": TYPES[message.get("tstype", "unknown")],
+        "headers": list(zip(headers[::2], headers[1::2], strict=True)),
+    }
+
+
+def consume_topic(topic, offset, partitions):
+    arguments = ["-C", "-t", topic, "-o", str(offset), "-e", "-q", "-J"]
+    arguments += options({"fetch.wait.max.ms": 50, "check.crcs": "true"})
+    if len(partitions) == 1:
+        arguments += ["-p", str(partitions[0])]
+    code, output, errors = kcat(arguments)
+    found = {partition: [] for partition in partitions}
+    for line in output.splitlines():
+        message = json.loads(line)
+        if message["partition"] in found:
+            found[message["partition"]].append(describe(message))
+    answers = [{"topic": topic, "partition": p, "records": r} for p, r in found.items()]
+    if code != 0:
+        for answer in answers:
+            answer["problem"] = re.sub(r"\s+", " ", errors)[-200:]
+    return answers
+
+
+def consume(command):
+    # kcat reads whole topics: one run serves all partitions wanted from the same offset.
+    runs = defaultdict(list)
+    for entry in command["partitions"]:
+        runs[entry["topic"], entry["from"]].append(entry["partition"])
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        for answers in pool.map(lambda run: consume_topic(*run[0], run[1]), runs.items()):
+            yield from answers
+
+
+if __name__ == "__main__":
+    version = re.search(r"Version (\S+) .*(librdkafka \S+)", kcat(["-V"])[1].decode())
+    lines.serve(f"kcat {version[1]} ({version[2]})" if version else "kcat", produce, consume)

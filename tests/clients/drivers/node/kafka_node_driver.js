@@ -1,0 +1,104 @@
+// Driver of kafka-node: Produce and Fetch v0-v2, formats 0 and 1.
+//
+// What the client shows: no headers, no timestamp types. It reads the inner messages' timestamps of
+// a compressed message even where the wrapper carries an append time. Its simple consumer asks with
+// Fetch v0; its group consumer with v2, told apart by a generation: given one, the simple consumer
+// takes the v2 path with assigned partitions.
+'use strict'
+
+const path = require('path')
+const { text, failure, serve, key } = require('./lines')
+
+const modules = path.join(process.argv[2], 'node_modules')
+const kafka = require(path.join(modules, 'kafka-node'))
+const version = require(path.join(modules, 'kafka-node', 'package.json')).version
+const server = process.argv[3]
+const CODECS = { none: 0, gzip: 1, snappy: 2 }
+
+function connect (Kind, ...options) {
+  return new Promise((resolve, reject) => {
+    const client = new kafka.KafkaClient({ kafkaHost: server, autoConnect: true, requestTimeout: 20000 })
+    client.once('error', reject)
+    client.once('ready', () => resolve(Kind ? new Kind(client, ...options) : client))
+  })
+}
+
+const close = one => new Promise(resolve => one.close(() => resolve()))
+
+function message (record) {
+  const made = new kafka.KeyedMessage(record.key, record.value)
+  if (record.timestamp !== undefined && record.timestamp !== null) made.timestamp = record.timestamp
+  return made
+}
+
+async function produce (command) {
+  const producer = await connect(kafka.Producer, { requireAcks: -1, ackTimeoutMs: 15000 })
+  const payloads = command.batches.map(batch => ({
+    topic: batch.topic,
+    partition: batch.partition,
+    attributes: CODECS[command.codec],
+    messages: batch.records.map(message)
+  }))
+  const sent = await new Promise(resolve =>
+    producer.send(payloads, (error, result) => resolve({ error, result })))
+  const answers = command.batches.map(batch => {
+    const answer = { topic: batch.topic, partition: batch.partition }
+    const base = sent.error ? undefined : (sent.result[batch.topic] || {})[batch.partition]
+    if (base === undefined) {
+      answer.error = failure(sent.error || new Error('no answer for this partition'))
+    } else {
+      answer.offsets = batch.records.map((_, i) => base + i)
+    }
+    return answer
+  })
+  await close(producer)
+  return answers
+}
+
+function describe (record) {
+  return {
+    offset: record.offset,
+    key: text(record.key),
+    value: text(record.value),
+    timestamp: record.timestamp ? record.timestamp.getTime() : null,
+    timestamp_type: null,
+    headers: null
+  }
+}
+
+async function consume (command) {
+  const client = await connect(null)
+  const found = new Map(command.partitions.map(one => [key(one), []]))
+  const problems = new Map()
+  const missing = new Map(command.partitions.map(one => [key(one), one.count]))
+  const payloads = command.partitions.map(one => ({ topic: one.topic, partition: one.partition, offset: one.from }))
+  const consumer = new kafka.Consumer(client, payloads, {
+    fromOffset: true, autoCommit: false, encoding: 'buffer', keyEncoding: 'buffer', fetchMaxWaitMs: 50
+  })
+  consumer.generationId = 0
+  consumer.payloadMap = {}
+  for (const one of command.partitions) {
+    consumer.payloadMap[one.topic] = { ...consumer.payloadMap[one.topic], [one.partition]: one.from }
+  }
+  await new Promise(resolve => {
+    const timer = setTimeout(resolve, command.timeout_ms)
+    consumer.on('error', error => problems.set(key(error), String(error.message || error)))
+    consumer.on('message', record => {
+      const place = key(record)
+      found.get(place).push(describe(record))
+      if (found.get(place).length >= missing.get(place)) missing.delete(place)
+      if (missing.size === 0) {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  })
+  await close(consumer)
+  return command.partitions.map(one => {
+    const answer = { topic: one.topic, partition: one.partition, records: found.get(key(one)) }
+    if (problems.has(key(one))) answer.problem = problems.get(key(one))
+    return answer
+  })
+}
+
+serve(`kafka-node ${version}`, { produce, consume })

@@ -1,0 +1,43 @@
+// The line protocol between the matrix and a driver, for drivers in JavaScript; see lines.py.
+'use strict'
+
+const crypto = require('crypto')
+const readline = require('readline')
+
+const LONG_VALUE_BYTES = 300
+
+function text (data) {
+  if (data === null || data === undefined) return null
+  const bytes = Buffer.isBuffer(data) ? data : Buffer.from(data)
+  if (bytes.length <= LONG_VALUE_BYTES) return bytes.toString('utf8')
+  return `sha1:${crypto.createHash('sha1').update(bytes).digest('hex')}:${bytes.length}`
+}
+
+function say (line) {
+  process.stdout.write(JSON.stringify(line) + '\n')
+}
+
+function failure (error) {
+  const code = Number.isInteger(error.code) ? error.code : null
+  return { code, name: String(error.code || error.name), message: String(error.message).slice(0, 300) }
+}
+
+// Answers commands one after the other; `produce` and `consume` promise a list of answer lines.
+async function serve (version, operations) {
+  say({ ready: version })
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const command = JSON.parse(line)
+    try {
+      (await operations[command.op](command)).forEach(say)
+    } catch (error) {
+      console.error(error)
+      say({ fatal: String(error).slice(0, 300) })
+    }
+    say({ done: command.op })
+  }
+  process.exit(0)
+}
+
+const key = one => `${one.topic}/${one.partition}`
+
+module.exports = { text, say, failure, serve, key }

@@ -1,0 +1,86 @@
+// Driver of no-kafka: Produce, Fetch and ListOffsets v0, format 0: no times, no headers.
+'use strict'
+
+const path = require('path')
+const { text, failure, serve, key } = require('./lines')
+
+const modules = path.join(process.argv[2], 'node_modules')
+const Kafka = require(path.join(modules, 'no-kafka'))
+const version = require(path.join(modules, 'no-kafka', 'package.json')).version
+const server = process.argv[3]
+const CODECS = { none: 0, gzip: 1, snappy: 2 }
+const quiet = { logLevel: 0 }
+
+async function produce (command) {
+  const producer = new Kafka.Producer({
+    connectionString: server,
+    codec: CODECS[command.codec],
+    requiredAcks: -1,
+    batch: { maxWait: 0 },
+    retries: { attempts: 1 },
+    logger: quiet
+  })
+  await producer.init()
+  const results = new Map()
+  // One partition per request: compressing, the client reuses the buffer that the next partition's
+  // messages are already being written to, and the wrong ones are sent.
+  for (const batch of command.batches) {
+    const [result] = await producer.send(batch.records.map(record => ({
+      topic: batch.topic,
+      partition: batch.partition,
+      message: { key: record.key, value: record.value }
+    })))
+    results.set(key(batch), result)
+  }
+  await producer.end()
+  return command.batches.map(batch => {
+    const answer = { topic: batch.topic, partition: batch.partition }
+    const result = results.get(key(batch))
+    if (!result || result.error) {
+      answer.error = failure((result && result.error) || new Error('no answer for this partition'))
+    } else {
+      answer.offsets = batch.records.map((_, i) => result.offset + i)
+    }
+    return answer
+  })
+}
+
+async function consume (command) {
+  const consumer = new Kafka.SimpleConsumer({
+    connectionString: server, idleTimeout: 20, maxWaitTime: 50, maxBytes: 1 << 20, logger: quiet
+  })
+  await consumer.init()
+  const found = new Map(command.partitions.map(one => [key(one), []]))
+  const missing = new Map(command.partitions.map(one => [key(one), one.count]))
+  let finished
+  const complete = new Promise(resolve => { finished = resolve })
+  const timer = setTimeout(() => finished(), command.timeout_ms)
+  for (const one of command.partitions) {
+    const handler = messages => {
+      const records = found.get(key(one))
+      for (const item of messages) {
+        // A compressed message comes back whole, from before the offset too.
+        if (item.offset < one.from) continue
+        records.push({
+          offset: item.offset,
+          key: text(item.message.key),
+          value: text(item.message.value),
+          timestamp: null,
+          timestamp_type: null,
+          headers: null
+        })
+      }
+      if (records.length >= one.count) missing.delete(key(one))
+      if (missing.size === 0) finished()
+    }
+    await consumer.subscribe(one.topic, one.partition, { offset: one.from }, handler)
+  }
+  await complete
+  clearTimeout(timer)
+  await consumer.end()
+  return command.partitions.map(one => ({
+    topic: one.topic, partition: one.partition, records: found.get(key(one))
+  }))
+}
+
+serve(`no-kafka ${version}`, { produce, consume })

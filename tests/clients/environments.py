@@ -1,0 +1,302 @@
+"""Environments of the foreign clients: one directory each, pinned, made once.
+
+Every environment lives under `<cache>/clients/<name>` (`<repository>/.cache`, or TIDELOG_CACHE) and
+carries a stamp with the digest of its recipe: set-up runs again only when the recipe or the Python
+that runs it changed, and a half-made environment has no stamp. Things are fetched by package name
+through pip, apt, Maven and npm, as those are configured on the machine. What cannot be set up
+raises Unavailable with one sentence; the matrix prints it as the reason of a skip.
+
+    python tests/clients/environments.py            # make all, print what is there and what is not
+    python tests/clients/environments.py kcat java  # only these
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+DRIVERS = HERE / "drivers"
+
+KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2")
+LIBRDKAFKA_1X = "1.9.2"
+KAFKA_PYTHON = ("1.4.7", "2.0.2", "3.0.12")
+# What these kafka-python versions import when they find it: without them they lack a codec.
+KAFKA_PYTHON_CODECS = (
+    "lz4==4.4.5",
+    "python-snappy==0.7.3",
+    "zstandard==0.25.0",
+    "crc32c==2.7.1",
+    "xxhash==3.5.0",
+)
+JAVA_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.11.0.3", "3.9.1")
+MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+NODE_PACKAGES = ("kafka-node@5.0.0", "no-kafka@3.4.4", "snappyjs@0.7.0")
+# A dependency of a dependency of kafka-node 5 whose newest release is not everywhere to be had.
+NODE_OVERRIDES = {"typedarray.prototype.slice": "1.0.5"}
+
+STEP_TIMEOUT_S = 240
+
+
+class Unavailable(Exception):  # noqa: N818 - a state of the machine, not a fault
+    """An environment cannot be made here; the message is the reason, one line."""
+
+
+class Recipe(NamedTuple):
+    """How one environment is made: `build` fills an empty directory, `text` is what it depends on."""
+
+    text: str
+    build: Callable[[Path], None]
+
+
+def cache_directory() -> Path:
+    """Where environments are kept: TIDELOG_CACHE, else `.cache` of the repository."""
+    return Path(os.environ.get("TIDELOG_CACHE") or REPOSITORY / ".cache") / "clients"
+
+
+def run(command: list[str], cwd: Path | None = None) -> str:
+    """Run one set-up step; Unavailable names the program and its last line when it fails."""
+    program = Path(command[0]).name
+    if shutil.which(command[0]) is None:
+        raise Unavailable(f"{program} is not installed")
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=STEP_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{program} did not finish in {STEP_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        lines = [line for line in done.stdout.splitlines() if line.strip()] or ["no output"]
+        raise Unavailable(f"{program} failed: {lines[-1].strip()[:200]}")
+    return done.stdout
+
+
+def build_kcat(target: Path) -> None:
+    """Unpack Debian's kcat and what it links into the directory; needs no root."""
+    command = ["apt-get", "download", "-qq", *KCAT_PACKAGES]
+    try:
+        run(command, cwd=target)
+    except Unavailable:
+        # Fresh container images carry no package lists.
+        run(["apt-get", "update", "-qq"])
+        run(command, cwd=target)
+    for package in sorted(target.glob("*.deb")):
+        run(["dpkg", "-x", str(package), str(target / "root")])
+        package.unlink()
+
+
+def build_librdkafka_1x(target: Path) -> None:
+    """Take librdkafka 1.x out of the wheel that bundles it; driven through ctypes, so any Python will do."""
+    machine = platform.machine()
+    platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_17", "2014", "_2_28")]
+    flags = [flag for name in platforms for flag in ("--platform", name)]
+    run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--python-version",
+            "3.10",
+            "--implementation",
+            "cp",
+            *flags,
+            "-d",
+            str(target),
+            f"confluent-kafka=={LIBRDKAFKA_1X}",
+        ]
+    )
+    (wheel,) = target.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        bundled = [name for name in archive.namelist() if ".libs/" in name and ".so" in name]
+        archive.extractall(target, bundled)
+    wheel.unlink()
+    library = next((target / "confluent_kafka.libs").glob("librdkafka-*.so*"))
+    library.rename(target / "librdkafka.so.1")
+
+
+def kafka_python_builder(version: str) -> Callable[[Path], None]:
+    """A virtual environment with one kafka-python and its codecs."""
+
+    def build(target: Path) -> None:
+        run([sys.executable, "-m", "venv", "--without-pip", str(target)])
+        run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "--python",
+                str(target / "bin" / "python"),
+                "install",
+                "-q",
+                f"kafka-python=={version}",
+                *KAFKA_PYTHON_CODECS,
+            ]
+        )
+
+    return build
+
+
+def java_poms(target: Path) -> None:
+    """One Maven project with a module per client version: one Maven start fetches them all."""
+    head = (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>tidelog.clients</groupId><version>1</version>"
+    )
+    modules = "".join(f"<module>{version}</module>" for version in JAVA_CLIENTS)
+    (target / "pom.xml").write_text(
+        f"{head}<artifactId>all</artifactId><packaging>pom</packaging>"
+        f"<modules>{modules}</modules></project>\n"
+    )
+    for version in JAVA_CLIENTS:
+        (target / version).mkdir()
+        (target / version / "pom.xml").write_text(
+            f"{head}<artifactId>client-{version}</artifactId><dependencies><dependency>"
+            "<groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>"
+            f"<version>{version}</version></dependency></dependencies></project>\n"
+        )
+
+
+def java_sources(version: str) -> list[str]:
+    """The driver's source files for one client version; the API changed thrice."""
+    generation = {"0.9": "Records09", "0.10": "Records010"}.get(
+        version.rsplit(".", 2)[0], "Records011"
+    )
+    return ["Driver.java", "Json.java", f"{generation}.java"]
+
+
+def build_java(target: Path) -> None:
+    """Fetch the jars of every client version and compile the driver against each."""
+    if shutil.which("javac") is None:
+        raise Unavailable("javac is not installed")
+    java_poms(target)
+    run(["mvn", "-q", "-B", MAVEN_COPY, "-DoutputDirectory=lib"], cwd=target)
+    for version in JAVA_CLIENTS:
+        directory = target / version
+        sources = [str(DRIVERS / "java" / name) for name in java_sources(version)]
+        run(
+            [
+                "javac",
+                "-nowarn",
+                "-encoding",
+                "UTF-8",
+                "-cp",
+                str(directory / "lib" / "*"),
+                "-d",
+                str(directory / "classes"),
+                *sources,
+            ]
+        )
+
+
+def build_node(target: Path) -> None:
+    """Install the JavaScript clients; their optional native snappy is replaced by a pure one."""
+    (target / "package.json").write_text(
+        json.dumps({"private": True, "overrides": NODE_OVERRIDES}) + "\n"
+    )
+    run(
+        [
+            "npm",
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--omit=optional",
+            *NODE_PACKAGES,
+        ],
+        target,
+    )
+    shutil.copytree(DRIVERS / "node" / "snappy", target / "node_modules" / "snappy")
+
+
+def source_text(*patterns: str) -> str:
+    """The content of driver files that are compiled or copied at set-up."""
+    files = sorted(path for pattern in patterns for path in DRIVERS.glob(pattern))
+    return "".join(path.read_text() for path in files)
+
+
+RECIPES: dict[str, Recipe] = {
+    "kcat": Recipe(" ".join(KCAT_PACKAGES), build_kcat),
+    "librdkafka-1.x": Recipe(f"{LIBRDKAFKA_1X} {platform.machine()}", build_librdkafka_1x),
+    **{
+        f"kafka-python-{version}": Recipe(
+            " ".join((version, *KAFKA_PYTHON_CODECS)), kafka_python_builder(version)
+        )
+        for version in KAFKA_PYTHON
+    },
+    "java": Recipe(" ".join(JAVA_CLIENTS) + source_text("java/*.java"), build_java),
+    "node": Recipe(
+        " ".join(NODE_PACKAGES) + json.dumps(NODE_OVERRIDES) + source_text("node/snappy/*"),
+        build_node,
+    ),
+}
+
+
+def digest(recipe: Recipe) -> str:
+    """What the stamp says: the recipe, and the Python a virtual environment hangs on."""
+    text = f"{recipe.text}\n{recipe.build.__qualname__}\n{sys.version}\n{sys.base_prefix}\n"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def environment(name: str, *, make: bool = True) -> Path:
+    """The directory of one environment, made now if need be; Unavailable if it cannot be.
+
+    `make=False` only looks: an environment that is not there is Unavailable.
+    """
+    recipe = RECIPES[name]
+    target = cache_directory() / name
+    stamp = target / ".stamp"
+    wanted = digest(recipe)
+    if stamp.exists() and stamp.read_text() == wanted:
+        return target
+    if not make:
+        raise Unavailable("its environment is not set up (make clients-setup)")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    recipe.build(target)
+    stamp.write_text(wanted)
+    return target
+
+
+def main(names: list[str]) -> int:
+    """Make the named environments, or all; the exit code is 0 even if some cannot be: they are skips."""
+    missing = 0
+    for name in names or list(RECIPES):
+        began = time.monotonic()
+        try:
+            environment(name)
+            outcome = "ready"
+        except Unavailable as reason:
+            outcome = f"skipped: {reason}"
+            missing += 1
+        print(f"{name:<22} {time.monotonic() - began:6.1f} s  {outcome}", flush=True)
+    print(f"{missing} environment(s) skipped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
