@@ -530,7 +530,7 @@ def stamp_messages(
             _INT64.pack_into(data, position + 18, stamp)
             _CRC.pack_into(data, position + 12, crc32(view[position + 16 : stop]))
         position = stop
-        offset += 1
+        offset = _int64(offset + 1)
 
 
 def rewrite(
@@ -566,7 +566,7 @@ def rewrite(
         if offset < min_offset:
             continue
         if first_offset is not None:
-            offset = first_offset + number
+            offset = _int64(first_offset + number)
         timestamp = own if stamp is None else stamp
         if not number:
             base, origin = offset, timestamp
@@ -584,7 +584,7 @@ def rewrite(
                 encoded,
             )
         else:
-            written = offset - base if relative else offset
+            written = _int64(offset - base) if relative else offset
             put_message(out, target_magic, written, attributes, timestamp, key, value)
     return Rewritten(bytes(out), number, base, last, origin)
 

@@ -23,6 +23,7 @@ from protocol.records.layout import (
     LOG_APPEND_TIME_BIT,
     MESSAGE_HEAD,
     MESSAGE_HEAD_V1,
+    NO_TIMESTAMP,
     Compression,
     Region,
 )
@@ -75,11 +76,9 @@ def wrapped_region(buffer: Buffer, batch: Batch, limit: int) -> Region:
 
 
 def last_inner_offset(inner: Buffer) -> int:
-    """Return the offset the last message of an unpacked set carries."""
-    magic = inner[16] if len(inner) > 16 else 0
-    found = kernels.examine(
-        inner, 0, len(inner), magic, -1, 0, -1, None, INT64_MIN, INT64_MAX, False
-    )
+    """Return the offset the last message of an unpacked format-1 set carries."""
+    region = Region(inner, 0, len(inner), 1, -1, 0, NO_TIMESTAMP, None)
+    found = kernels.examine(*region, INT64_MIN, INT64_MAX, False)
     return found.last_offset
 
 

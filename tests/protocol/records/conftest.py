@@ -1,0 +1,26 @@
+"""Every test here runs twice: on the compiled kernels and on their Python twin."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.records import kernels, kernels_py
+
+try:
+    from protocol.records import _kernels
+except ImportError:
+    _kernels = None
+
+LOOPS = ("checksum_ok", "examine", "find", "find_offset", "rewrite", "scan", "stamp_messages")
+
+
+@pytest.fixture(params=["compiled", "python"], autouse=True)
+def implementation(request, monkeypatch):
+    module = _kernels if request.param == "compiled" else kernels_py
+    if module is None:
+        pytest.skip("the compiled kernels are not built")
+    assert request.param == module.IMPLEMENTATION
+    for name in LOOPS:
+        monkeypatch.setattr(kernels, name, getattr(module, name))
+    monkeypatch.setattr(kernels, "IMPLEMENTATION", module.IMPLEMENTATION)
+    return module
