@@ -26,6 +26,7 @@ from broker.clock import SystemClock
 from broker.connection import Connection
 from broker.http import start_http
 from broker.metadata.local import LocalMetadataStore
+from broker.metadata.store import MetadataError
 from broker.metrics import Metrics
 from broker.node import Listener, Node
 from protocol.errors import BrokerError, KafkaStorageError
@@ -49,7 +50,7 @@ def run(config: BrokerConfig, clock: Clock | None = None) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return runner.run(_main(config, clock or SystemClock()))
-        except (LogDirectoryError, BrokerError, OSError) as error:
+        except (LogDirectoryError, MetadataError, BrokerError, OSError) as error:
             log.critical("stopped: %s", error)
             return 1
 
