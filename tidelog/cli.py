@@ -1,0 +1,147 @@
+"""The `tidelog` command.
+
+`tidelog serve` runs a broker in this process until SIGTERM or SIGINT. When clients may connect it prints
+one line to standard output, `ready listeners=... http=... cluster=... pid=...`; its log goes to standard
+error. Exit status: 0 after a proper stop, 1 if it could not start or broke down, 2 for a mistake in the
+command line or the settings, which is told in one sentence. What a command does not need is not
+imported: starting must stay fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from tidelog import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+USAGE_ERROR = 2
+_STOP_WITHIN_S = 10.0
+# The options that are settings with a spelling of their own.
+_SHORTHANDS = {
+    "listeners": "listeners",
+    "log_dirs": "log.dirs",
+    "http": "http.listener",
+    "clock": "clock",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells a mistake in one sentence instead of a page."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the sentence and leave with status 2."""
+        self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line (without the program's name); returns the exit status."""
+    options = _parser().parse_args(argv)
+    if options.command is None:
+        _parser().print_help(sys.stderr)
+        return USAGE_ERROR
+    return _serve(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
+    parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    serve = commands.add_parser(
+        "serve", help="run a broker", description=_SERVE, allow_abbrev=False
+    )
+    add = serve.add_argument
+    add("--listeners", metavar="NAME://HOST:PORT", help="where to listen (port 0: any free one)")
+    add("--log-dirs", metavar="DIR", help="where the logs are kept, several separated by commas")
+    add("--http", metavar="HOST:PORT", help="where to serve metrics and health")
+    add("--config", metavar="FILE", type=Path, help="a Kafka server.properties file")
+    add(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one setting; may be given many times",
+    )
+    add("--clock", choices=["system"], help="the clock to live by")
+    add(
+        "--stop-at-eof",
+        action="store_true",
+        help="stop when standard input ends, as when the program that started this one dies",
+    )
+    return parser
+
+
+_SERVE = (
+    "Run a broker until SIGTERM. Settings come from the properties file, then from KAFKA_* environment "
+    "variables (KAFKA_NUM_PARTITIONS is num.partitions), then from these options; the later wins."
+)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from tidelog._house import HouseError, open_house  # noqa: PLC0415 - only this command needs it
+
+    try:
+        open_house()
+    except HouseError as error:
+        return _refuse(str(error))
+    from config import ConfigError, load  # noqa: PLC0415 - importable only from here on
+
+    try:
+        config = load(options.config, os.environ, _overrides(options))
+    except ConfigError as error:
+        return _refuse(str(error))
+    if options.stop_at_eof:
+        _stop_at_eof()
+    from broker.server import run  # noqa: PLC0415 - heavy, and a mistake should be told at once
+
+    return run(config)
+
+
+def _overrides(options: argparse.Namespace) -> dict[str, str]:
+    """The settings given on the command line. Raises ConfigError."""
+    from config import ConfigError  # noqa: PLC0415 - as in _serve
+
+    found: dict[str, str] = {}
+    given = [
+        (f"--{option.replace('_', '-')}", name, getattr(options, option))
+        for option, name in _SHORTHANDS.items()
+        if getattr(options, option) is not None
+    ]
+    for text in options.set:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set {text}: expected KEY=VALUE")
+        given.append((f"--set {name.strip()}", name.strip(), value))
+    for option, name, value in given:
+        if found.setdefault(name, value) != value:
+            raise ConfigError(f"{option}={value} contradicts {name}={found[name]} given before it")
+    return found
+
+
+def _refuse(sentence: str) -> int:
+    print(f"tidelog serve: {sentence}", file=sys.stderr)  # noqa: T201 - there is no log yet
+    return USAGE_ERROR
+
+
+def _stop_at_eof() -> None:
+    """Stop as for SIGTERM once standard input ends; a broker that will not stop is ended.
+
+    Whoever started this process holds the other end of a pipe: when it dies, however it dies, the
+    kernel closes the pipe.
+    """
+    import signal  # noqa: PLC0415 - only with the option
+    import threading  # noqa: PLC0415 - as above
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(_STOP_WITHIN_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="stop-at-eof", daemon=True).start()

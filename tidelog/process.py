@@ -1,0 +1,209 @@
+"""Starts brokers as processes of their own, and ends them.
+
+A BrokerProcess listens on ports that were free when it started, keeps its logs in a directory it is
+given, and is told to stop when this process ends, however it ends: it watches a pipe that only we hold
+open. It ignores KAFKA_* variables of the environment, which belong to the program under test.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+READY_WITHIN_S = 30.0
+STOP_WITHIN_S = 15.0
+
+_SHOWN_LINES = 20
+_LONGEST_READY_LINE = 65_536
+# Python's own -m would put the working directory first on the path; a package there could be in the way.
+_START = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from tidelog.cli import main; sys.exit(main())"
+)
+
+
+class BrokerFailed(RuntimeError):  # noqa: N818 - it says what happened
+    """A broker did not start, or did not stop; the text ends with its last log lines."""
+
+
+class BrokerProcess:
+    """One broker, running from the moment it is made.
+
+    `bootstrap` is what clients take as bootstrap.servers (host:port), `http` the host:port of metrics
+    and health. Both stay the same through restarts. Raises BrokerFailed if it is not ready in time.
+    """
+
+    def __init__(
+        self,
+        log_dir: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        ready_within_s: float = READY_WITHIN_S,
+    ) -> None:
+        self.log_dir = log_dir
+        self.log_file = log_dir.with_name(log_dir.name + ".log")
+        self.settings = {name: _text(value) for name, value in (settings or {}).items()}
+        self.ready_within_s = ready_within_s
+        self.cluster_id = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._listeners = self.settings.pop("listeners", "PLAINTEXT://127.0.0.1:0")
+        self.http = self.settings.pop("http.listener", "127.0.0.1:0")
+        self.bootstrap = ""
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """The process id of the broker that runs now; raises BrokerFailed if none does."""
+        if self._process is None:
+            raise BrokerFailed("the broker has been stopped")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self, *, within_s: float = STOP_WITHIN_S) -> int:
+        """Stop it properly (SIGTERM) and return its exit status; nothing happens if it is stopped.
+
+        Raises BrokerFailed if it does not stop in time; it is killed then.
+        """
+        process = self._process
+        if process is None:
+            return 0
+        process.terminate()
+        process.send_signal(signal.SIGCONT)  # a frozen one would not notice
+        try:
+            status = process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerFailed(
+                self._with_log(f"the broker did not stop within {within_s:g} s")
+            ) from None
+        self._forget()
+        return status
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as if the process had crashed; what was acknowledged must survive."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget()
+
+    def restart(self, settings: Mapping[str, object] | None = None) -> None:
+        """Start it again on the same ports and logs, stopping it first if it runs.
+
+        `settings` are laid over those it had; None as a value takes one away.
+        """
+        self.stop()
+        for name, value in (settings or {}).items():
+            if value is None:
+                self.settings.pop(name, None)
+            else:
+                self.settings[name] = _text(value)
+        self._start()
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP), as a broker that hangs."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after pause()."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def log(self) -> str:
+        """Everything it has logged so far, restarts included."""
+        return self.log_file.read_text(encoding="utf-8", errors="replace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        command = [sys.executable, "-P", "-c", _START, str(Path(__file__).resolve().parents[1])]
+        command += ["serve", "--stop-at-eof", "--listeners", self._listeners]
+        command += ["--http", self.http, "--log-dirs", str(self.log_dir)]
+        for name, value in self.settings.items():
+            command += ["--set", f"{name}={value}"]
+        environ = {
+            name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")
+        }
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environ,
+                start_new_session=True,  # a Ctrl-C at the terminal is for us, not for the broker
+            )
+        line = self._ready_line()
+        told = dict(part.partition("=")[::2] for part in line.split()[1:])
+        self._listeners = told["listeners"]
+        self.bootstrap = ",".join(at.partition("://")[2] for at in self._listeners.split(","))
+        self.http = told.get("http", self.http)
+        self.cluster_id = told.get("cluster", "")
+
+    def _ready_line(self) -> str:
+        """Wait for the line that says clients may connect."""
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        deadline_s = time.monotonic() + self.ready_within_s
+        read = b""
+        while b"\n" not in read:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not select.select([process.stdout], [], [], left_s)[0]:
+                self.kill()
+                raise BrokerFailed(
+                    self._with_log(f"the broker was not ready within {self.ready_within_s:g} s")
+                )
+            chunk = os.read(process.stdout.fileno(), 4096)
+            if not chunk or len(read) > _LONGEST_READY_LINE:
+                process.kill()
+                status = process.wait()
+                self._forget()
+                raise BrokerFailed(self._with_log(f"the broker ended with status {status}"))
+            read += chunk
+        line = read.split(b"\n", 1)[0].decode("utf-8", "replace")
+        if not line.startswith("ready "):
+            self.kill()
+            raise BrokerFailed(self._with_log(f"expected a ready line, the broker wrote {line!r}"))
+        return line
+
+    def _forget(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def _with_log(self, sentence: str) -> str:
+        lines = self.log().splitlines()[-_SHOWN_LINES:]
+        shown = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+        return f"{sentence}; its last log lines:\n{shown}"
+
+
+def _text(value: object) -> str:
+    """A setting's value as Kafka writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,108 @@
+"""Brokers for tests: a pytest plugin that is active as soon as tidelog is installed.
+
+    def test_round_trip(tidelog_broker):
+        producer = KafkaProducer(bootstrap_servers=tidelog_broker.bootstrap)
+        ...
+
+    def test_small_segments(tidelog_broker_factory):
+        broker = tidelog_broker_factory({"log.segment.bytes": 1000, "num.partitions": 3})
+        ...
+        broker.kill()
+        broker.restart()
+
+`tidelog_broker` is one broker for the whole session: give topics names of their own. Under pytest-xdist
+every worker has its own. `tidelog_broker_factory` starts brokers that live as long as the test. Both
+give a tidelog.process.BrokerProcess: `.bootstrap` and `.http` are host:port, `.log_dir` is where its
+files are, `.pid` its process, `.log()` what it logged; `.stop()`, `.kill()`, `.restart()`, `.pause()`,
+`.resume()` do what they say. Brokers run as processes of their own, listen on free ports of 127.0.0.1,
+keep their files below pytest's temporary directory, and never outlive pytest, not even if it is killed.
+A broker that does not start fails the test with its last log lines.
+
+Settings of the session's broker go into the ini file, one a line:
+
+    [pytest]
+    tidelog_settings =
+        auto.create.topics.enable=false
+        log.message.timestamp.type=LogAppendTime
+    tidelog_ready_within_s = 30
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tidelog.process import BrokerProcess
+
+
+class BrokerFactory(Protocol):
+    """What the fixture tidelog_broker_factory gives."""
+
+    def __call__(self, settings: Mapping[str, object] | None = None) -> BrokerProcess:
+        """Start a broker with these settings, by Kafka's names."""
+        ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the two ini options."""
+    parser.addini("tidelog_settings", "settings of the session's broker, name=value", "linelist")
+    parser.addini(
+        "tidelog_ready_within_s", "how long a broker may take to start, in s", default="30"
+    )
+
+
+def _ready_within_s(config: pytest.Config) -> float:
+    text = str(config.getini("tidelog_ready_within_s"))
+    try:
+        return float(text)
+    except ValueError:
+        raise pytest.UsageError(f"tidelog_ready_within_s={text}: expected a number") from None
+
+
+def _ini_settings(config: pytest.Config) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for line in config.getini("tidelog_settings"):
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"tidelog_settings: {line!r} is not name=value")
+        found[name.strip()] = value.strip()
+    return found
+
+
+@pytest.fixture(scope="session")
+def tidelog_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    """One broker for the whole session."""
+    from tidelog.process import BrokerProcess  # noqa: PLC0415 - pytest starts without it
+
+    directory = tmp_path_factory.mktemp("tidelog") / "data"
+    settings = _ini_settings(request.config)
+    within_s = _ready_within_s(request.config)
+    with BrokerProcess(directory, settings, ready_within_s=within_s) as broker:
+        yield broker
+
+
+@pytest.fixture
+def tidelog_broker_factory(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerFactory]:
+    """A function that starts brokers for one test."""
+    from contextlib import ExitStack  # noqa: PLC0415 - pytest starts without it
+
+    from tidelog.process import BrokerProcess  # noqa: PLC0415 - as above
+
+    within_s = _ready_within_s(request.config)
+    with ExitStack() as brokers:
+
+        def start(settings: Mapping[str, object] | None = None) -> BrokerProcess:
+            directory = tmp_path_factory.mktemp("tidelog") / "data"
+            return brokers.enter_context(
+                BrokerProcess(directory, settings, ready_within_s=within_s)
+            )
+
+        yield start
