@@ -109,6 +109,7 @@ class Partition:
         self.config = config
         self.leader_epoch = 0
         self.is_deleted = False
+        self._is_closed = False
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._opened_ms = now_ms
         self._producers: Producers | None = None  # read when the first sequence arrives
@@ -272,6 +273,8 @@ class Partition:
         """Put prepared batches behind the last one, in a new segment if they do not fit."""
         if self.is_deleted:
             raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
+        if self._is_closed:
+            raise KafkaStorageError(f"{self.topic}-{self.index} is closed")
         size = prepared.size
         if size > settings.segment_bytes:
             raise RecordListTooLarge(
@@ -474,8 +477,9 @@ class Partition:
 
     def close(self) -> None:
         """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError."""
-        if self.is_deleted:
+        if self.is_deleted or self._is_closed:
             return
+        self._is_closed = True
         try:
             snapshot = recovery.snapshot_path(self.directory, self.log_end_offset)
             if self._producers is not None or not snapshot.exists():

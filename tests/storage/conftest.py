@@ -1,0 +1,123 @@
+"""A log on disk that tests append to, crash, reopen and read back."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+
+import pytest
+
+from config.topic import TopicConfig
+from protocol.records.batch import Record, build, records
+from storage.store import LogStore
+
+TOPIC_ID = uuid.UUID(int=7)
+
+
+class Log:
+    """One partition of one topic in a log directory of its own."""
+
+    def __init__(self, path, **settings):
+        self.path = path
+        self.directory = path / "t-0"
+        self.config = TopicConfig(**settings)
+        self.store = None
+        self.partition = None
+
+    def create(self, now=0):
+        self.store = LogStore([self.path], default_config=self.config)
+        self.store.open(now)
+        self.partition = self.store.create_partition("t", TOPIC_ID, 0, self.config, now)
+        return self
+
+    def open(self, now=0):
+        self.store = LogStore([self.path], default_config=self.config)
+        self.store.open(now)
+        self.partition = self.store.partition("t", 0)
+        return self
+
+    def close(self):
+        self.store.close()
+        self.store = self.partition = None
+
+    def crash(self):
+        """Stop as kill -9 stops: what was written stays, nothing else is done."""
+        self.store._release()
+        self.store = self.partition = None
+
+    def copy_to(self, path):
+        """Copy the directory as a crash would leave it now."""
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(self.path, path)
+        copy = Log(path)
+        copy.config = self.config
+        return copy
+
+    def append(self, times, *, now=0, values=None, version=None, headers=(), **batch):
+        """Produce records with these times; -1 is none."""
+        magic = batch.get("magic", 2)
+        if version is None:
+            version = 9 if magic == 2 else 2
+        values = [b"v%d" % i for i in range(len(times))] if values is None else values
+        data = build(
+            [
+                Record(i, t, b"k", v, headers)
+                for i, (t, v) in enumerate(zip(times, values, strict=True))
+            ],
+            **batch,
+        )
+        return self.partition.append(data, now_ms=now, produce_version=version)
+
+    def read(self, offset=None, max_bytes=1 << 20, upper=None, minimum_one=True):
+        partition = self.partition
+        return partition.read(
+            partition.log_start_offset if offset is None else offset,
+            max_bytes,
+            upper_offset=partition.log_end_offset if upper is None else upper,
+            minimum_one=minimum_one,
+        )
+
+    def contents(self):
+        """Read everything as a consumer would: (offset, time, value)."""
+        found, offset = [], self.partition.log_start_offset
+        while offset < self.partition.log_end_offset:
+            fetched = self.read(offset, 4096)
+            assert fetched.size, f"nothing at {offset}"
+            for record in (r for data in fetched.buffers for r in records(data)):
+                if record.offset >= offset:
+                    assert record.offset == offset, "a gap, or a record twice"
+                    found.append((record.offset, record.timestamp, record.value))
+                    offset += 1
+        return found
+
+    def index_entries(self):
+        """Every index entry of every segment: (base, offset, position)."""
+        entries = []
+        for segment in self.partition.segments:
+            index = segment.index
+            entries += [
+                (segment.base_offset, index.base_offset + o, p)
+                for o, p in zip(index._offsets, index._positions, strict=True)
+            ]
+        return entries
+
+
+@pytest.fixture
+def make_log(tmp_path):
+    """Make logs; those still open at the end are dropped."""
+    made = []
+
+    def make(name="log", **settings):
+        log = Log(tmp_path / name, **settings)
+        made.append(log)
+        return log
+
+    yield make
+    for log in made:
+        if log.store is not None:
+            log.crash()
+
+
+@pytest.fixture
+def log(make_log):
+    return make_log().create()

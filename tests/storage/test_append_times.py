@@ -1,0 +1,121 @@
+"""`.appendtimes`: exact, written first, cut with the log, never going back."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.append_times import UNKNOWN, AppendTimes
+
+
+def made(path, entries, base=100):
+    times = AppendTimes(path, base)
+    for time, offset in entries:
+        times.append(time, offset)
+    return times
+
+
+def entries_of(times):
+    return list(zip(times._times, times._offsets, strict=True))
+
+
+def test_the_bytes(tmp_path):
+    path = tmp_path / "a"
+    made(path, [(-5, 100), (-5, 101), (1000, 103)])
+    assert path.read_bytes() == (
+        b"tide" + struct.pack(">i", 1) + struct.pack(">qi", -5, 0) + struct.pack(">qi", 1000, 3)
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=40))
+def test_every_batch_has_its_own_time_and_every_change_one_entry(tmp_path_factory, steps):
+    path = tmp_path_factory.mktemp("a") / "a"
+    time, offset, expected = 50, 100, {}
+    times = AppendTimes(path, 100)
+    for time_step, count in steps:
+        time += time_step
+        times.append(time, offset)
+        expected |= dict.fromkeys(range(offset, offset + count), time)
+        offset += count
+    again = AppendTimes(path, 100)
+    assert again.load()
+    for both in (times, again):
+        assert {o: both.at(o) for o in expected} == expected
+        assert both.last_time == time
+        assert both.is_complete
+        assert len(both) == len(set(expected.values()))
+
+
+def test_before_the_first_offset_nothing_is_known(tmp_path):
+    assert made(tmp_path / "a", [(5, 100)]).at(99) is None
+    assert AppendTimes(tmp_path / "b", 0).at(0) is None
+    assert AppendTimes(tmp_path / "b", 0).last_time is None
+
+
+ENTRIES = [(1000, 100), (1001, 105), (1005, 106), (2000, 110)]
+
+
+@pytest.mark.parametrize("cut", range(8 + 12 * 4 + 1))
+def test_a_torn_file_keeps_its_whole_entries(tmp_path, cut):
+    path = tmp_path / "a"
+    made(path, ENTRIES)
+    path.write_bytes(path.read_bytes()[:cut])
+    times = AppendTimes(path, 100)
+    whole = max(cut - 8, 0) // 12
+    assert times.load() == bool(whole)
+    assert entries_of(times) == [(t, o - 100) for t, o in ENTRIES[:whole]]
+    times.truncate(112)
+    times.append(3000, 112 if whole else 100)
+    assert AppendTimes(path, 100).load()
+    assert (len(path.read_bytes()) - 8) // 12 == whole + 1
+
+
+@pytest.mark.parametrize("end", range(99, 113))
+def test_truncation(tmp_path, end):
+    path = tmp_path / "a"
+    times = made(path, ENTRIES)
+    times.truncate(end)
+    kept = [(t, o - 100) for t, o in ENTRIES if o < end]
+    assert entries_of(times) == kept
+    again = AppendTimes(path, 100)
+    assert again.load() == bool(kept)
+    assert entries_of(again) == kept
+    assert path.stat().st_size == (8 + 12 * len(kept) if kept else 0)
+
+
+def test_unknown_times(tmp_path):
+    path = tmp_path / "a"
+    times = AppendTimes(path, 100)
+    times.mark_unknown()
+    assert (times.at(100), times.last_time, times.is_complete) == (None, None, False)
+    times.append(7, 120)
+    again = AppendTimes(path, 100)
+    assert again.load()
+    assert [again.at(o) for o in (100, 119, 120)] == [None, None, 7]
+    assert (again.last_time, again.is_complete) == (7, False)
+    assert path.read_bytes()[8:20] == struct.pack(">qi", UNKNOWN, 0)
+
+
+@pytest.mark.parametrize(
+    "bad", [(999, 7), (1001, 5), (1002, 4), (1002, -1)], ids=["time", "same", "offset", "negative"]
+)
+def test_after_an_entry_that_cannot_be_nothing_is_known(tmp_path, bad):
+    path = tmp_path / "a"
+    made(path, ENTRIES[:2])
+    with path.open("ab") as file:
+        file.write(struct.pack(">qi", *bad) + struct.pack(">qi", 5000, 50))
+    times = AppendTimes(path, 100)
+    assert times.load()
+    assert [times.at(o) for o in (100, 105, 106, 150)] == [1000, 1001, None, None]
+    again = AppendTimes(path, 100)
+    assert again.load()
+    assert entries_of(again) == entries_of(times)
+    assert not again.is_complete
+
+
+@pytest.mark.parametrize("data", [b"", b"tide", b"nope" + bytes(20), b"tide\0\0\0\2" + bytes(12)])
+def test_a_file_that_is_not_ours_says_nothing(tmp_path, data):
+    path = tmp_path / "a"
+    path.write_bytes(data)
+    assert not AppendTimes(path, 0).load()
