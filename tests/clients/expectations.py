@@ -18,13 +18,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from clients import Client
 
-FORMAT_VERSIONS = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 LONG_VALUE_BYTES = 300  # as drivers/lines.py
 EVENT_TIME_MS = 1_600_000_000_000
 NO_TIMESTAMP = -1
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-UNSUPPORTED_COMPRESSION_TYPE = 76
+ZSTD_FETCH_VERSION = 10  # the first that may be answered with zstd
+
+
+class Rules(NamedTuple):
+    """What one broker can do; the drivers are tested against brokers of the Apache project."""
+
+    format_versions: dict[int, str | None]  # message.format.version per format it can write
+    zstd_for_all: bool  # zstd reaches clients and formats older than zstd
+    names_refusals: bool  # what a format cannot carry is answered with the error that says so
+
+
+BROKERS = {
+    "tidelog": Rules({0: "0.9.0", 1: "0.10.2", 2: "3.0"}, zstd_for_all=True, names_refusals=True),
+    # It answers UNKNOWN_SERVER_ERROR to headers and zstd that formats 0 and 1 cannot carry.
+    "kafka-2.8": Rules(
+        {0: "0.9.0", 1: "0.10.2", 2: "2.8"}, zstd_for_all=False, names_refusals=False
+    ),
+    "kafka-3.9": Rules({2: None}, zstd_for_all=False, names_refusals=True),
+}
 
 
 class Topic(NamedTuple):
@@ -137,6 +154,20 @@ def difference(
     if consumer.shows_types and record["timestamp_type"] != expected.timestamp_type:
         return f"timestamp type {record['timestamp_type']} instead of {expected.timestamp_type}"
     return None
+
+
+def writable(topic: Topic, codec: str, rules: Rules) -> bool:
+    """Whether the broker takes this codec for the topic's format (tidelog: gzip replaces zstd)."""
+    return rules.zstd_for_all or codec != "zstd" or topic.magic == 2
+
+
+def readable(topic: Topic, codec: str, consumer: Client, rules: Rules) -> bool:
+    """Whether the broker can serve this to the consumer, and the consumer can unpack it."""
+    if codec in consumer.unreadable:
+        return False
+    if topic.magic == 0 and codec in consumer.unreadable_in_format_0:
+        return False
+    return rules.zstd_for_all or codec != "zstd" or consumer.fetch_version >= ZSTD_FETCH_VERSION
 
 
 def ignores_append_time(consumer: Client, topic: Topic, codec: str) -> bool:

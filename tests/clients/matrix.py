@@ -2,14 +2,15 @@
 
     python tests/clients/matrix.py HOST:PORT                    print the tables
     python tests/clients/matrix.py HOST:PORT --write FILE.md    also put them between FILE's markers
-    python tests/clients/matrix.py HOST:PORT --clients a,b --formats 2 --kafka
+    python tests/clients/matrix.py HOST:PORT --clients a,b --broker kafka-3.9
 
 Each producer writes every codec it has to one topic per format and timestamp type (one partition
 per codec); every consumer then reads all partitions, once from the start and once from the middle
 of the batches. Contents, offsets, times and time types are compared with expectations.py, and
 the times also between readers. Requests that must be refused are made and must be refused with
-exactly the named error, leaving nothing behind. `--kafka` judges by what Apache Kafka 3.9 can do
-(format 2 only, zstd only to clients that know it): that is how the drivers themselves are tested.
+exactly the named error, leaving nothing behind. `--broker` says whose abilities to judge by: the
+drivers and expectations are themselves tested against Apache Kafka 3.9 (format 2 only) and 2.8
+(all formats).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import clients as all_clients
 import expectations as rules
 from clients import Client
 from environments import Unavailable
-from expectations import Topic
+from expectations import Rules, Topic
 from session import DriverError, Session
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ ANSWER_TIMEOUT_S = 90.0
 END_OFFSETS_TIMEOUT_S = 20.0
 READ_FROM = (0, 3)
 PROBE_PARTITION = len(all_clients.ALL_CODECS)  # beside one partition per codec
-ZSTD_FETCH_VERSION = 10
 
 
 class Written(NamedTuple):
@@ -65,7 +65,6 @@ class Probe(NamedTuple):
 
     label: str
     topic: Topic
-    codec: str
     idempotent: bool | None
     record: dict[str, Any]
     error: int | None
@@ -96,14 +95,14 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def create_topics(server: str, topics: Iterable[Topic], *, kafka: bool) -> None:
+def create_topics(server: str, topics: Iterable[Topic], broker: Rules) -> None:
     """Create the topics through CreateTopics with their configuration."""
     admin = AdminClient({"bootstrap.servers": server, "log_level": 0})
     wanted = []
     for topic in topics:
         config = {"message.timestamp.type": topic.timestamp_type, "retention.ms": "-1"}
-        if not kafka:
-            config["message.format.version"] = rules.FORMAT_VERSIONS[topic.magic]
+        if (version := broker.format_versions[topic.magic]) is not None:
+            config["message.format.version"] = version
         wanted.append(NewTopic(topic.name, PROBE_PARTITION + 1, 1, config=config))
     for future in admin.create_topics(wanted, operation_timeout=30, request_timeout=30).values():
         future.result(40)
@@ -130,22 +129,15 @@ def probe_ends(server: str, topics: Sequence[Topic]) -> dict[str, int]:
     return ends
 
 
-def refused(topic: Topic, codec: str) -> int | None:
-    """The error for ordinary records of this codec on this topic's format, None if they fit."""
-    if codec == "zstd" and topic.magic < 2:
-        return rules.UNSUPPORTED_COMPRESSION_TYPE
-    return None
-
-
 def produce_ordinary(
-    session: Session, producer: Client, topics: Sequence[Topic], report: Report
+    session: Session, producer: Client, topics: Sequence[Topic], broker: Rules, report: Report
 ) -> list[Written]:
     """Every codec of the producer to every topic; what was acknowledged."""
     written = []
     for partition, codec in enumerate(all_clients.ALL_CODECS):
         if codec not in producer.codecs:
             continue
-        fitting = [topic for topic in topics if refused(topic, codec) is None]
+        fitting = [topic for topic in topics if rules.writable(topic, codec, broker)]
         batches = [
             {"topic": t.name, "partition": partition, "records": rules.records_for(t, codec)}
             for t in fitting
@@ -182,39 +174,36 @@ def not_acknowledged(answer: dict[str, Any] | None, producer: Client, count: int
     return None
 
 
-def probes_for(producer: Client, topics: Sequence[Topic]) -> list[Probe]:
+def probes_for(producer: Client, topics: Sequence[Topic], broker: Rules) -> list[Probe]:
     """Requests whose refusal, or success, is a rule of its own."""
     probes = []
     refusal = rules.UNSUPPORTED_FOR_MESSAGE_FORMAT
-    # Long enough that clients do not fall back to no compression.
-    plain: dict[str, Any] = {"key": "probe", "value": "probe " * 200}
+    plain: dict[str, Any] = {"key": "probe", "value": "probe"}
     for topic in topics:
         error = None if topic.magic == 2 else refusal
         if producer.idempotence == "default":
-            probes.append(Probe("idempotent by default", topic, "none", None, plain, error))
+            probes.append(Probe("idempotent by default", topic, None, plain, error))
         if producer.idempotence == "optional":
-            probes.append(Probe("idempotent when asked", topic, "none", True, plain, error))
+            probes.append(Probe("idempotent when asked", topic, True, plain, error))
         idempotent = False if producer.idempotence != "never" else None
-        if producer.headers and topic.magic < 2:
+        if producer.headers and topic.magic < 2 and broker.names_refusals:
             record = {**plain, "headers": [["a", "b"]]}
-            probes.append(Probe("with headers", topic, "none", idempotent, record, refusal))
-        if "zstd" in producer.codecs and (error := refused(topic, "zstd")) is not None:
-            probes.append(Probe("zstd", topic, "zstd", idempotent, plain, error))
+            probes.append(Probe("with headers", topic, idempotent, record, refusal))
     return probes
 
 
 def produce_probes(
-    session: Session, producer: Client, topics: Sequence[Topic], report: Report
+    session: Session, producer: Client, topics: Sequence[Topic], broker: Rules, report: Report
 ) -> list[Probe]:
     """Make the probes, each with a producer of its own; the successful ones."""
     good = []
-    for probe in probes_for(producer, topics):
+    for probe in probes_for(producer, topics, broker):
         batch = {
             "topic": probe.topic.name,
             "partition": PROBE_PARTITION,
             "records": [probe.record],
         }
-        command = {"op": "produce", "codec": probe.codec, "batches": [batch]}
+        command = {"op": "produce", "codec": "none", "batches": [batch]}
         command["idempotent"] = probe.idempotent
         where = f"{producer.name} {probe.label} to {probe.topic.name}"
         try:
@@ -235,11 +224,17 @@ def produce_probes(
 
 
 def run_producer(
-    server: str, session: Session, producer: Client, topics: Sequence[Topic], report: Report
+    server: str,
+    session: Session,
+    producer: Client,
+    topics: Sequence[Topic],
+    broker: Rules,
+    report: Report,
 ) -> list[Written]:
     """All of one producer's writing, and that refused requests left nothing behind."""
-    written = produce_ordinary(session, producer, topics, report)
-    good = Counter(probe.topic for probe in produce_probes(session, producer, topics, report))
+    written = produce_ordinary(session, producer, topics, broker, report)
+    probes = produce_probes(session, producer, topics, broker, report)
+    good = Counter(probe.topic for probe in probes)
     ends = probe_ends(server, topics)
     for topic in topics:
         stored, right = ends[topic.name], good[topic]
@@ -248,22 +243,12 @@ def run_producer(
     return written
 
 
-def readable(consumer: Client, entry: Written, *, kafka: bool) -> bool:
-    """Whether the consumer can have this: tidelog serves zstd to those who do not know it."""
-    if entry.codec in consumer.unreadable:
-        return False
-    if entry.topic.magic == 0 and entry.codec in consumer.unreadable_in_format_0:
-        return False
-    old = consumer.fetch_version < ZSTD_FETCH_VERSION
-    return not (kafka and entry.codec == "zstd" and old)
-
-
 def run_consumer(
-    session: Session, consumer: Client, written: Sequence[Written], report: Report, *, kafka: bool
+    session: Session, consumer: Client, written: Sequence[Written], broker: Rules, report: Report
 ) -> dict[tuple[str, int, int], int]:
     """Read everything back; the append times seen, by topic, partition and offset."""
     times: dict[tuple[str, int, int], int] = {}
-    entries = [entry for entry in written if readable(consumer, entry, kafka=kafka)]
+    entries = [e for e in written if rules.readable(e.topic, e.codec, consumer, broker)]
     for start in READ_FROM:
         wanted = [
             {
@@ -350,8 +335,7 @@ def run_matrix(
     server: str,
     chosen: Sequence[Client] = all_clients.CLIENTS,
     *,
-    formats: Sequence[int] = (0, 1, 2),
-    kafka: bool = False,
+    broker: Rules = rules.BROKERS["tidelog"],
     make: bool = True,
 ) -> Report:
     """Run the whole matrix against the broker at `server`; nothing is raised for a difference."""
@@ -362,26 +346,26 @@ def run_matrix(
         topics = {
             client.name: [
                 rules.topic_of(client, magic, kind)
-                for magic in formats
+                for magic in broker.format_versions
                 for kind in rules.TIMESTAMP_TYPES
             ]
             for client in present
         }
         every = [topic for group in topics.values() for topic in group]
-        create_topics(server, every, kafka=kafka)
+        create_topics(server, every, broker)
         probe_ends(server, every)  # once they answer, their leaders take requests
 
         def produce(client: Client) -> list[Written]:
             began = time.monotonic()
             session = sessions[client.name]
-            entries = run_producer(server, session, client, topics[client.name], report)
+            entries = run_producer(server, session, client, topics[client.name], broker, report)
             report.seconds[f"{client.name} writes"] = time.monotonic() - began
             return entries
 
         def consume(client: Client) -> dict[tuple[str, int, int], int]:
             began = time.monotonic()
             session = sessions[client.name]
-            times = run_consumer(session, client, written, report, kafka=kafka)
+            times = run_consumer(session, client, written, broker, report)
             report.seconds[f"{client.name} reads"] = time.monotonic() - began
             return times
 
@@ -411,13 +395,12 @@ def table(report: Report, magic: int) -> list[str]:
     return lines
 
 
-def render(report: Report, formats: Sequence[int] = (0, 1, 2)) -> str:
+def render(report: Report, broker: Rules = rules.BROKERS["tidelog"]) -> str:
     """The report as Markdown: clients, one table per format, refusals, skips."""
     lines = ["Clients: " + "; ".join(report.versions.values()) + ".", ""]
-    for magic in formats:
-        version = rules.FORMAT_VERSIONS[magic]
-        lines += [f"Topics of format {magic} (`message.format.version={version}`),"]
-        lines += ["CreateTime and LogAppendTime; records compared:", ""]
+    for magic, version in broker.format_versions.items():
+        name = f"format {magic} (`message.format.version={version}`)" if version else "format 2"
+        lines += [f"Topics of {name}, CreateTime and LogAppendTime; records compared:", ""]
         lines += [*table(report, magic), ""]
     if report.refusals:
         lines += ["| producer | request | outcome |", "|---|---|---|"]
@@ -453,16 +436,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("server", help="the broker, host:port")
     parser.add_argument("--clients", help="only these, comma-separated name prefixes")
-    parser.add_argument("--formats", default="0,1,2", help="message formats, comma-separated")
-    parser.add_argument("--kafka", action="store_true", help="the broker is Apache Kafka 3.9")
+    parser.add_argument("--broker", choices=rules.BROKERS, default="tidelog", help="what it is")
     parser.add_argument("--write", type=Path, help="a Markdown file with the matrix's markers")
     options = parser.parse_args(arguments)
     prefixes = tuple(options.clients.split(",")) if options.clients else ("",)
     chosen = [client for client in all_clients.CLIENTS if client.name.startswith(prefixes)]
-    formats = [int(number) for number in options.formats.split(",")]
+    broker = rules.BROKERS[options.broker]
     began = time.monotonic()
-    report = run_matrix(options.server, chosen, formats=formats, kafka=options.kafka)
-    text = render(report, formats)
+    report = run_matrix(options.server, chosen, broker=broker)
+    text = render(report, broker)
     print(text)
     if options.write:
         write_between_markers(options.write, text)
