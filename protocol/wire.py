@@ -31,14 +31,27 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
     Raises DecodeError after five bytes without an end, IndexError at the end of the buffer.
     """
-    value = shift = 0
-    while shift <= 28:
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
+    # Written out: a loop takes twice as long, and every record set of a flexible request
+    # begins with one of these.
+    byte = buffer[position]
+    if byte < 128:
+        return byte, position + 1
+    value = byte & 127
+    byte = buffer[position + 1]
+    if byte < 128:
+        return value | byte << 7, position + 2
+    value |= (byte & 127) << 7
+    byte = buffer[position + 2]
+    if byte < 128:
+        return value | byte << 14, position + 3
+    value |= (byte & 127) << 14
+    byte = buffer[position + 3]
+    if byte < 128:
+        return value | byte << 21, position + 4
+    value |= (byte & 127) << 21
+    byte = buffer[position + 4]
+    if byte < 128:
+        return value | byte << 28, position + 5
     raise DecodeError("a varint is longer than 5 bytes")
 
 

@@ -7,7 +7,7 @@ the message it began with. Every API, both directions, every version the oracle 
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import enum
 import importlib
 import io
@@ -17,13 +17,14 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from kio.serial import entity_reader, entity_writer
 
 from protocol.message import ZERO_UUID, codec
 from protocol.schema import Message
 from tests.protocol.random_messages import all_codecs, codec_name, messages
 
 QUICK, LONG = 5, 400
-EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+EPOCH = dt.dt.fromtimestamp(0, dt.UTC)
 
 KAFKA_PYTHON_MODULES = (
     "kafka.protocol.admin",
@@ -57,10 +58,10 @@ def kio_class(cls: type[Message], version: int) -> type | None:
 
 def plain(value: object) -> object:
     """An oracle's value as the wire has it: kio makes objects of times, ids and error codes."""
-    if isinstance(value, datetime.timedelta):
-        return value // datetime.timedelta(milliseconds=1)
-    if isinstance(value, datetime.datetime):
-        return (value - EPOCH) // datetime.timedelta(milliseconds=1)
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(milliseconds=1)
+    if isinstance(value, dt.datetime):
+        return (value - EPOCH) // dt.timedelta(milliseconds=1)
     if isinstance(value, set):
         return int.from_bytes(sum(1 << bit for bit in value).to_bytes(4, "big"), "big", signed=True)
     if isinstance(value, enum.Enum):
@@ -105,8 +106,6 @@ def assert_same(ours: object, theirs: object, version: int) -> None:
 
 
 def check_with_kio(data: st.DataObject, cls: type[Message], version: int) -> None:
-    from kio.serial import entity_reader, entity_writer
-
     foreign = kio_class(cls, version)
     message = data.draw(messages(cls, version, tame=True))
     encoded = codec(cls, version).encode(message)
