@@ -1,0 +1,114 @@
+"""A broker as a process: ready, stopped, killed, restarted, orphaned, and failing with its log shown."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.process import BrokerFailed, BrokerProcess
+
+ROOT = Path(__file__).parents[2]
+
+
+def connects(address):
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def wait_for_end(pid):
+    """Wait until a process that is no child of ours has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([handle], [], [], 30)[0], "it is still there"
+    finally:
+        os.close(handle)
+
+
+def test_a_life(tmp_path):
+    with BrokerProcess(
+        tmp_path / "data", {"num.partitions": 3, "delete.topic.enable": False}
+    ) as broker:
+        assert connects(broker.bootstrap)
+        assert connects(broker.http)
+        assert broker.is_running
+        assert (broker.log_dir / "tidelog.sqlite").exists()
+        first = (broker.bootstrap, broker.http, broker.cluster_id)
+        assert broker.stop() == 0
+        assert not broker.is_running
+        assert not connects(broker.bootstrap)
+        broker.restart({"num.partitions": None, "log.level": "debug"})
+        assert (broker.bootstrap, broker.http, broker.cluster_id) == first
+        assert broker.settings == {"delete.topic.enable": "false", "log.level": "debug"}
+        broker.kill()
+        assert not broker.is_running
+        broker.restart()
+        assert connects(broker.bootstrap)
+        broker.pause()
+    assert not broker.is_running
+    with pytest.raises(BrokerFailed, match="has been stopped"):
+        _ = broker.pid
+
+
+def test_a_mistake_fails_with_what_the_broker_said(tmp_path):
+    with pytest.raises(BrokerFailed) as caught:
+        BrokerProcess(tmp_path / "data", {"num.partitons": 3})
+    assert str(caught.value) == (
+        "the broker ended with status 2; its last log lines:\n"
+        "    tidelog serve: there is no setting num.partitons (from command line); "
+        "did you mean num.partitions?"
+    )
+
+
+def test_a_second_broker_on_the_same_logs_is_refused(tmp_path):
+    with BrokerProcess(tmp_path / "data"), pytest.raises(BrokerFailed, match="ended with status 1"):
+        BrokerProcess(tmp_path / "data")
+
+
+def test_one_that_is_not_ready_in_time_is_killed(tmp_path):
+    with pytest.raises(BrokerFailed, match=r"was not ready within 0 s; its last log lines"):
+        BrokerProcess(tmp_path / "data", ready_within_s=0)
+
+
+def test_kafka_variables_of_the_tests_do_not_reach_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "no number")
+    with BrokerProcess(tmp_path / "data") as broker:
+        assert broker.is_running
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from tidelog.process import BrokerProcess
+broker = BrokerProcess(Path(sys.argv[1]))
+print(broker.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_it_ends_when_its_parent_is_killed(tmp_path):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path / "data")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    with parent:
+        pid = int(parent.stdout.readline())
+        os.kill(pid, 0)
+        parent.send_signal(signal.SIGKILL)
+    wait_for_end(pid)
+    assert "stopped" in (tmp_path / "data.log").read_text(encoding="utf-8")
