@@ -3,7 +3,9 @@
 Behaviour: nobody does yet. A group gets COORDINATOR_NOT_AVAILABLE, which clients with assigned partitions
 tolerate; a transaction gets INVALID_REQUEST, which a producer reports instead of retrying for ever.
 
-Version notes: 1 key type, error message, throttle time; 3 flexible; 4 several keys in one request.
+Version notes: 0 names this broker: the Java consumers of 0.9 and 0.10, which send it, read nothing before
+they have a coordinator, not even assigned partitions; 1 key type, error message, throttle time; 3 flexible;
+4 several keys in one request.
 """
 
 from __future__ import annotations
@@ -23,9 +25,12 @@ _GROUP = 0
 
 
 def handle(
-    _node: Node, request: FindCoordinatorRequest, _context: Context
+    node: Node, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
-    """Say that there is none, and why."""
+    """Say that there is none, and why; the oldest version gets this broker."""
+    if context.version == 0:
+        host, port = context.connection.listener.advertised
+        return FindCoordinatorResponse(node_id=node.config.node_id, host=host, port=port)
     if request.key_type == _GROUP:
         raise CoordinatorNotAvailable("consumer groups are not served by this broker")
     raise InvalidRequest("transactions are not served by this broker")
