@@ -10,8 +10,8 @@ On more than RELEASE_ABOVE bytes they run without the interpreter's lock.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
@@ -22,6 +22,7 @@ from crc32c import crc32c as _crc32c
 from protocol.errors import CorruptMessage, InvalidRecord
 from protocol.records import layout
 from protocol.records.layout import Batch, Findings, Rewritten
+from protocol.records.plan import Prepared, PreparedBatch
 
 IMPLEMENTATION = "compiled"
 
@@ -414,17 +415,134 @@ cdef struct Found:
     int flags
 
 
+cdef inline int quick_varint(Bytes *at, Bytes end, int32_t *out) noexcept nogil:
+    """Read a varint; most have one or two bytes."""
+    cdef Bytes p = at[0]
+    cdef uint32_t value
+    cdef Py_ssize_t position = 0
+    cdef int fault
+    if end - p >= 2:
+        if p[0] < 0x80:
+            out[0] = <int32_t>((p[0] >> 1) ^ (0 - (p[0] & 1)))
+            at[0] = p + 1
+            return NO_FAULT
+        if p[1] < 0x80:
+            value = (p[0] & 0x7F) | <uint32_t>p[1] << 7
+            out[0] = <int32_t>((value >> 1) ^ (0 - (value & 1)))
+            at[0] = p + 2
+            return NO_FAULT
+    fault = varint(p, &position, end - p, out)
+    at[0] = p + position
+    return fault
+
+
+cdef inline int quick_field(Bytes *at, Bytes end, int32_t *size) noexcept nogil:
+    cdef int fault = quick_varint(at, end, size)
+    if fault:
+        return fault
+    if size[0] < 0:
+        return NO_FAULT if size[0] == -1 else FIELD_LENGTH
+    if size[0] > end - at[0]:
+        return FIELD_LONG
+    at[0] += size[0]
+    return NO_FAULT
+
+
+cdef int examine_v2(
+    Source *source, int64_t base_offset, int stamped, int64_t stamp,
+    int64_t minimum, int64_t maximum, Found *found,
+) noexcept nogil:
+    """`examine_loop` for format 2, which most batches are: pointers instead of a Raw."""
+    cdef Bytes p = source.data + source.position
+    cdef Bytes end = source.data + source.end
+    cdef Bytes stop
+    cdef Py_ssize_t used
+    cdef int32_t length = 0, offset = 0, key_size = 0, size = 0, headers = 0, i
+    cdef int64_t number, count = source.left, delta = 0, timestamp, largest = -1
+    cdef int64_t base_timestamp = source.base_timestamp
+    cdef int flags = 0, has_time = 0, fault
+    found.first_offset = found.last_offset = found.first = -1
+    if count < 0:
+        return COUNT_NEGATIVE
+    for number in range(count):
+        fault = quick_varint(&p, end, &length)
+        if fault:
+            return fault
+        if length < 0 or length > end - p:
+            return RECORD_LONG
+        stop = p + length
+        used = 1  # attributes: none are defined
+        fault = varlong(p, &used, length, &delta)
+        if fault:
+            return fault
+        p += used
+        fault = quick_varint(&p, stop, &offset)
+        if fault:
+            return fault
+        fault = quick_field(&p, stop, &key_size)
+        if fault:
+            return fault
+        fault = quick_field(&p, stop, &size)
+        if fault:
+            return fault
+        fault = quick_varint(&p, stop, &headers)
+        if fault:
+            return fault
+        if headers < 0:
+            return HEADERS_NEGATIVE
+        if p != stop:
+            flags |= HAS_HEADERS
+        for i in range(headers):
+            fault = quick_field(&p, stop, &size)
+            if fault:
+                return fault
+            if size < 0:
+                return HEADER_NULL
+            fault = quick_field(&p, stop, &size)
+            if fault:
+                return fault
+        if p != stop:
+            return RECORD_NOT_FILLED
+        if key_size < 0:
+            flags |= NULL_KEY
+        if offset != number:
+            flags |= GAPS
+        if number == 0:
+            found.first_offset = add(base_offset, offset)
+        timestamp = stamp if stamped else add(base_timestamp, delta)
+        if timestamp == -1:
+            flags |= HAS_MISSING
+            continue
+        if not has_time:
+            has_time = 1
+            found.first = timestamp
+            largest = timestamp
+        elif timestamp > largest:
+            largest = timestamp
+        if timestamp < minimum or timestamp > maximum:
+            flags |= OUTSIDE
+    if p != end:
+        return BATCH_NOT_FILLED
+    if count:
+        found.last_offset = add(base_offset, offset)
+    found.count = count
+    found.largest = largest
+    found.has_time = has_time
+    found.flags = flags
+    return NO_FAULT
+
+
 cdef int examine_loop(
     Source *source, int64_t base_offset, int stamped, int64_t stamp,
     int64_t minimum, int64_t maximum, Found *found,
 ) noexcept nogil:
     cdef Raw raw
-    cdef int fault = begin(source)
+    cdef int fault
     cdef int flags = 0, has_time = 0
     cdef int64_t number = 0, timestamp, largest = -1
     found.first_offset = found.last_offset = found.first = -1
-    if fault:
-        return fault
+    if source.magic == 2:
+        return examine_v2(source, base_offset, stamped, stamp, minimum, maximum, found)
     while advance(source, &raw, &fault):
         timestamp = stamp if stamped else raw.timestamp
         found.last_offset = add(base_offset, raw.offset)
@@ -649,6 +767,11 @@ cdef inline void put(object target, Py_ssize_t index, object item):
     PyTuple_SET_ITEM(target, index, item)
 
 
+cdef inline int64_t item(object source, Py_ssize_t index) except? -1:
+    """Return an integer of a tuple whose shape the caller knows."""
+    return <object>PyTuple_GET_ITEM(source, index)
+
+
 cdef int open_source(
     Source *source, Py_buffer *view, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count,
     int64_t base_timestamp, int check_crc,
@@ -793,6 +916,32 @@ def checksum_ok(data, Py_ssize_t position, Py_ssize_t size, int magic):
     return stored == <uint32_t>_zlib_crc32(memoryview(data)[position + 16 : position + size])
 
 
+def first_damaged(data, list batches):
+    """See kernels_py.first_damaged."""
+    cdef Py_buffer view
+    cdef Bytes p
+    cdef Py_ssize_t position, size
+    cdef int magic
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        for batch in batches:
+            position = item(batch, 0)
+            size = item(batch, 1)
+            magic = item(batch, 4)
+            if magic == 2 or size >= OWN_CRC_BELOW:
+                if not checksum_ok(data, position, size, magic):
+                    return position
+                continue
+            if position < 0 or size < (34 if magic else 26) or size > view.len - position:
+                raise ValueError(f"{size} bytes at {position} are not within {view.len} bytes")
+            p = <Bytes>view.buf + position
+            if get32(p + 12) != crc32_of(p + 16, size - 16):
+                return position
+        return None
+    finally:
+        PyBuffer_Release(&view)
+
+
 def examine(
     data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
     int64_t base_timestamp, stamp, int64_t minimum, int64_t maximum, bint check_crc,
@@ -934,3 +1083,182 @@ def rewrite(
     finally:
         free(out.data)
         PyBuffer_Release(&view)
+
+
+def describe_messages(list batches, plan):
+    """See kernels_py.describe_messages."""
+    cdef list prepared = []
+    cdef int64_t position = 0, offset = item(plan, 0)
+    cdef int64_t magic = item(plan, 1)
+    cdef bint stamped = magic and <object>PyTuple_GET_ITEM(plan, 4)
+    cdef int64_t size
+    cdef object stamp = <object>PyTuple_GET_ITEM(plan, 3)
+    cdef object own, at
+    for batch in batches:
+        size = item(batch, 1)
+        own = stamp if stamped else <object>PyTuple_GET_ITEM(batch, 8)
+        if not stamped and (not magic or <int64_t>own == -1):
+            own = None
+        at = offset
+        described = new_tuple(PreparedBatch, 14)
+        put(described, 0, position)
+        put(described, 1, size)
+        put(described, 2, at)
+        put(described, 3, at)
+        put(described, 4, 1)
+        put(described, 5, own)
+        put(described, 6, at)
+        put(described, 7, own)
+        put(described, 8, own is None)
+        put(described, 9, -1)
+        put(described, 10, -1)
+        put(described, 11, -1)
+        put(described, 12, False)
+        put(described, 13, False)
+        prepared.append(described)
+        position += size
+        offset = add(offset, 1)
+    return prepared
+
+
+cdef struct Kept:
+    int64_t first_offset
+    int64_t last_offset
+    int64_t leader_epoch
+    int64_t append_time
+    int32_t count
+    int attributes
+    int same  # nothing the CRC covers changes
+
+
+cdef object describe_v2(Bytes head, Py_ssize_t size, Kept *kept, Found *found):
+    """Build the PreparedBatch of a format-2 batch that is kept."""
+    cdef object described = new_tuple(PreparedBatch, 14)
+    cdef object last = kept.last_offset
+    cdef object largest = None, first = None
+    cdef bint missing = found.flags & HAS_MISSING
+    if kept.attributes & 8:
+        largest = first = kept.append_time
+        missing = False
+    elif found.has_time:
+        largest = found.largest
+        first = found.first
+    put(described, 0, 0)
+    put(described, 1, size)
+    put(described, 2, kept.first_offset)
+    put(described, 3, last)
+    put(described, 4, kept.count)
+    put(described, 5, largest)
+    put(described, 6, last)
+    put(described, 7, first)
+    put(described, 8, missing)
+    put(described, 9, get64(head + 43))
+    put(described, 10, <int>(<signed char>head[51]) << 8 | head[52])
+    put(described, 11, <int32_t>get32(head + 53))
+    put(described, 12, (kept.attributes & 16) != 0)
+    put(described, 13, (kept.attributes & 32) != 0)
+    return described
+
+
+def keep_v2(data, batch, records, plan):
+    """Prepare a format-2 batch that may be stored as it is; None where it may not.
+
+    `records` is what the batch's records unpack to, or `data` itself where they are not packed.
+    """
+    cdef Py_buffer view, inner
+    cdef Source source
+    cdef Found found
+    cdef Kept kept
+    cdef uint8_t patch[43]
+    cdef Bytes head
+    cdef Py_ssize_t position = item(batch, 0), size = item(batch, 1)
+    cdef bint stamped = <object>PyTuple_GET_ITEM(plan, 4)
+    cdef object codec = <object>PyTuple_GET_ITEM(plan, 2)
+    cdef int64_t minimum = INT64_MIN, maximum = INT64_MAX, highest
+    cdef int fault
+    if item(plan, 1) != 2 or position < 0 or size < V2_HEADER:
+        return None
+    if not stamped:
+        minimum = item(plan, 5)
+        maximum = item(plan, 6)
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if size > view.len - position:
+            return None
+        head = <Bytes>view.buf + position
+        kept.attributes = <int>(<signed char>head[21]) << 8 | head[22]
+        kept.count = <int32_t>get32(head + 57)
+        # Control batches, the LogAppendTime bit, another codec, and counts or sequences that
+        # cannot be take the long way; so does every batch the broker makes itself.
+        if kept.attributes & 0x28 or (codec is not None and <int>codec != kept.attributes & 7):
+            return None
+        if kept.count <= 0 or <int64_t>(<int32_t>get32(head + 23)) + 1 != kept.count:
+            return None
+        if get64(head + 43) != -1 and <int32_t>get32(head + 53) < 0:
+            return None
+        if <object>PyTuple_GET_ITEM(plan, 10):
+            return None
+        if records is data:
+            open_source(
+                &source, &view, position + V2_HEADER, position + size, 2, kept.count,
+                get64(head + 27), 0,
+            )
+            fault = examine_some(&source, minimum, maximum, &found)
+        else:
+            PyObject_GetBuffer(records, &inner, PyBUF_SIMPLE)
+            try:
+                open_source(
+                    &source, &inner, 0, inner.len, 2, kept.count, get64(head + 27), 0
+                )
+                fault = examine_some(&source, minimum, maximum, &found)
+            finally:
+                PyBuffer_Release(&inner)
+        if fault or found.flags & (GAPS | OUTSIDE):
+            return None
+        if found.flags & NULL_KEY and <object>PyTuple_GET_ITEM(plan, 8):
+            return None
+        kept.first_offset = item(plan, 0)
+        kept.last_offset = add(kept.first_offset, kept.count - 1)
+        kept.leader_epoch = item(plan, 7)
+        kept.append_time = item(plan, 3)
+        highest = found.largest
+        if stamped:
+            kept.attributes |= 8
+            highest = kept.append_time
+        kept.same = not stamped and highest == get64(head + 35)
+        memcpy(patch, head, 43)
+        put64(patch, kept.first_offset)
+        put32(patch + 12, <uint32_t>kept.leader_epoch)
+        patch[22] = <uint8_t>(kept.attributes & 0xFF)
+        put64(patch + 35, highest)
+        described = describe_v2(head, size, &kept, &found)
+    finally:
+        PyBuffer_Release(&view)
+    cdef Py_ssize_t cut = 16
+    if not kept.same:
+        cut = 43
+        covered = PyBytes_FromStringAndSize(<char *>patch + 21, 22)
+        body = memoryview(data)[position + cut : position + size]
+        put32(patch + 17, <uint32_t>_crc32c(body, _crc32c(covered)))
+    else:
+        body = memoryview(data)[position + cut : position + size]
+    result = new_tuple(Prepared, 7)
+    put(result, 0, [PyBytes_FromStringAndSize(<char *>patch, cut), body])
+    put(result, 1, size)
+    put(result, 2, [described])
+    put(result, 3, <object>PyTuple_GET_ITEM(plan, 0))
+    put(result, 4, kept.last_offset)
+    put(result, 5, kept.count)
+    put(result, 6, False)
+    return result
+
+
+cdef int examine_some(Source *source, int64_t minimum, int64_t maximum, Found *found) noexcept:
+    """Run `examine_v2`, without the interpreter's lock where it takes long."""
+    cdef int fault
+    if source.end - source.position > RELEASE_ABOVE:
+        with nogil:
+            fault = examine_v2(source, 0, 0, -1, minimum, maximum, found)
+    else:
+        fault = examine_v2(source, 0, 0, -1, minimum, maximum, found)
+    return fault

@@ -1,7 +1,8 @@
 """The loops over records: the compiled module where it was built, else its Python twin.
 
 `TIDELOG_KERNELS=py` in the environment asks for the twin. `IMPLEMENTATION` says which one
-serves ("compiled" or "python"); everything else is documented in `kernels_py`.
+serves ("compiled" or "python"); everything else is documented in `kernels_py`, but for `keep_v2`,
+a shortcut through `prepare` that only the compiled module has.
 """
 
 from __future__ import annotations
@@ -10,6 +11,12 @@ import os
 from typing import TYPE_CHECKING
 
 from protocol.records import kernels_py
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.records.layout import Batch, Buffer
+    from protocol.records.plan import Plan, Prepared
 
 if TYPE_CHECKING or os.environ.get("TIDELOG_KERNELS") == "py":
     _chosen = kernels_py
@@ -21,9 +28,17 @@ else:
 
 IMPLEMENTATION = _chosen.IMPLEMENTATION
 checksum_ok = _chosen.checksum_ok
+describe_messages = _chosen.describe_messages
 examine = _chosen.examine
 find = _chosen.find
 find_offset = _chosen.find_offset
+first_damaged = _chosen.first_damaged
 rewrite = _chosen.rewrite
 scan = _chosen.scan
 stamp_messages = _chosen.stamp_messages
+
+# keep_v2(data, batch, unpacked records, plan): what `prepare` answers for a batch of format 2 that
+# breaks no rule and whose bytes stay; None for any other, which then takes the long way.
+keep_v2: Callable[[Buffer, Batch, Buffer, Plan], Prepared | None] | None = getattr(
+    _chosen, "keep_v2", None
+)

@@ -55,9 +55,12 @@ from protocol.records.layout import (
     Record,
     Rewritten,
 )
+from protocol.records.plan import PreparedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from protocol.records.plan import Plan
 
 IMPLEMENTATION = "python"
 
@@ -193,6 +196,14 @@ def checksum_ok(data: Buffer, position: int, size: int, magic: int) -> bool:
         return bool(stored == crc32c(view[position + 21 : position + size]))
     (stored,) = _CRC.unpack_from(data, position + 12)
     return bool(stored == crc32(view[position + 16 : position + size]))
+
+
+def first_damaged(data: Buffer, batches: list[Batch]) -> int | None:
+    """Return the position of the first of the scanned batches that fails its CRC, None if none."""
+    for batch in batches:
+        if not checksum_ok(data, batch[0], batch[1], batch[4]):
+            return batch[0]
+    return None
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -597,3 +608,36 @@ def _header_count(encoded: Buffer) -> int:
         _, position = _bytes_field(encoded, position, len(encoded))
         number += 1
     return number
+
+
+def describe_messages(batches: list[Batch], plan: Plan) -> list[PreparedBatch]:
+    """Describe plain messages, scanned from what lies gapless, as they will be in the log."""
+    prepared = []
+    position, offset = 0, plan.first_offset
+    for batch in batches:
+        own: int | None = batch.max_timestamp
+        if not plan.magic or own == NO_TIMESTAMP:
+            own = None
+        if plan.magic and plan.log_append_time:
+            own = plan.append_time_ms
+        prepared.append(
+            PreparedBatch(
+                position,
+                batch.size,
+                offset,
+                offset,
+                1,
+                own,
+                offset,
+                own,
+                own is None,
+                -1,
+                -1,
+                -1,
+                False,
+                False,
+            )
+        )
+        position += batch.size
+        offset += 1
+    return prepared

@@ -15,10 +15,7 @@ format 0/1 becomes gzip; record errors count from the start of the set.
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
-
-from crc32c import crc32c
+from typing import TYPE_CHECKING
 
 from protocol.errors import (
     CorruptMessage,
@@ -30,114 +27,37 @@ from protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from protocol.records import kernels
-from protocol.records.batch import pack_v2_header
-from protocol.records.compression import compress, decompress, produce_limit
+from protocol.records.compression import decompress, produce_limit
 from protocol.records.kernels_py import walk
 from protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     GAPS,
     HAS_HEADERS,
-    HAS_MISSING,
     INT64_MAX,
     INT64_MIN,
-    LOG_APPEND_TIME_BIT,
     NESTED,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     NULL_KEY,
     OUTSIDE,
-    TRANSACTIONAL_BIT,
     V2_HEADER_SIZE,
     Batch,
     Buffer,
     Compression,
     Region,
 )
-from protocol.records.legacy import base_of_inner, wrapped, wrapper_head, write_wrapper
+from protocol.records.legacy import base_of_inner, wrapped
+from protocol.records.place import in_place_v2, in_place_wrapper, rebuilt, stamped_messages
+from protocol.records.plan import Plan, Prepared, PreparedBatch, Produced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.records.layout import Findings
+__all__ = ["Plan", "Prepared", "PreparedBatch", "Produced", "inspect", "prepare"]
 
 # More guilty records than these are refused with the first ones named: an answer has to fit.
 MOST_RECORD_ERRORS = 10_000
-
-_V2_PATCH = Struct(">qii")  # base offset, size, leader epoch
-_V2_STAMP = Struct(">hiqq")  # attributes, last offset delta, base timestamp, max timestamp
-_V2_CRC = Struct(">I")
-
-
-class Produced(NamedTuple):
-    """A record set whose batches are whole, of allowed size, and have the CRCs they carry.
-
-    `size` is without the partial batch that may trail the set.
-    """
-
-    batches: list[Batch]
-    size: int
-
-
-class Plan(NamedTuple):
-    """What the topic wants of an append.
-
-    `compression` None keeps the producer's codec. `min_timestamp` and `max_timestamp` are the
-    CreateTime window, inclusive (INT64_MIN and INT64_MAX: no limit). `internal` marks appends
-    the broker makes itself: control batches are allowed.
-    """
-
-    first_offset: int
-    magic: int
-    compression: int | None
-    append_time_ms: int
-    log_append_time: bool
-    min_timestamp: int
-    max_timestamp: int
-    leader_epoch: int
-    compacted: bool
-    max_message_bytes: int
-    internal: bool = False
-
-
-class PreparedBatch(NamedTuple):
-    """One batch as it will lie in the log; `position` is within the bytes to write.
-
-    `largest` and `first` are over records with a time (None if none has one); the append time on
-    a LogAppendTime topic. `largest_offset` is what Kafka's time index stores with `largest`: the
-    last offset of a format-2 or compressed batch, the own offset of a plain message.
-    """
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
-    count: int  # type: ignore[assignment]  # hides tuple.count
-    largest: int | None
-    largest_offset: int
-    first: int | None
-    has_missing: bool
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    is_transactional: bool
-    is_control: bool
-
-
-class Prepared(NamedTuple):
-    """The bytes to write and what is known of them.
-
-    An empty set gives no batches, count 0 and a last offset before the first. `converted` tells
-    that records were written anew (format, codec or offsets made it necessary).
-    """
-
-    buffers: list[Buffer]
-    size: int
-    batches: list[PreparedBatch]
-    first_offset: int
-    last_offset: int
-    count: int  # type: ignore[assignment]  # hides tuple.count
-    converted: bool
 
 
 # --- inspect -------------------------------------------------------------------------------------
@@ -169,9 +89,10 @@ def inspect(records: Buffer, *, produce_version: int, max_message_bytes: int) ->
             raise MessageTooLarge(
                 f"a batch of {size} bytes exceeds max.message.bytes={max_message_bytes}"
             )
-        if not kernels.checksum_ok(records, position, size, magic):
-            raise CorruptMessage(f"the batch at byte {position} of the record set fails its CRC")
         size += position
+    damaged = kernels.first_damaged(records, batches)
+    if damaged is not None:
+        raise CorruptMessage(f"the batch at byte {damaged} of the record set fails its CRC")
     return Produced(batches, size)
 
 
@@ -208,6 +129,10 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
     if magic == 2:
         _check_v2(first, plan)
     region = _open(records, produced, plan)
+    if magic == 2 and kernels.keep_v2 is not None:
+        kept = kernels.keep_v2(records, first, region.data, plan)
+        if kept is not None:
+            return kept
     low, high = _window(plan)
     found = kernels.examine(*region, low, high, bool(source))
     flags = found.flags
@@ -226,12 +151,12 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
     target = _target_codec(first, plan)
     if target == source and magic == plan.magic:
         if magic < 2 and not source:
-            return _stamped_messages(records, produced, plan, found)
+            return stamped_messages(records, produced, plan, found)
         if magic == 2 and not gaps:
-            return _in_place_v2(records, first, plan, found)
+            return in_place_v2(records, first, plan, found)
         if magic == 1 and not gaps:
-            return _in_place_wrapper(records, first, plan, found)
-    return _rebuilt(region, first, plan, found, target)
+            return in_place_wrapper(records, first, plan, found)
+    return rebuilt(region, first, plan, found, target)
 
 
 def _window(plan: Plan) -> tuple[int, int]:
@@ -343,216 +268,3 @@ def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | 
     if nested:
         return InvalidRecord("a compressed message holds a compressed message")
     return InvalidRecord(f"{total} records of a compacted topic have no key", record_errors=errors)
-
-
-# --- bytes kept ----------------------------------------------------------------------------------
-
-
-def _in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
-    """Keep a format-2 batch; the CRC is made anew only if the bit or the largest time changes."""
-    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
-    attributes = batch.attributes
-    if plan.log_append_time:
-        attributes |= LOG_APPEND_TIME_BIT
-        largest = first = plan.append_time_ms
-        missing = False
-    highest = NO_TIMESTAMP if largest is None else largest
-    start, size = batch.position, batch.size
-    view = memoryview(records)
-    patch = _V2_PATCH.pack(plan.first_offset, size - 12, plan.leader_epoch)
-    if attributes == batch.attributes and highest == batch.max_timestamp:
-        rest = view[start + 16 : start + size]
-    else:
-        head = _V2_STAMP.pack(attributes, batch.count - 1, batch.base_timestamp, highest)
-        crc = crc32c(view[start + 43 : start + size], crc32c(head))
-        patch = b"".join((patch, b"\2", _V2_CRC.pack(crc), head))
-        rest = view[start + 43 : start + size]
-    last = plan.first_offset + batch.count - 1
-    whole = PreparedBatch(
-        0,
-        size,
-        plan.first_offset,
-        last,
-        batch.count,
-        largest,
-        last,
-        first,
-        missing,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        bool(attributes & TRANSACTIONAL_BIT),
-        bool(attributes & CONTROL_BIT),
-    )
-    return Prepared([patch, rest], size, [whole], plan.first_offset, last, batch.count, False)
-
-
-def _message_batch(
-    position: int, size: int, base: int, last: int, plan: Plan, times: tuple[int | None, ...]
-) -> PreparedBatch:
-    """Describe a message of format 0/1 (base to last: what it wraps); times: largest, first."""
-    largest, first = times
-    if not plan.magic:
-        largest = first = None
-    elif plan.log_append_time:
-        largest = first = plan.append_time_ms
-    return PreparedBatch(
-        position,
-        size,
-        base,
-        last,
-        last - base + 1,
-        largest,
-        last,
-        first,
-        first is None,
-        -1,
-        -1,
-        -1,
-        False,
-        False,
-    )
-
-
-def _in_place_wrapper(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
-    """Keep a compressed format-1 message: its offset, time and bit are new, its inside is not."""
-    last = plan.first_offset + found.count - 1
-    bit, stamp = 0, NO_TIMESTAMP if found.largest is None else found.largest
-    if plan.log_append_time:
-        bit, stamp = LOG_APPEND_TIME_BIT, plan.append_time_ms
-    head = wrapper_head(records, batch, last, stamp, bit)
-    rest = memoryview(records)[batch.position + len(head) : batch.position + batch.size]
-    times = (found.largest, found.first)
-    whole = _message_batch(0, batch.size, plan.first_offset, last, plan, times)
-    if found.flags & HAS_MISSING and not plan.log_append_time:
-        whole = whole._replace(has_missing=True)
-    return Prepared([head, rest], batch.size, [whole], plan.first_offset, last, found.count, False)
-
-
-def _stamped_messages(records: Buffer, produced: Produced, plan: Plan, found: Findings) -> Prepared:
-    """Number plain messages, and stamp each of them on a LogAppendTime topic (KIP-32)."""
-    start = produced.batches[0].position
-    data = bytearray(memoryview(records)[start : produced.size])
-    stamp = plan.append_time_ms if plan.log_append_time else None
-    kernels.stamp_messages(data, 0, len(data), plan.first_offset, stamp)
-    return _plain_messages(data, produced.batches, plan, found.count, converted=False)
-
-
-def _plain_messages(
-    data: bytes | bytearray,
-    batches: Sequence[Batch],
-    plan: Plan,
-    count: int,
-    *,
-    converted: bool,
-) -> Prepared:
-    """Describe plain messages that are numbered already; each is a batch of its own."""
-    prepared = []
-    position, offset = 0, plan.first_offset
-    for batch in batches:
-        own = None if batch.max_timestamp == NO_TIMESTAMP else batch.max_timestamp
-        prepared.append(_message_batch(position, batch.size, offset, offset, plan, (own, own)))
-        position += batch.size
-        offset += 1
-    return Prepared([data], len(data), prepared, plan.first_offset, offset - 1, count, converted)
-
-
-# --- bytes written anew --------------------------------------------------------------------------
-
-
-def _rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: int) -> Prepared:
-    """Write the set anew in the topic's format and codec: one batch, one wrapper, or messages."""
-    stamp = plan.append_time_ms if plan.log_append_time and plan.magic == 1 else None
-    # Inside a wrapper the producer's own times stay, as KIP-32 leaves them when nothing is rebuilt.
-    inner_stamp = None if target else stamp
-    relative = plan.magic == 1 and target != Compression.NONE
-    written = kernels.rewrite(
-        *region[:7], inner_stamp, plan.magic, plan.first_offset, INT64_MIN, relative
-    )
-    if plan.magic == 2:
-        return _rebuilt_v2(written.data, written.base_timestamp, batch, plan, found, target)
-    if not target:
-        batches = kernels.scan(written.data, 0, len(written.data))
-        for each in batches:
-            _check_size(each.size, plan)
-        return _plain_messages(written.data, batches, plan, found.count, converted=True)
-    largest = NO_TIMESTAMP if found.largest is None else found.largest
-    data = write_wrapper(
-        written.data,
-        plan.magic,
-        target,
-        written.last_offset,
-        largest if stamp is None else stamp,
-        stamped=stamp is not None,
-    )
-    _check_size(len(data), plan)
-    times = (found.largest, found.first)
-    whole = _message_batch(0, len(data), plan.first_offset, written.last_offset, plan, times)
-    if found.flags & HAS_MISSING and not plan.log_append_time:
-        whole = whole._replace(has_missing=True)
-    return Prepared(
-        [data],
-        len(data),
-        [whole],
-        plan.first_offset,
-        written.last_offset,
-        found.count,
-        True,
-    )
-
-
-def _rebuilt_v2(
-    payload: bytes, base_timestamp: int, batch: Batch, plan: Plan, found: Findings, target: int
-) -> Prepared:
-    """Put records written anew behind a format-2 header that keeps what the producer said."""
-    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
-    attributes = target
-    if batch.magic == 2:
-        attributes |= batch.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)
-    if plan.log_append_time:
-        attributes |= LOG_APPEND_TIME_BIT
-        largest = first = plan.append_time_ms
-        missing = False
-    packed = compress(target, payload, 2)
-    last = plan.first_offset + found.count - 1
-    head = pack_v2_header(
-        packed,
-        base_offset=plan.first_offset,
-        last_offset=last,
-        leader_epoch=plan.leader_epoch,
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=NO_TIMESTAMP if largest is None else largest,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        count=found.count,
-    )
-    size = len(head) + len(packed)
-    _check_size(size, plan)
-    whole = PreparedBatch(
-        0,
-        size,
-        plan.first_offset,
-        last,
-        found.count,
-        largest,
-        last,
-        first,
-        missing,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        bool(attributes & TRANSACTIONAL_BIT),
-        bool(attributes & CONTROL_BIT),
-    )
-    return Prepared([head, packed], size, [whole], plan.first_offset, last, found.count, True)
-
-
-def _check_size(size: int, plan: Plan) -> None:
-    """Refuse what conversion made larger than the topic takes."""
-    if size > plan.max_message_bytes:
-        raise MessageTooLarge(
-            f"the batch is {size} bytes in the topic's format, which exceeds"
-            f" max.message.bytes={plan.max_message_bytes}"
-        )

@@ -11,7 +11,17 @@ try:
 except ImportError:
     _kernels = None
 
-LOOPS = ("checksum_ok", "examine", "find", "find_offset", "rewrite", "scan", "stamp_messages")
+LOOPS = (
+    "checksum_ok",
+    "describe_messages",
+    "examine",
+    "find",
+    "find_offset",
+    "first_damaged",
+    "rewrite",
+    "scan",
+    "stamp_messages",
+)
 
 
 @pytest.fixture(params=["compiled", "python"], autouse=True)
@@ -22,5 +32,6 @@ def implementation(request, monkeypatch):
     assert request.param == module.IMPLEMENTATION
     for name in LOOPS:
         monkeypatch.setattr(kernels, name, getattr(module, name))
+    monkeypatch.setattr(kernels, "keep_v2", getattr(module, "keep_v2", None))
     monkeypatch.setattr(kernels, "IMPLEMENTATION", module.IMPLEMENTATION)
     return module

@@ -1,0 +1,243 @@
+"""The bytes of an append: a producer's own where they can stay, else written anew.
+
+In place (as Kafka's LogValidator decides, see `prepare`): format 2 gets a new base offset and
+leader epoch, which its CRC does not cover, and where the LogAppendTime bit or the largest time
+changes a new CRC; record times stay as they are, so a LogAppendTime topic still holds the
+producer's. A compressed format-1 message gets a new offset, time and bit around the same
+compressed bytes. Plain messages are numbered, and each is stamped on a LogAppendTime topic.
+
+Written anew: one format-2 batch, one wrapper, or plain messages, whatever the set was before.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from protocol.errors import MessageTooLarge
+from protocol.records import kernels
+from protocol.records.batch import pack_v2_header
+from protocol.records.compression import compress
+from protocol.records.layout import (
+    CONTROL_BIT,
+    HAS_MISSING,
+    INT64_MIN,
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    Compression,
+)
+from protocol.records.legacy import wrapper_head, write_wrapper
+from protocol.records.plan import Prepared, PreparedBatch
+
+if TYPE_CHECKING:
+    from protocol.records.layout import Batch, Buffer, Findings, Region
+    from protocol.records.plan import Plan, Produced
+
+_V2_PATCH = Struct(">qii")  # base offset, size, leader epoch
+_V2_STAMP = Struct(">hiqq")  # attributes, last offset delta, base timestamp, max timestamp
+_V2_CRC = Struct(">I")
+
+
+# --- bytes kept ----------------------------------------------------------------------------------
+
+
+def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
+    """Keep a format-2 batch; the CRC is made anew only if the bit or the largest time changes."""
+    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
+    attributes = batch.attributes
+    if plan.log_append_time:
+        attributes |= LOG_APPEND_TIME_BIT
+        largest = first = plan.append_time_ms
+        missing = False
+    highest = NO_TIMESTAMP if largest is None else largest
+    start, size = batch.position, batch.size
+    view = memoryview(records)
+    patch = _V2_PATCH.pack(plan.first_offset, size - 12, plan.leader_epoch)
+    if attributes == batch.attributes and highest == batch.max_timestamp:
+        rest = view[start + 16 : start + size]
+    else:
+        head = _V2_STAMP.pack(attributes, batch.count - 1, batch.base_timestamp, highest)
+        crc = crc32c(view[start + 43 : start + size], crc32c(head))
+        patch = b"".join((patch, b"\2", _V2_CRC.pack(crc), head))
+        rest = view[start + 43 : start + size]
+    last = plan.first_offset + batch.count - 1
+    whole = PreparedBatch(
+        0,
+        size,
+        plan.first_offset,
+        last,
+        batch.count,
+        largest,
+        last,
+        first,
+        missing,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        bool(attributes & TRANSACTIONAL_BIT),
+        bool(attributes & CONTROL_BIT),
+    )
+    return Prepared([patch, rest], size, [whole], plan.first_offset, last, batch.count, False)
+
+
+def _wrapper_batch(size: int, last: int, plan: Plan, found: Findings) -> PreparedBatch:
+    """Describe a compressed message of format 0/1 that ends at offset `last`."""
+    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
+    if not plan.magic:
+        largest = first = None
+        missing = True
+    elif plan.log_append_time:
+        largest = first = plan.append_time_ms
+        missing = False
+    return PreparedBatch(
+        0,
+        size,
+        plan.first_offset,
+        last,
+        found.count,
+        largest,
+        last,
+        first,
+        missing,
+        -1,
+        -1,
+        -1,
+        False,
+        False,
+    )
+
+
+def in_place_wrapper(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
+    """Keep a compressed format-1 message: its offset, time and bit are new, its inside is not."""
+    last = plan.first_offset + found.count - 1
+    bit, stamp = 0, NO_TIMESTAMP if found.largest is None else found.largest
+    if plan.log_append_time:
+        bit, stamp = LOG_APPEND_TIME_BIT, plan.append_time_ms
+    head = wrapper_head(records, batch, last, stamp, bit)
+    rest = memoryview(records)[batch.position + len(head) : batch.position + batch.size]
+    whole = _wrapper_batch(batch.size, last, plan, found)
+    return Prepared([head, rest], batch.size, [whole], plan.first_offset, last, found.count, False)
+
+
+def stamped_messages(records: Buffer, produced: Produced, plan: Plan, found: Findings) -> Prepared:
+    """Number plain messages, and stamp each of them on a LogAppendTime topic (KIP-32)."""
+    start = produced.batches[0].position
+    data = bytearray(memoryview(records)[start : produced.size])
+    stamp = plan.append_time_ms if plan.log_append_time else None
+    kernels.stamp_messages(data, 0, len(data), plan.first_offset, stamp)
+    return _plain_messages(data, produced.batches, plan, found.count, converted=False)
+
+
+def _plain_messages(
+    data: bytes | bytearray,
+    batches: list[Batch],
+    plan: Plan,
+    count: int,
+    *,
+    converted: bool,
+) -> Prepared:
+    """Describe plain messages that are numbered already; each is a batch of its own."""
+    prepared = kernels.describe_messages(batches, plan)
+    last = plan.first_offset + count - 1
+    return Prepared([data], len(data), prepared, plan.first_offset, last, count, converted)
+
+
+# --- bytes written anew --------------------------------------------------------------------------
+
+
+def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: int) -> Prepared:
+    """Write the set anew in the topic's format and codec: one batch, one wrapper, or messages."""
+    stamp = plan.append_time_ms if plan.log_append_time and plan.magic == 1 else None
+    # Inside a wrapper the producer's own times stay, as KIP-32 leaves them when nothing is rebuilt.
+    inner_stamp = None if target else stamp
+    relative = plan.magic == 1 and target != Compression.NONE
+    written = kernels.rewrite(
+        *region[:7], inner_stamp, plan.magic, plan.first_offset, INT64_MIN, relative
+    )
+    if plan.magic == 2:
+        return _rebuilt_v2(written.data, written.base_timestamp, batch, plan, found, target)
+    if not target:
+        batches = kernels.scan(written.data, 0, len(written.data))
+        for each in batches:
+            _check_size(each.size, plan)
+        return _plain_messages(written.data, batches, plan, found.count, converted=True)
+    largest = NO_TIMESTAMP if found.largest is None else found.largest
+    data = write_wrapper(
+        written.data,
+        plan.magic,
+        target,
+        written.last_offset,
+        largest if stamp is None else stamp,
+        stamped=stamp is not None,
+    )
+    _check_size(len(data), plan)
+    whole = _wrapper_batch(len(data), written.last_offset, plan, found)
+    return Prepared(
+        [data],
+        len(data),
+        [whole],
+        plan.first_offset,
+        written.last_offset,
+        found.count,
+        True,
+    )
+
+
+def _rebuilt_v2(
+    payload: bytes, base_timestamp: int, batch: Batch, plan: Plan, found: Findings, target: int
+) -> Prepared:
+    """Put records written anew behind a format-2 header that keeps what the producer said."""
+    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
+    attributes = target
+    if batch.magic == 2:
+        attributes |= batch.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)
+    if plan.log_append_time:
+        attributes |= LOG_APPEND_TIME_BIT
+        largest = first = plan.append_time_ms
+        missing = False
+    packed = compress(target, payload, 2)
+    last = plan.first_offset + found.count - 1
+    head = pack_v2_header(
+        packed,
+        base_offset=plan.first_offset,
+        last_offset=last,
+        leader_epoch=plan.leader_epoch,
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=NO_TIMESTAMP if largest is None else largest,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        count=found.count,
+    )
+    size = len(head) + len(packed)
+    _check_size(size, plan)
+    whole = PreparedBatch(
+        0,
+        size,
+        plan.first_offset,
+        last,
+        found.count,
+        largest,
+        last,
+        first,
+        missing,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        bool(attributes & TRANSACTIONAL_BIT),
+        bool(attributes & CONTROL_BIT),
+    )
+    return Prepared([head, packed], size, [whole], plan.first_offset, last, found.count, True)
+
+
+def _check_size(size: int, plan: Plan) -> None:
+    """Refuse what conversion made larger than the topic takes."""
+    if size > plan.max_message_bytes:
+        raise MessageTooLarge(
+            f"the batch is {size} bytes in the topic's format, which exceeds"
+            f" max.message.bytes={plan.max_message_bytes}"
+        )
