@@ -34,7 +34,6 @@ from storage.segment import Segment, Tail
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Sequence
     from pathlib import Path
 
     from config.topic import TopicConfig
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.storage")
 
 _BASE_OFFSET = attrgetter("base_offset")
-_INTERNAL_MAGIC = 2
+_NEWEST_MAGIC = 2
 _EMPTY_SET = -1
 
 
@@ -147,7 +146,7 @@ class Partition:
     def config(self, config: TopicConfig) -> None:
         self._config = config
         self._settings = _settings(config, config.target_magic)
-        self._internal_settings = _settings(config, _INTERNAL_MAGIC)
+        self._internal_settings = _settings(config, _NEWEST_MAGIC)
 
     @property
     def high_watermark(self) -> int:
@@ -181,7 +180,8 @@ class Partition:
     ) -> Appended:
         """Store a produced record set; return where it went and what the producer is told.
 
-        `internal`: always format 2, whatever the topic's. A transactional batch is refused with
+        `internal`: the broker's own append, or one to a topic of its own, which is format 2
+        whatever the settings say, and may hold control batches. A transactional batch is refused with
         InvalidTxnState (48): transactions are not served yet. Raises what `inspect` and `prepare`
         raise, the producers' errors, RecordListTooLarge, KafkaStorageError.
         """
@@ -194,8 +194,9 @@ class Partition:
         batches = produced.batches
         if not batches:
             return self._nothing_appended()
-        if batches[0].producer_id >= 0 or len(batches) > 1:
-            duplicate = self._check_producers(batches, settings, now_ms)
+        first = batches[0]
+        if first.producer_id >= 0 and len(batches) == 1:  # no set of several may be idempotent
+            duplicate = self._check_producer(first, settings.magic, now_ms)
             if duplicate is not None:
                 return self._answer_duplicate(duplicate)
         stamps = timestamps.stamps_at(settings.rules, self._last_append_time_ms, now_ms)
@@ -210,6 +211,7 @@ class Partition:
                 self.leader_epoch,
                 settings.compacted,
                 settings.max_message_bytes,
+                internal,
             ),
         )
         if not prepared.batches:
@@ -231,22 +233,15 @@ class Partition:
             prepared.converted,
         )
 
-    def _check_producers(
-        self, batches: Sequence[Batch], settings: _Settings, now_ms: int
-    ) -> ProducerBatch | None:
+    def _check_producer(self, batch: Batch, magic: int, now_ms: int) -> ProducerBatch | None:
         """Return the batch that an idempotent append duplicates, None when it is new."""
-        sequenced = [recovery.sequenced(batch) for batch in batches if batch.producer_id >= 0]
-        if not sequenced:
-            return None
-        if settings.magic == _INTERNAL_MAGIC and any(batch.is_transactional for batch in batches):
+        if batch.is_transactional and magic == _NEWEST_MAGIC:
             raise InvalidTxnState(
                 f"{self.topic}-{self.index}: this broker does not serve transactions yet"
             )
-        if any(batch.first_sequence < 0 for batch in sequenced):
+        if batch.base_sequence < 0 or batch.count < 1:
             return None  # `prepare` refuses it with its reason
-        if len(sequenced) == 1:
-            return self.producers.check(sequenced[0], now_ms)
-        return self.producers.check_all(sequenced, now_ms)
+        return self.producers.check(recovery.sequenced(batch), now_ms)
 
     def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
         """Answer as the first time: its offsets, and its stamp, which the stored header has."""

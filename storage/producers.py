@@ -22,7 +22,7 @@ from protocol.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
 from storage import timestamps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 REMEMBERED_BATCHES = 5
 NO_PRODUCER_ID = -1
@@ -111,23 +111,6 @@ class Producers:
                 if earlier[:2] == batch[2:]:
                     return earlier
         _check_follows(batch, known.epoch, known.last_sequence)
-        return None
-
-    def check_all(self, batches: Iterable[Sequenced], now_ms: int) -> ProducerBatch | None:
-        """Judge the batches of one append that has several; they may follow one another.
-
-        The first that duplicates an earlier one makes the whole append a duplicate, as in Kafka.
-        """
-        last: dict[int, Sequenced] = {}
-        for batch in batches:
-            before = last.get(batch.producer_id)
-            if before is None:
-                duplicate = self.check(batch, now_ms)
-                if duplicate is not None:
-                    return duplicate
-            else:
-                _check_follows(batch, before.epoch, before.last_sequence)
-            last[batch.producer_id] = batch
         return None
 
     def appended(self, batch: Sequenced, offsets: tuple[int, int], append_time_ms: int) -> None:

@@ -73,16 +73,6 @@ def test_epochs():
         producers.check(batch(0, 3, epoch=2), 2000)
 
 
-def test_several_batches_of_one_append_follow_one_another():
-    producers = with_batches((0, 3))
-    assert producers.check_all([batch(4, 5), batch(6, 6), batch(9, 9, pid=8)], 2000) is None
-    with pytest.raises(OutOfOrderSequenceNumber):
-        producers.check_all([batch(4, 5), batch(7, 7)], 2000)
-    with pytest.raises(InvalidProducerEpoch):
-        producers.check_all([batch(0, 1, epoch=1), batch(4, 4, epoch=0)], 2000)
-    assert producers.check_all([batch(0, 3), batch(4, 4)], 2000).last_offset == 3
-
-
 def test_a_producer_is_forgotten_by_append_time():
     producers = with_batches((0, 3))
     assert producers.check(batch(0, 3), 1000 + DAY - 1) is not None

@@ -1,0 +1,402 @@
+"""Runs the scripts beside this file: time as a reader of the proposals understands it.
+
+A script is divided by lines that begin with `===`; each part begins with nothing. Within a part,
+
+    command argument=value ...
+    ----
+    what is expected, up to an empty line
+
+Everything goes through the real storage on a real disk; the only clock is `now=`. What lies on the
+disk is taken apart by the few lines below, and what a consumer sees is read by kafka-python, so that
+no code of ours judges itself. TIDELOG_REWRITE=1 writes what came out into the scripts: then review.
+
+    topic SETTING=VALUE ...        make the topic anew          alter SETTING=VALUE ...   change it live
+    append now= ts=[..] [magic= codec= version= bit= header= pid= seq= headers= key= raw=]
+    disk      the batches as they lie there        consume [version=]   what a Fetch of it gives
+    times     append times by offset               lookup ts=           ListOffsets by time
+    restart   stop cleanly, start                  crash                kill -9, start
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shlex
+import struct
+import uuid
+import warnings
+from pathlib import Path
+from zlib import crc32
+
+import lz4.frame
+import pytest
+from crc32c import crc32c
+
+from config import BrokerConfig, ConfigError, topic_config
+from protocol.errors import BrokerError
+from protocol.records.batch import Record, build
+from protocol.records.convert import down_convert
+from storage.store import LogStore
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, at import
+    from kafka.record import MemoryRecords
+
+HERE = Path(__file__).parent
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+CODEC_NAMES = {number: name for name, number in CODECS.items()}
+
+
+# --- the script files ----------------------------------------------------------------------------
+
+
+class Part:
+    """One part of a script: its title, and its blocks in order."""
+
+    def __init__(self, title):
+        self.title = title
+        self.blocks = []  # a list of plain lines, or (comments, command, expected lines)
+
+
+def parse(text):
+    """Take a script apart, losing nothing."""
+    parts, plain, command = [Part("")], [], None
+    lines = iter(text.splitlines())
+    for line in lines:
+        if line.startswith("==="):
+            parts[-1].blocks.append(plain)
+            plain = []
+            parts.append(Part(line))
+        elif line == "----":
+            command = plain.pop()
+            expected = []
+            for following in lines:
+                if not following:
+                    break
+                expected.append(following)
+            parts[-1].blocks += [plain, (command, expected)]
+            plain = []
+        else:
+            plain.append(line)
+    parts[-1].blocks.append(plain)
+    return parts
+
+
+def unparse(parts):
+    """Write a script back."""
+    lines = []
+    for part in parts:
+        if part.title:
+            lines.append(part.title)
+        for block in part.blocks:
+            lines += block if isinstance(block, list) else [block[0], "----", *block[1], ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def arguments(command):
+    """Split `name a=1 b=[2, none]` into the name and its arguments."""
+    joined = re.sub(r"\[[^]]*\]", lambda m: m[0].replace(" ", ""), command)
+    name, *rest = shlex.split(joined)
+    return name, dict(word.split("=", 1) for word in rest)
+
+
+def times_in(text):
+    return [-1 if t == "none" else int(t) for t in text.strip("[]").split(",") if t]
+
+
+# --- what lies on the disk, taken apart by hand --------------------------------------------------
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+
+
+def unpacked(codec, data):
+    if codec == 1:
+        return gzip.decompress(data)
+    if codec == 3:
+        return lz4.frame.decompress(bytes(data))
+    return data
+
+
+def shown(timestamp):
+    timestamp = (timestamp + 2**63) % 2**64 - 2**63  # base plus delta wraps, as in Java
+    return "none" if timestamp == -1 else str(timestamp)
+
+
+def type_of(attributes):
+    return "LogAppendTime" if attributes & 8 else "CreateTime"
+
+
+def codec_of(attributes):
+    return "" if not attributes & 7 else " " + CODEC_NAMES[attributes & 7]
+
+
+def describe_v2(data, at, size):
+    base, _, epoch, _, crc, attributes, delta, first, largest, pid, _, seq, count = (
+        struct.unpack_from(">qiibIhiqqqhii", data, at)
+    )
+    assert crc == crc32c(data[at + 21 : at + size]), "a wrong CRC on disk"
+    body, position, own = unpacked(attributes & 7, data[at + 61 : at + size]), 0, []
+    for _ in range(count):
+        length, position = varint(body, position)
+        own.append(shown(first + varint(body, position + 1)[0]))
+        position += length
+    text = f"{base}-{base + delta} format 2{codec_of(attributes)} {type_of(attributes)}"
+    text += f" max={shown(largest)} own=[{', '.join(own)}]"
+    if pid >= 0:
+        text += f" pid={pid} seq={seq}"
+    assert epoch == 0
+    return text
+
+
+def messages(data):
+    at = 0
+    while at < len(data):
+        offset, size = struct.unpack_from(">qi", data, at)
+        yield offset, data[at + 12 : at + 12 + size]
+        at += 12 + size
+
+
+def describe_message(offset, message):
+    crc, magic, attributes = struct.unpack_from(">IBb", message)
+    assert crc == crc32(message[4:]), "a wrong CRC on disk"
+    text = f"{offset} format {magic}{codec_of(attributes)}"
+    if magic:
+        text += f" {type_of(attributes)} {shown(struct.unpack_from('>q', message, 6)[0])}"
+    if attributes & 7:
+        at = 6 + 8 * magic
+        (key_size,) = struct.unpack_from(">i", message, at)
+        inner = unpacked(attributes & 7, message[at + 8 + max(key_size, 0) :])
+        found = []
+        for inner_offset, inner_message in messages(inner):
+            time = f": {shown(struct.unpack_from('>q', inner_message, 6)[0])}" if magic else ""
+            bit = " bit" if magic and inner_message[5] & 8 else ""
+            found.append(f"{inner_offset}{time}{bit}")
+        text += f" inside=[{', '.join(found)}]"
+    return text
+
+
+def describe(data):
+    at, lines = 0, []
+    while at < len(data):
+        size = 12 + struct.unpack_from(">i", data, at + 8)[0]
+        if data[at + 16] == 2:
+            lines.append(describe_v2(data, at, size))
+        else:
+            offset = struct.unpack_from(">q", data, at)[0]
+            lines.append(describe_message(offset, data[at + 12 : at + size]))
+        at += size
+    return lines
+
+
+def consumed(data):
+    """What kafka-python's consumer makes of the bytes."""
+    lines, found = [], MemoryRecords(bytes(data))
+    while (batch := found.next_batch()) is not None:
+        assert batch.validate_crc()
+        for record in batch:
+            if record.timestamp is None or record.timestamp_type is None:
+                lines.append(f"{record.offset}: none")
+            else:
+                kind = ("CreateTime", "LogAppendTime")[record.timestamp_type]
+                lines.append(f"{record.offset}: {shown(record.timestamp)} {kind}")
+    return lines
+
+
+# --- the world a part lives in -------------------------------------------------------------------
+
+
+def produced(options):
+    """Build what a producer sends."""
+    magic, stamps = int(options.get("magic", 2)), times_in(options["ts"])
+    headers = ((b"h", b"1"),) if "headers" in options else ()
+    key = None if options.get("key") == "null" else b"k"
+    kind = {}
+    if options.get("bit") == "LogAppendTime":
+        kind = {"timestamp_type": 1, "log_append_time": int(options.get("header", stamps[0]))}
+    if "pid" in options:
+        kind |= {
+            "producer_id": int(options["pid"]),
+            "producer_epoch": 0,
+            "base_sequence": int(options.get("seq", 0)),
+            "is_transactional": "transactional" in options,
+        }
+    data = bytearray(
+        build(
+            [Record(i, t, key, b"v%d" % i, headers) for i, t in enumerate(stamps)],
+            magic=magic,
+            compression=CODECS[options.get("codec", "none")],
+            **kind,
+        )
+    )
+    if "header" in options and magic == 2:
+        struct.pack_into(">q", data, 35, int(options["header"]))
+        struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    if "header" in options and magic == 1:
+        struct.pack_into(">q", data, 18, int(options["header"]))
+        struct.pack_into(">I", data, 12, crc32(data[16:]))
+    return bytes(data)
+
+
+class World:
+    """One topic of one partition, on disk."""
+
+    def __init__(self, path):
+        self.path, self.store, self.partition, self.now = path, None, None, 0
+        self.settings = {}
+
+    def run(self, command):
+        name, options = arguments(command)
+        self.now = int(options.pop("now", self.now))
+        try:
+            return list(getattr(self, "do_" + name.replace("-", "_"))(options))
+        except BrokerError as error:
+            lines = [f"{error.code.name} ({error.code})"]
+            if error.record_errors:
+                return lines + [f"  {index}: {text}" for index, text in error.record_errors]
+            return [*lines, f"  {error.message}"]
+        except ConfigError as error:
+            return ["refused", f"  {error}"]
+
+    def close(self):
+        if self.store is not None:
+            self.store._release()
+
+    def start(self, config):
+        self.store = LogStore([self.path], default_config=config)
+        self.store.open(self.now, {"t": config})
+
+    def do_topic(self, options):
+        config = topic_config(BrokerConfig(), options)
+        self.settings = options
+        if self.store is None:
+            self.start(config)
+        self.store.delete_topic("t")
+        self.partition = self.store.create_partition("t", uuid.uuid4(), 0, config, self.now)
+        yield f"format {config.target_magic}, {config.message_timestamp_type}"
+
+    def do_alter(self, options):
+        settings = self.settings | options
+        config = topic_config(BrokerConfig(), settings)
+        self.settings = settings
+        self.store.set_config("t", config)
+        yield f"format {config.target_magic}, {config.message_timestamp_type}"
+
+    def do_restart(self, _):
+        self.store.close()
+        return self.again()
+
+    def do_crash(self, _):
+        self.store._release()
+        return self.again()
+
+    def again(self):
+        self.start(topic_config(BrokerConfig(), self.settings))
+        self.partition = self.store.partition("t", 0)
+        yield f"log end {self.partition.log_end_offset}"
+
+    def do_append(self, options):
+        magic = int(options.get("magic", 2))
+        version = int(options.get("version", (1, 2, 9)[magic]))
+        result = self.partition.append(
+            produced(options),
+            now_ms=self.now,
+            produce_version=version,
+            internal="internal" in options,
+        )
+        text = f"offset={result.base_offset} timestamp={result.log_append_time_ms}"
+        yield text + (" duplicate" if result.duplicate else "")
+
+    def stored(self):
+        partition = self.partition
+        fetched = partition.read(
+            partition.log_start_offset,
+            1 << 24,
+            upper_offset=partition.high_watermark,
+            minimum_one=True,
+        )
+        return b"".join(fetched.buffers)
+
+    def do_disk(self, _):
+        return describe(self.stored())
+
+    def do_consume(self, options):
+        version, data = int(options.get("version", 4)), self.stored()
+        sent = data
+        if version < 4:
+            target = 0 if version < 2 else 1
+            sent = down_convert([data], target_magic=target, fetch_offset=0).data
+        formats = sorted({line.split("format ")[1][0] for line in describe(sent)})
+        untouched = "untouched" if sent == data else "converted"
+        yield f"{untouched}, format {' and '.join(formats)}"
+        yield from consumed(sent)
+
+    def do_times(self, _):
+        for offset in range(self.partition.log_end_offset):
+            yield f"{offset}: {self.partition.append_time_of(offset)}"
+
+    def do_lookup(self, options):
+        partition = self.partition
+        found = partition.find_by_time(int(options["ts"]), upper_offset=partition.high_watermark)
+        yield "none" if found is None else f"offset={found[0]} timestamp={found[1]}"
+
+
+# --- the tests -----------------------------------------------------------------------------------
+
+SCRIPTS = {path.name: parse(path.read_text()) for path in sorted(HERE.glob("*.txt"))}
+
+
+def run_part(part, path):
+    """Run one part: what every command gave, by block."""
+    world, results = World(path), {}
+    try:
+        for number, block in enumerate(part.blocks):
+            if isinstance(block, tuple):
+                results[number] = world.run(block[0])
+    finally:
+        world.close()
+    return results
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        pytest.param(name, number, id=f"{name}:{part.title.strip('= ')}")
+        for name, parts in SCRIPTS.items()
+        for number, part in enumerate(parts)
+        if any(isinstance(block, tuple) for block in part.blocks)
+    ],
+)
+def test_script(name, number, tmp_path):
+    part = SCRIPTS[name][number]
+    if os.environ.get("TIDELOG_REWRITE") == "1":
+        part.blocks = [
+            (block[0], result[n]) if isinstance(block, tuple) else block
+            for result in [run_part(part, tmp_path)]
+            for n, block in enumerate(part.blocks)
+        ]
+        (HERE / name).write_text(unparse(SCRIPTS[name]))
+        return
+    for block, result in run_part(part, tmp_path).items():
+        command, expected = part.blocks[block]
+        assert result == expected, f"{name}: {part.title}: {command}"
+
+
+def test_a_script_survives_parsing():
+    for path in HERE.glob("*.txt"):
+        assert unparse(parse(path.read_text())) == path.read_text()
+
+
+def test_a_wrong_expectation_fails(tmp_path):
+    (part,) = parse("topic\n----\nformat 1, CreateTime\n")
+    assert run_part(part, tmp_path) == {1: ["format 2, CreateTime"]}
+    assert part.blocks[1] == ("topic", ["format 1, CreateTime"])
