@@ -14,6 +14,7 @@ from config.environment import setting_name
         ("KAFKA_LOG_RETENTION_MS", "log.retention.ms"),
         ("KAFKA_A__B_C", "a_b.c"),
         ("KAFKA_A___B", "a-b"),
+        ("KAFKA_CFG_NUM_PARTITIONS", "num.partitions"),
         ("KAFKA_LISTENER_NAME_CLIENT_SSL_KEY", "listener.name.client.ssl.key"),
     ],
 )

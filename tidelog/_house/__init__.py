@@ -11,7 +11,6 @@ two packages cannot share a name.
 from __future__ import annotations
 
 import sys
-from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +27,7 @@ class HouseError(ImportError):
     """The broker's packages are missing, or a foreign one has the name of one of them."""
 
 
-class _HouseFinder(MetaPathFinder):
+class _HouseFinder:
     """Finds the four packages in one directory, and nothing else."""
 
     def __init__(self, directory: Path) -> None:
