@@ -89,7 +89,12 @@ class Appends:
         )
         # The thread cannot be called back: the next append waits for it even if this request is gone.
         work.add_done_callback(lambda _: self._leave(partition, queue, turn))
-        return await asyncio.shield(work)
+        try:
+            return await asyncio.shield(work)
+        finally:
+            # An error's traceback holds this frame: with `work` in it the two would hold each other,
+            # and what the failed append had unpacked, until the garbage collector came by.
+            del work
 
     def _leave(
         self,

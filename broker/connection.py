@@ -8,7 +8,9 @@ One connection is one asyncio protocol. It promises:
 - memory is bounded: while a request is served, or the peer does not read its answers, at most
   `_PIPELINE_BYTES` of further requests are taken in, then the socket is not read; a frame's bytes are
   held as they arrive, never allocated on the word of its length;
-- whatever cannot be understood closes this connection, is logged and counted, and touches no other.
+- whatever cannot be understood closes this connection, is logged and counted, and touches no other;
+- what came whole before that, or before the peer left, is still served, as Kafka does: a producer with
+  acks=0 may close right behind its last request. Only a fetch is given up with its connection.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ log = logging.getLogger("tidelog.connection")
 _PIPELINE_BYTES = 1 << 20
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
 _COPY_BYTES = 16_384
+_FETCH = b"\0\1"  # how a Fetch request begins
 
 
 class Connection(asyncio.Protocol):
@@ -53,6 +56,8 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = (
             None  # the request that could not be answered at once
         )
+        self._is_fetching = False  # what the task does
+        self._end: str | None = None  # why nothing is read any more; "" if the peer has left
         self._writable = True
         self._reading = True
 
@@ -74,7 +79,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Forget everything; a request under way is cancelled (what it appended stays)."""
+        """Forget everything; a fetch under way is cancelled, what changes anything is finished."""
         self._transport = None
         self.node.forget(self)
         if self._have or self._waiting:
@@ -82,8 +87,15 @@ class Connection(asyncio.Protocol):
             log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": self._have})
         self._chunks.clear()
         self._waiting.clear()
-        if self._task is not None:
+        if self._task is not None and self._is_fetching:
             self._task.cancel()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more: serve what it sent, then close."""
+        if not self._waiting or self._end is not None:
+            return False
+        self._end = ""
+        return True
 
     def pause_writing(self) -> None:
         """The peer reads slowly: serve nothing more until it has caught up."""
@@ -97,6 +109,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Cut frames out of the stream and serve them."""
+        if self._end is not None:
+            return
         self.last_active_s = self.node.clock.monotonic_s()
         if self._have:
             self._chunks.append(data)
@@ -107,7 +121,7 @@ class Connection(asyncio.Protocol):
             self._chunks.clear()
             self._have = 0
         self._cut(data)
-        if self._task is None and self._waiting:
+        if self._task is None and (self._waiting or self._end is not None):
             self._serve_waiting()
         self._regulate()
 
@@ -121,7 +135,7 @@ class Connection(asyncio.Protocol):
         while end - position >= 4:
             size = int.from_bytes(data[position : position + 4], "big", signed=True)
             if size < 8 or size > limit:
-                self._refuse(f"frame of {size} bytes (allowed: 8 to {limit})")
+                self._end = f"frame of {size} bytes (allowed: 8 to {limit})"
                 return
             stop = position + 4 + size
             if stop > end:
@@ -167,7 +181,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        room = self._waiting_bytes < _PIPELINE_BYTES
+        room = self._waiting_bytes < _PIPELINE_BYTES and self._end is None
         if room != self._reading:
             self._reading = room
             if room:
@@ -192,8 +206,15 @@ class Connection(asyncio.Protocol):
             if isinstance(answer, list):
                 self._write(answer)
             else:
+                self._is_fetching = frame[:2] == _FETCH
                 self._task = asyncio.get_running_loop().create_task(self._finish(answer))
                 break
+        if self._end is not None and not self._waiting and self._task is None:
+            if self._end:
+                self._refuse(self._end)
+            else:
+                self.close()
+            return
         self._regulate()
 
     async def _finish(self, answer: Awaitable[Answer]) -> None:

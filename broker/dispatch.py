@@ -136,7 +136,10 @@ def dispatch(
     try:
         header = read_request_header(frame)
         route = _routes.get((header.api_key, header.api_version)) or _route(header)
-        if route.handle is api_versions.handle and header.api_version > HANDLERS[18].max_version:
+        if (
+            route.handle is api_versions.handle
+            and not 0 <= header.api_version <= HANDLERS[18].max_version
+        ):
             return _encode(node, route, header, api_versions.unsupported_version(), started_s)
         request, _ = route.decode(frame, header.body_offset)
     except DecodeError as error:

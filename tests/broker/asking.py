@@ -1,0 +1,261 @@
+"""Requests that the broker's tests send again and again, as plain calls on a raw connection.
+
+Each gives back the part of the answer a test is about, as the wire client of the oracle tests decodes
+it (with kafka-python's schemas, not the broker's). Batches come from the oracle tests' own builder,
+which can lie about every field.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from tests.oracle import codecs, recordset
+from tests.oracle.recordset import Rec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.oracle import wire
+
+NO_ID = str(uuid.UUID(int=0))
+TOPIC, BROKER = 2, 4
+
+# API -> highest version served; the lowest is 0 for all of them.
+VERSIONS = {
+    "Produce": 13,
+    "Fetch": 16,
+    "ListOffsets": 11,
+    "Metadata": 13,
+    "FindCoordinator": 6,
+    "ListGroups": 5,
+    "ApiVersions": 4,
+    "CreateTopics": 7,
+    "DeleteTopics": 6,
+    "InitProducerId": 5,
+    "OffsetForLeaderEpoch": 4,
+    "DescribeConfigs": 4,
+    "IncrementalAlterConfigs": 1,
+}
+_names = itertools.count(1)
+
+
+def new_name(prefix: str = "t") -> str:
+    """A topic name no other test of this process uses."""
+    return f"{prefix}-{next(_names)}"
+
+
+def values(*texts: str | bytes, timestamp: int = 1_000) -> list[Rec]:
+    """Records with these values, a millisecond apart."""
+    return [
+        Rec(timestamp + i, text.encode() if isinstance(text, str) else text)
+        for i, text in enumerate(texts)
+    ]
+
+
+def records_for(version: int, *texts: str) -> bytes:
+    """An honest record set of the newest format that a Produce version carries."""
+    if version >= 3:
+        return recordset.batch(values(*texts))
+    return recordset.plain_set(1 if version == 2 else 0, values(*texts))
+
+
+def create(connection: wire.Connection, name: str, partitions: int = 1, **configs: str) -> str:
+    """Make a topic; returns its id. Settings are given with underscores for dots."""
+    answer = connection.ask(
+        "CreateTopics",
+        7,
+        topics=[
+            {
+                "name": name,
+                "num_partitions": partitions,
+                "replication_factor": 1,
+                "configs": [
+                    {"name": key.replace("_", "."), "value": value}
+                    for key, value in configs.items()
+                ],
+            }
+        ],
+        timeout_ms=10_000,
+        validate_only=False,
+    )["topics"][0]
+    assert answer["error_code"] == 0, answer
+    return answer["topic_id"]
+
+
+def produce(
+    connection: wire.Connection,
+    topic: str,
+    records: bytes | None,
+    *,
+    version: int = 9,
+    acks: int = -1,
+    partition: int = 0,
+) -> Any:
+    """Produce to one partition; its part of the answer, or None if the broker closed."""
+    answer = connection.ask(
+        "Produce",
+        version,
+        answered=acks != 0,
+        **produce_fields(topic, records, acks=acks, partition=partition),
+    )
+    if not answer:
+        return answer
+    return answer["responses"][0]["partition_responses"][0]
+
+
+def produce_fields(
+    topic: str, records: bytes | None, *, acks: int = -1, partition: int = 0
+) -> dict[str, Any]:
+    """The body of a Produce request for one partition; the topic is a name or an id."""
+    return {
+        "transactional_id": None,
+        "acks": acks,
+        "timeout_ms": 5_000,
+        "topic_data": [
+            {
+                **_named(topic, "name"),
+                "partition_data": [{"index": partition, "records": records}],
+            }
+        ],
+    }
+
+
+def fetch_fields(
+    topic: str,
+    offset: int = 0,
+    *,
+    partition: int = 0,
+    partition_max_bytes: int = 1 << 20,
+    epoch: int = -1,
+    **more: Any,
+) -> dict[str, Any]:
+    """The body of a Fetch request for one partition; the topic is a name or an id."""
+    return {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 50 << 20,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [
+            {
+                **_named(topic, "topic"),
+                "partitions": [
+                    {
+                        "partition": partition,
+                        "current_leader_epoch": epoch,
+                        "fetch_offset": offset,
+                        "partition_max_bytes": partition_max_bytes,
+                    }
+                ],
+            }
+        ],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+        **more,
+    }
+
+
+def fetch(
+    connection: wire.Connection, topic: str, offset: int = 0, *, version: int = 12, **more: Any
+) -> Any:
+    """Fetch from one partition; its part of the answer."""
+    answer = connection.ask("Fetch", version, **fetch_fields(topic, offset, **more))
+    if answer is None:
+        return None
+    if not answer["responses"]:
+        return answer
+    return answer["responses"][0]["partitions"][0]
+
+
+def read_values(connection: wire.Connection, topic: str, **more: Any) -> list[bytes]:
+    """The values of every record from the start of a partition, fetched until nothing comes."""
+    found: list[bytes] = []
+    while True:
+        got = fetch(connection, topic, len(found), **more)
+        assert got["error_code"] == 0, got
+        batches, _ = recordset.parse(got["records"] or b"")
+        new = [
+            record["value"]
+            for batch in batches
+            for record in batch["records"]
+            if record["offset"] >= len(found)
+        ]
+        if not new:
+            return found
+        found += new
+
+
+def list_offset(
+    connection: wire.Connection, topic: str, timestamp: int, *, version: int = 7, **more: Any
+) -> Any:
+    """ListOffsets for one partition; its part of the answer."""
+    wanted = {
+        "partition_index": more.pop("partition", 0),
+        "current_leader_epoch": more.pop("epoch", -1),
+        "timestamp": timestamp,
+        "max_num_offsets": more.pop("max_num_offsets", 100),
+    }
+    fields = {"replica_id": -1, "isolation_level": 0, "timeout_ms": 1_000, **more}
+    answer = connection.ask(
+        "ListOffsets", version, topics=[{"name": topic, "partitions": [wanted]}], **fields
+    )
+    return answer["topics"][0]["partitions"][0]
+
+
+def alter(
+    connection: wire.Connection,
+    resource_type: int,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    version: int = 1,
+    validate_only: bool = False,
+) -> tuple[int, str | None]:
+    """IncrementalAlterConfigs of one resource: (setting, operation, value) ...; its error."""
+    answer = connection.ask(
+        "IncrementalAlterConfigs",
+        version,
+        resources=[
+            {
+                "resource_type": resource_type,
+                "resource_name": name,
+                "configs": [
+                    {"name": key, "config_operation": operation, "value": value}
+                    for key, operation, value in changes
+                ],
+            }
+        ],
+        validate_only=validate_only,
+    )["responses"][0]
+    return answer["error_code"], answer["error_message"]
+
+
+def topic_id_of(connection: wire.Connection, name: str) -> str:
+    """The id of a topic."""
+    answer = connection.ask(
+        "Metadata", 10, topics=[{"name": name}], allow_auto_topic_creation=False
+    )
+    return answer["topics"][0]["topic_id"]
+
+
+def decompressed(codec: int, data: bytes) -> bytes:
+    """A payload as its codec unpacks it."""
+    return codecs.decompress(codec, data, 2)
+
+
+def _named(topic: str, key: str) -> dict[str, str]:
+    """A topic by name for versions that name it, by id for those that number it."""
+    return {key: topic, "topic_id": topic if len(topic) == 36 else NO_ID}
+
+
+def batch_of(*texts: str, **lies: Any) -> bytes:
+    """A batch of format 2; keywords lie."""
+    return recordset.batch(values(*texts), **lies)
+
+
+def all_versions(api: str) -> Sequence[int]:
+    """Every version served of an API."""
+    return range(VERSIONS[api] + 1)

@@ -1,0 +1,94 @@
+"""The broker under test, seen only from outside.
+
+`Subject` is a broker process (as users start it in their tests) and what an operator can see of it: its
+log lines, its metrics over HTTP, its memory and CPU time from /proc. A foreign process can only be
+polled; `eventually` does that, with a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.oracle import wire
+from tidelog.process import BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_POLL_S = 0.01
+_METRIC = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)$")
+
+
+def eventually(condition: Callable[[], Any], deadline_s: float = 20, what: str = "") -> Any:
+    """Wait until `condition` gives something true, and return it; fail at the deadline."""
+    end = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {deadline_s} s: {what or condition}")
+        time.sleep(_POLL_S)
+
+
+class Subject(BrokerProcess):
+    """A broker process and what can be seen of it."""
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+    def lines(self, *parts: str) -> list[str]:
+        """Log lines that hold every one of `parts`."""
+        return [line for line in self.log().splitlines() if all(part in line for part in parts)]
+
+    def page(self, path: str) -> str:
+        """The body at a path of its HTTP port."""
+        url = f"http://{self.http}{path}"
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return answer.read().decode()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """One metric, summed over the label sets that have `labels`; 0 if there is none."""
+        total = 0.0
+        for line in self.page("/metrics").splitlines():
+            found = _METRIC.match(line)
+            if found is None or found[1] != name:
+                continue
+            has = dict(re.findall(r'(\w+)="([^"]*)"', found[2] or ""))
+            if all(has.get(key) == value for key, value in labels.items()):
+                total += float(found[3])
+        return total
+
+    @property
+    def bad_requests(self) -> float:
+        return self.metric("tidelog_bad_requests_total")
+
+    @property
+    def unexpected_errors(self) -> float:
+        return self.metric("tidelog_unexpected_errors_total")
+
+    def rss_mb(self, *, peak: bool = False) -> float:
+        """Resident memory now, or the most since `forget_peak`, in MiB."""
+        name = "VmHWM" if peak else "VmRSS"
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) / 1024
+
+    def forget_peak(self) -> float:
+        """Begin a new measurement of the peak; returns the memory resident now, in MiB."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        return self.rss_mb()
+
+    def cpu_s(self) -> float:
+        """CPU time used so far, user and system."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def connect(self, timeout_s: float = 20) -> wire.Connection:
+        """A raw client."""
+        return wire.Connection(self.bootstrap, timeout_s=timeout_s)

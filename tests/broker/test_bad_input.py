@@ -1,0 +1,567 @@
+"""What no honest client sends: each gets Kafka's error or a closed connection, a line, a count.
+
+Beside every one of them stands a client that connected before and must notice nothing: it produces
+and reads its record back on the same connection afterwards.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import socket
+import ssl
+import struct
+import zlib
+
+import lz4.frame
+import pytest
+import zstandard
+
+from tests.broker import asking
+from tests.broker.asking import batch_of, create, fetch, new_name, produce, read_values, values
+from tests.broker.subject import eventually
+from tests.oracle import codecs, recordset, wire
+
+CORRUPT_MESSAGE = 2
+UNKNOWN_TOPIC_OR_PARTITION = 3
+MESSAGE_TOO_LARGE = 10
+UNSUPPORTED_VERSION = 35
+INVALID_RECORD = 87
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def neighbour(broker):
+    """Connected before, works after."""
+    with broker.connect() as connection:
+        topic = new_name("neighbour")
+        create(connection, topic)
+        assert produce(connection, topic, batch_of("before"))["base_offset"] == 0
+        mine = connection._socket
+        yield
+        assert produce(connection, topic, batch_of("after"))["base_offset"] == 1
+        assert read_values(connection, topic) == [b"before", b"after"]
+        assert connection._socket is mine, "the neighbour had to reconnect"
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def header(key: int, version: int, *, client_id: bytes = b"bad", flexible: bool = False) -> bytes:
+    head = struct.pack(">hhih", key, version, 7, len(client_id)) + client_id
+    return head + (b"\0" if flexible else b"")
+
+
+def raw_request(api: str, version: int, **fields) -> bytes:
+    key, flexible, body = wire.encode_request(api, version, fields)
+    return header(key, version, flexible=flexible) + body
+
+
+def peer_of(connection: wire.Connection) -> str:
+    host, port = connection._socket.getsockname()
+    return f"{host}:{port}"
+
+
+def refused(broker, data: bytes, *, level: str = "warning") -> str:
+    """Send bytes; demand a closed connection, one count, one log line naming the peer. The line."""
+    counted = broker.bad_requests
+    with broker.connect() as connection:
+        connection.send(data)
+        peer = peer_of(connection)
+        assert connection.receive() is None, "answered instead of closed"
+    eventually(lambda: broker.bad_requests == counted + 1, what="the counter of bad requests")
+    lines = broker.lines(f"peer={peer}", f"level={level}", "connection closed")
+    assert len(lines) == 1, broker.log()[-2000:]
+    return lines[0]
+
+
+class TestFrames:
+    @pytest.mark.parametrize("size", [100 * MIB + 1, 2**31 - 1])
+    def test_a_frame_over_socket_request_max_bytes_closes(self, broker, size):
+        before = broker.forget_peak()
+        assert f"frame of {size} bytes" in refused(broker, struct.pack(">i", size) + b"x" * 100)
+        assert broker.rss_mb(peak=True) - before < 20
+
+    @pytest.mark.parametrize("size", [-1, -(2**31), 0, 1, 7])
+    def test_a_negative_or_tiny_length_closes(self, broker, size):
+        assert f"frame of {size} bytes" in refused(broker, struct.pack(">i", size) + b"x" * 100)
+
+    def test_a_length_is_refused_before_its_frame_has_come(self, broker):
+        refused(broker, struct.pack(">i", 100 * MIB + 1))
+
+    def test_the_limit_is_the_setting(self, start):
+        broker = start({"socket.request.max.bytes": 10_000})
+        with broker.connect() as connection:
+            create(connection, "t")
+            assert produce(connection, "t", batch_of("x" * 9_000))["error_code"] == 0
+            assert produce(connection, "t", batch_of("x" * 10_000)) is None
+        assert broker.bad_requests == 1
+
+    def test_a_length_that_claims_more_waits_and_allocates_nothing(self, broker):
+        before = broker.forget_peak()
+        gone = broker.metric("tidelog_disconnects_mid_request_total")
+        with broker.connect() as connection:
+            connection.send(struct.pack(">i", 100 * MIB) + raw_request("ApiVersions", 0))
+            with broker.connect() as other:
+                assert other.ask("ApiVersions", 0)["error_code"] == 0
+            connection._socket.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                connection._socket.recv(1)
+            peer = peer_of(connection)
+        eventually(lambda: broker.metric("tidelog_disconnects_mid_request_total") == gone + 1)
+        assert eventually(lambda: broker.lines("peer left in mid-request", f"peer={peer}"))
+        assert broker.rss_mb(peak=True) - before < 20
+
+    def test_a_frame_that_comes_byte_by_byte_is_answered(self, broker):
+        with broker.connect() as connection:
+            for byte in frame(header(18, 0)):
+                connection.send(bytes([byte]))
+            assert connection.receive()[:6] == struct.pack(">ih", 7, 0)
+
+    def test_a_length_that_claims_less_closes(self, broker):
+        """The request is cut, and what is left over is taken for the next frame."""
+        body = raw_request("Metadata", 4, topics=[{"name": "x" * 50}])
+        line = refused(broker, struct.pack(">i", len(body) - 20) + body)
+        assert "unparsable request" in line
+
+    def test_what_came_before_a_bad_length_is_answered(self, broker):
+        with broker.connect() as connection:
+            connection.send(frame(header(18, 0)) * 3 + struct.pack(">i", -1) + b"x" * 20)
+            for _ in range(3):
+                assert connection.receive()[:6] == struct.pack(">ih", 7, 0)
+            assert connection.receive() is None
+
+    def test_half_a_request_and_a_half_close_is_forgotten(self, broker):
+        gone = broker.metric("tidelog_disconnects_mid_request_total")
+        with broker.connect() as connection:
+            connection.send(frame(raw_request("ApiVersions", 0))[:-3])
+            connection._socket.shutdown(socket.SHUT_WR)
+            assert connection.receive() is None
+        eventually(lambda: broker.metric("tidelog_disconnects_mid_request_total") == gone + 1)
+
+    def test_a_reset_in_mid_request_is_forgotten(self, broker):
+        gone = broker.metric("tidelog_disconnects_mid_request_total")
+        with broker.connect() as connection:
+            connection.send(frame(b"x" * 1_000)[:-3])
+            connection._socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+        eventually(lambda: broker.metric("tidelog_disconnects_mid_request_total") == gone + 1)
+
+    def test_a_peer_that_leaves_in_mid_answer_is_forgotten(self, broker, connection):
+        topic = new_name()
+        create(connection, topic)
+        for _ in range(8):
+            assert produce(connection, topic, batch_of("x" * MIB_RECORD))["error_code"] == 0
+        open_now = broker.metric("kafka_server_socket_server_metrics_connection_count")
+        with broker.connect() as leaver:
+            body = raw_request(
+                "Fetch", 11, **asking.fetch_fields(topic, partition_max_bytes=50 * MIB)
+            )
+            leaver.send(frame(body))
+            assert len(leaver._socket.recv(1_000)) > 0
+            leaver._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        eventually(
+            lambda: broker.metric("kafka_server_socket_server_metrics_connection_count") == open_now
+        )
+
+
+MIB_RECORD = 900_000
+
+
+class TestOtherProtocols:
+    def test_http_gets_a_closed_connection(self, broker):
+        """`GET ` read as a length is 1.2 GB."""
+        request = b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n"
+        assert f"frame of {int.from_bytes(b'GET ', 'big')} bytes" in refused(broker, request)
+
+    def test_tls_gets_a_closed_connection(self, broker):
+        counted = broker.bad_requests
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        plain = socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+        with plain, pytest.raises((ssl.SSLError, OSError)):
+            context.wrap_socket(plain)
+        eventually(lambda: broker.bad_requests == counted + 1)
+
+    def test_random_bytes_close_or_wait(self, broker):
+        """Whatever comes, the broker closes, answers, or waits for the rest; it never fails."""
+        chance = random.Random(20)
+        counted = broker.bad_requests
+        for _ in range(100):
+            data = chance.randbytes(chance.randrange(4, 2_000))
+            with broker.connect() as connection:
+                connection.send(data)
+                connection._socket.shutdown(socket.SHUT_WR)
+                assert connection.receive() is None
+        assert broker.bad_requests > counted
+
+    def test_random_bodies_in_honest_frames_close(self, broker):
+        chance = random.Random(21)
+        for _ in range(100):
+            with broker.connect() as connection:
+                body = header(200, 0) + chance.randbytes(chance.randrange(2_000))
+                connection.send(frame(body))
+                assert connection.receive() is None
+
+
+class TestRequests:
+    @pytest.mark.parametrize("key", [-1, 4, 7, 8, 11, 17, 71, 200, 32767, -32768])
+    def test_an_api_that_is_not_served_closes(self, broker, key):
+        assert f"unknown API key {key}" in refused(broker, frame(header(key, 0) + b"\0" * 40))
+
+    @pytest.mark.parametrize("api", sorted(set(asking.VERSIONS) - {"ApiVersions"}))
+    def test_a_version_that_is_not_served_closes(self, broker, api):
+        key = wire.SCHEMAS[api][0].API_KEY
+        for version in (asking.VERSIONS[api] + 1, 99, -1, 32767, -32768):
+            data = frame(header(key, version) + b"\0" * 40)
+            assert f"API key {key} has no version {version}" in refused(broker, data)
+
+    @pytest.mark.parametrize("version", [5, 99, 32767, -1])
+    def test_api_versions_alone_answers_an_unknown_version(self, broker, version):
+        """KIP-511: body of version 0, error 35, the range of this one API; nothing is counted."""
+        counted = broker.bad_requests
+        with broker.connect() as connection:
+            connection.send(frame(header(18, version, flexible=True) + b"whatever"))
+            answer = connection.receive()
+            assert answer == struct.pack(">ihihhh", 7, UNSUPPORTED_VERSION, 1, 18, 0, 4)
+            assert connection.ask("ApiVersions", 4, **SOFTWARE)["error_code"] == 0
+        assert broker.bad_requests == counted
+
+    @pytest.mark.parametrize("api", sorted(asking.VERSIONS))
+    def test_a_truncated_body_closes(self, broker, api):
+        """Cut at every tenth of its length, in the oldest and the newest version."""
+        for version in (0, asking.VERSIONS[api]):
+            whole = raw_request(api, version, **BODIES[api])
+            start_of_body = len(header(0, 0)) + (1 if whole[11 + 2 :][:1] == b"\0" else 0)
+            cuts = {start_of_body + (len(whole) - start_of_body) * i // 10 for i in range(10)}
+            for cut in sorted(cuts):
+                if cut >= len(whole) or (api, version) in EMPTY_BODIES:
+                    continue
+                assert "unparsable request" in refused(broker, frame(whole[:cut]))
+
+    def test_a_header_cut_short_closes(self, broker):
+        for data in (b"\0\x12\0\0\0\0\0\1", b"\0\x12\0\0\0\0\0\1\0", header(18, 0)[:-1]):
+            assert "unparsable request" in refused(broker, frame(data))
+
+    def test_a_client_id_that_is_longer_than_the_frame_closes(self, broker):
+        data = struct.pack(">hhih", 18, 0, 1, 30_000) + b"x"
+        assert "unparsable request" in refused(broker, frame(data))
+
+    @pytest.mark.parametrize("count", [2, 1_000, 2**31 - 1, -2, -(2**31)])
+    def test_an_array_with_a_count_that_does_not_match_closes(self, broker, count):
+        before = broker.forget_peak()
+        body = struct.pack(">ih", count, 1) + b"x"
+        assert "unparsable request" in refused(broker, frame(header(3, 4) + body))
+        assert broker.rss_mb(peak=True) - before < 20
+
+    def test_a_compact_array_with_a_huge_count_closes(self, broker):
+        data = header(3, 9, flexible=True) + b"\xff\xff\xff\xff\x0f" + b"\0" * 20
+        assert "unparsable request" in refused(broker, frame(data))
+
+    def test_a_varint_without_end_closes(self, broker):
+        data = header(3, 9, flexible=True) + b"\xff" * 20
+        assert "unparsable request" in refused(broker, frame(data))
+
+    def test_a_string_that_is_not_utf8_closes(self, broker):
+        data = header(3, 4) + struct.pack(">ih", 1, 2) + b"\xff\xfe" + b"\1"
+        assert "unparsable request" in refused(broker, frame(data))
+
+    def test_an_error_under_acks_0_closes(self, broker):
+        """There is no answer that could carry the error."""
+        body = raw_request(
+            "Produce", 7, **asking.produce_fields(new_name("none"), batch_of("x"), acks=0)
+        )
+        line = refused(broker, frame(body))
+        assert "acks=0" in line
+        assert "UNKNOWN_TOPIC_OR_PARTITION" in line
+
+    def test_requests_before_the_bad_one_are_answered(self, broker):
+        with broker.connect() as connection:
+            connection.send(frame(header(18, 0)) * 3 + frame(header(200, 0)) + frame(header(18, 0)))
+            for _ in range(3):
+                assert connection.receive()[:6] == struct.pack(">ih", 7, 0)
+            assert connection.receive() is None
+
+
+SOFTWARE = {"client_software_name": "raw", "client_software_version": "1"}
+BODIES = {
+    "Produce": asking.produce_fields("some-topic", batch_of("x")),
+    "Fetch": asking.fetch_fields("some-topic"),
+    "ListOffsets": {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "timeout_ms": 1,
+        "topics": [
+            {
+                "name": "some-topic",
+                "partitions": [{"partition_index": 0, "timestamp": -1, "max_num_offsets": 1}],
+            }
+        ],
+    },
+    "Metadata": {"topics": [{"name": "some-topic"}], "allow_auto_topic_creation": False},
+    "FindCoordinator": {"key": "group", "key_type": 0, "coordinator_keys": ["group"]},
+    "ListGroups": {"states_filter": ["Stable"], "types_filter": ["classic"]},
+    "ApiVersions": SOFTWARE,
+    "CreateTopics": {
+        "topics": [{"name": "bad/name", "num_partitions": 1, "replication_factor": 1}],
+        "timeout_ms": 1,
+        "validate_only": True,
+    },
+    "DeleteTopics": {
+        "topics": [{"name": "some-topic"}],
+        "topic_names": ["some-topic"],
+        "timeout_ms": 1,
+    },
+    "InitProducerId": {"transactional_id": "some-id", "transaction_timeout_ms": 1},
+    "OffsetForLeaderEpoch": {
+        "replica_id": -1,
+        "topics": [{"topic": "some-topic", "partitions": [{"partition": 0, "leader_epoch": 0}]}],
+    },
+    "DescribeConfigs": {
+        "resources": [
+            {"resource_type": 2, "resource_name": "some-topic", "configuration_keys": None}
+        ],
+        "include_synonyms": False,
+        "include_documentation": False,
+    },
+    "IncrementalAlterConfigs": {
+        "resources": [
+            {
+                "resource_type": 2,
+                "resource_name": "some-topic",
+                "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1"}],
+            }
+        ],
+        "validate_only": True,
+    },
+}
+EMPTY_BODIES = {("ApiVersions", 0), ("ListGroups", 0)}
+
+
+class TestRecords:
+    """Record sets that lie, each answered with its own error; the connection stays."""
+
+    @pytest.fixture
+    def topic(self, connection):
+        name = new_name()
+        create(connection, name)
+        return name
+
+    def answer(self, broker, connection, topic, records, version=9):
+        failed = broker.metric("kafka_server_brokertopicmetrics_failedproducerequests_total")
+        mine = connection._socket
+        got = produce(connection, topic, records, version=version)
+        assert got is not None, "closed instead of answered"
+        assert connection._socket is mine
+        assert got["base_offset"] == -1
+        assert (
+            broker.metric("kafka_server_brokertopicmetrics_failedproducerequests_total")
+            == failed + 1
+        )
+        assert fetch(connection, topic)["high_watermark"] == 0, "something was stored"
+        return got["error_code"]
+
+    @pytest.mark.parametrize("version", [3, 9, 13])
+    def test_a_bad_crc_is_corrupt_message(self, broker, connection, topic, version):
+        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        failed = produce(connection, named, batch_of("x", bad_crc=True), version=version)
+        assert failed["error_code"] == CORRUPT_MESSAGE
+
+    @pytest.mark.parametrize("magic", [0, 1])
+    def test_a_bad_crc_of_an_old_message_is_corrupt_message(self, broker, connection, topic, magic):
+        records = recordset.plain_set(magic, values("x", "y"), bad_crc=True)
+        assert self.answer(broker, connection, topic, records, magic + 1) == CORRUPT_MESSAGE
+
+    def test_a_bad_crc_inside_a_wrapper_is_corrupt_message(self, broker, connection, topic):
+        records = recordset.wrapper(1, values("x", "y"), codecs.GZIP, inner_bad_crc=True)
+        assert self.answer(broker, connection, topic, records, 2) == CORRUPT_MESSAGE
+
+    @pytest.mark.parametrize("count", [0, 1, 3, 2**31 - 1, -1])
+    def test_a_count_that_does_not_match_is_invalid_record(self, broker, connection, topic, count):
+        records = batch_of("x", "y", count=count)
+        assert self.answer(broker, connection, topic, records) == INVALID_RECORD
+
+    def test_a_count_with_its_last_offset_delta_is_still_counted(self, broker, connection, topic):
+        """Both header fields agree with each other; there are only two records behind them."""
+        for count in (1, 3, 2**31 - 1):
+            records = batch_of("x", "y", count=count, last_offset_delta=count - 1)
+            assert self.answer(broker, connection, topic, records) in {
+                CORRUPT_MESSAGE,
+                INVALID_RECORD,
+            }
+
+    def test_records_that_claim_more_than_there_is(self, broker, connection, topic):
+        for payload in (
+            b"\xfe\x01\0\0\0",
+            b"\xff" * 12,
+            b"\x01" * 8,
+            b"",
+            b"\x0c\0\0\0\1\xfe\x7fxx",
+        ):
+            records = recordset.batch(values("x"), payload=payload)
+            assert self.answer(broker, connection, topic, records) in {
+                CORRUPT_MESSAGE,
+                INVALID_RECORD,
+            }
+
+    @pytest.mark.parametrize("codec", [codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD])
+    def test_compressed_nonsense_is_corrupt_message(self, broker, connection, topic, codec):
+        for payload in (b"nonsense", b"\1" * 1_000, b"\x1f\x8b" + b"\xff" * 30):
+            records = recordset.batch(values("x"), codec, payload=payload)
+            assert self.answer(broker, connection, topic, records) == CORRUPT_MESSAGE
+
+    def test_a_codec_that_does_not_exist(self, broker, connection, topic):
+        for codec in (5, 6, 7):
+            records = recordset.batch(values("x"), attributes=codec)
+            assert self.answer(broker, connection, topic, records) in {
+                CORRUPT_MESSAGE,
+                INVALID_RECORD,
+                76,
+            }
+
+    @pytest.mark.parametrize("magic", [3, -1, 127])
+    def test_a_magic_that_does_not_exist(self, broker, connection, topic, magic):
+        records = batch_of("x", said_magic=magic)
+        assert self.answer(broker, connection, topic, records) in {CORRUPT_MESSAGE, INVALID_RECORD}
+
+    @pytest.mark.parametrize("version", [0, 2, 3, 9])
+    def test_random_records(self, broker, connection, topic, version):
+        """An error, or nothing stored; never a closed connection, never a stall."""
+        chance = random.Random(version)
+        mine = connection._socket
+        for _ in range(50):
+            got = produce(
+                connection, topic, chance.randbytes(chance.randrange(200)), version=version
+            )
+            assert got is not None
+            assert got["error_code"] in {0, CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE}
+        assert connection._socket is mine
+        assert fetch(connection, topic)["high_watermark"] == 0
+
+    def test_a_batch_over_max_message_bytes(self, broker, connection):
+        topic = new_name()
+        create(connection, topic, max_message_bytes="1000")
+        records = batch_of("x" * 1_000)
+        assert self.answer(broker, connection, topic, records) == MESSAGE_TOO_LARGE
+
+
+def gzip_bomb(size: int) -> bytes:
+    """Members behind each other, as gzip allows; cheap to make."""
+    return gzip.compress(bytes(16 * MIB), 9, mtime=0) * (size // (16 * MIB))
+
+
+def gzip_bomb_of_one_member(size: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    zeros = bytes(16 * MIB)
+    return b"".join(packer.compress(zeros) for _ in range(size // (16 * MIB))) + packer.flush()
+
+
+def snappy_bomb(_size: int) -> bytes:
+    """Snappy packs 1:21 at best, so its bomb is a claim: a block of 4 GB in ten bytes."""
+    block = b"\xff\xff\xff\xff\x0f" + b"\0" * 5
+    return codecs.XERIAL_HEADER + struct.pack(">i", len(block)) + block
+
+
+def raw_snappy_bomb(_size: int) -> bytes:
+    return b"\xff\xff\xff\xff\x07" + b"\xfe\1\0" * 100
+
+
+def lz4_bomb(size: int) -> bytes:
+    return lz4.frame.compress(
+        bytes(size), block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False
+    )
+
+
+def lz4_bomb_by_claim(_size: int) -> bytes:
+    """A frame that announces 2**62 bytes of content."""
+    descriptor = b"\x68\x70" + struct.pack("<Q", 1 << 62)
+    head = b"\x04\x22\x4d\x18" + descriptor
+    mended = codecs.lz4_header_checksum(head + b"\0", broken=False)
+    return head + bytes([mended]) + b"\0\0\0\0"
+
+
+def zstd_bomb(size: int) -> bytes:
+    packer = zstandard.ZstdCompressor(level=1).compressobj()
+    zeros = bytes(16 * MIB)
+    return b"".join(packer.compress(zeros) for _ in range(size // (16 * MIB))) + packer.flush()
+
+
+def zstd_bomb_by_claim(_size: int) -> bytes:
+    """A frame that announces 2**62 bytes of content in a window of 2 GB."""
+    return b"\x28\xb5\x2f\xfd" + b"\xc0\xa8" + struct.pack("<Q", 1 << 62) + b"\x01\0\0"
+
+
+class TestBombs:
+    """Small packed, huge unpacked: CORRUPT_MESSAGE, and memory stays bounded.
+
+    The bound is 100 times max.message.bytes but at least 64 MiB a batch, with two threads unpacking.
+    """
+
+    @pytest.mark.parametrize(
+        ("codec", "bomb"),
+        [
+            (codecs.GZIP, gzip_bomb),
+            (codecs.GZIP, gzip_bomb_of_one_member),
+            (codecs.SNAPPY, snappy_bomb),
+            (codecs.SNAPPY, raw_snappy_bomb),
+            (codecs.LZ4, lz4_bomb),
+            (codecs.LZ4, lz4_bomb_by_claim),
+            (codecs.ZSTD, zstd_bomb),
+            (codecs.ZSTD, zstd_bomb_by_claim),
+        ],
+    )
+    def test_a_batch_that_is_a_bomb(self, broker, connection, codec, bomb):
+        topic = new_name()
+        create(connection, topic)
+        payload = bomb(192 * MIB)
+        assert len(payload) < 1_000_000
+        before = broker.forget_peak()
+        for _ in range(3):
+            got = produce(connection, topic, recordset.batch(values("x"), codec, payload=payload))
+            assert got["error_code"] == CORRUPT_MESSAGE
+        assert fetch(connection, topic)["high_watermark"] == 0
+        assert broker.rss_mb(peak=True) - before < 260
+        eventually(lambda: broker.rss_mb() - before < 40, what="the memory is given back")
+
+    @pytest.mark.parametrize("magic", [0, 1])
+    def test_a_wrapper_that_is_a_bomb(self, broker, connection, magic):
+        topic = new_name()
+        create(connection, topic)
+        before = broker.forget_peak()
+        rec = recordset.Rec(1_000, gzip_bomb(192 * MIB))
+        records = recordset.message(magic, rec, attributes=codecs.GZIP)
+        got = produce(connection, topic, records, version=magic + 1)
+        assert got["error_code"] == CORRUPT_MESSAGE
+        assert broker.rss_mb(peak=True) - before < 260
+
+    def test_a_wrapper_in_a_wrapper_is_not_unpacked_further(self, broker, connection):
+        topic = new_name()
+        create(connection, topic)
+        before = broker.forget_peak()
+        inner = recordset.message(
+            1, recordset.Rec(1_000, gzip_bomb(64 * MIB)), attributes=codecs.GZIP
+        )
+        records = recordset.wrapper(1, values("x"), codecs.GZIP, inner_set=inner)
+        got = produce(connection, topic, records, version=2)
+        assert got["error_code"] in {CORRUPT_MESSAGE, INVALID_RECORD}
+        assert broker.rss_mb(peak=True) - before < 60
+
+    def test_many_bombs_at_once_are_bounded_and_others_are_served(self, broker, connection):
+        topic = new_name()
+        create(connection, topic, partitions=8)
+        payload = recordset.batch(values("x"), codecs.GZIP, payload=gzip_bomb(192 * MIB))
+        before = broker.forget_peak()
+        throwers = [broker.connect() for _ in range(8)]
+        for partition, thrower in enumerate(throwers):
+            fields = asking.produce_fields(topic, payload, partition=partition)
+            thrower.send(frame(raw_request("Produce", 7, **fields)))
+        assert connection.ask("ApiVersions", 0)["error_code"] == 0
+        for thrower in throwers:
+            answer = wire.decode_answer("Produce", 7, thrower.receive()[4:])
+            got = answer["responses"][0]["partition_responses"][0]
+            assert got["error_code"] == CORRUPT_MESSAGE
+            thrower.close()
+        assert broker.rss_mb(peak=True) - before < 450
