@@ -1,8 +1,9 @@
 """Settings from KAFKA_* environment variables, spelt the way Kafka's container images spell them.
 
 `KAFKA_LOG_RETENTION_MS` is log.retention.ms: after the prefix (KAFKA_, or KAFKA_CFG_ as one family of
-images has it), `_` is a dot, `__` an underscore, `___` a dash. Not every KAFKA_ variable is a setting: images use some for the Java machine, and Kubernetes
-makes some for a service called kafka. Those are skipped.
+images has it), `_` is a dot, `__` an underscore, `___` a dash. Not every KAFKA_ variable is a setting:
+images use some for the Java machine, and Kubernetes makes some for a service called kafka. Those are
+skipped.
 """
 
 from __future__ import annotations
