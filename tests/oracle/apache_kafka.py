@@ -227,15 +227,22 @@ def _affinity(cpu: int | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-class JavaProcess:
-    """One Java program in the background; it writes `<name>.out` and `<name>.log`."""
+class Process:
+    """One program in the background; it writes `<name>.out` and `<name>.log`."""
 
-    def __init__(self, name: str, command: Sequence[str], directory: Path, cpu: int | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        directory: Path,
+        cpu: int | None = None,
+        cwd: Path | None = None,
+    ) -> None:
         self.log = directory / f"{name}.log"
         self.out = directory / f"{name}.out"
         with self.out.open("ab") as out, _affinity(cpu):
             self.process = subprocess.Popen(
-                command, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+                command, cwd=cwd or directory, stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
         atexit.register(self.kill)
 
@@ -294,8 +301,8 @@ class ApacheKafka:
         self.heap = heap
         self.port = 0
         self.start_seconds = 0.0
-        self._broker: JavaProcess | None = None
-        self._zookeeper: JavaProcess | None = None
+        self._broker: Process | None = None
+        self._zookeeper: Process | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -444,7 +451,7 @@ class ApacheKafka:
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         return path
 
-    def _java(self, name: str, main: str, arguments: Sequence[str], heap: str) -> JavaProcess:
+    def _java(self, name: str, main: str, arguments: Sequence[str], heap: str) -> Process:
         java = find_java()
         assert java is not None
         log4j = self.directory / f"{name}.log4j.properties"
@@ -463,9 +470,9 @@ class ApacheKafka:
             main,
             *arguments,
         ]
-        return JavaProcess(name, command, self.directory, self.cpu)
+        return Process(name, command, self.directory, self.cpu)
 
-    def _wait(self, process: JavaProcess, port: int, answers: Callable[[int], bool]) -> None:
+    def _wait(self, process: Process, port: int, answers: Callable[[int], bool]) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if not process.alive():

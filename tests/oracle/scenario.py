@@ -25,6 +25,8 @@ ANY_TEXT = "<text>"
 CLOSED = "<connection closed>"
 SILENT = "<no answer>"
 NO_LIMIT_BYTES = 1 << 20
+COORDINATOR_LOAD_IN_PROGRESS = 14
+CHANGES = {"CreateTopics", "DeleteTopics", "IncrementalAlterConfigs"}
 
 
 class Append(NamedTuple):
@@ -63,14 +65,24 @@ class Context:
     topic: str
     partition: int
     topic_ids: dict[str, str]
-    append_times: list[int] = field(default_factory=list)
-    answers: list[Any] = field(default_factory=list)
+    append_times: list[range] = field(default_factory=list)
+    settle: Callable[[wire.Connection, str, dict[str, Any], Any], None] | None = None
 
     def timestamp(self, wanted: int | Append) -> int:
         """The integer to look up."""
         if isinstance(wanted, Append):
-            return self.append_times[wanted.number] + wanted.plus
+            times = self.append_times[wanted.number]
+            return (times[-1] if wanted.plus > 0 else times[0]) + wanted.plus
         return wanted
+
+    def append_name(self, timestamp: int) -> int | str:
+        """`append#n` if the case's n-th Produce was stamped like this, else the time as it is."""
+        if not self.topic.startswith("append"):
+            return timestamp  # only a LogAppendTime topic stamps
+        for i, times in enumerate(self.append_times):
+            if timestamp in times:
+                return f"append#{i}"
+        return timestamp
 
 
 class Difference(NamedTuple):
@@ -226,33 +238,47 @@ def play(case: Case, connection: wire.Connection, context: Context) -> list[Any]
         if step.raw is not None:
             key = int(step.api.split()[1])
             frame = connection.ask_raw(key, step.version, step.raw)
-            answers.append(CLOSED if frame is None else frame.hex())
+            answers.append(CLOSED if frame is None else "<answered>")
             continue
         begin_ms = time.time_ns() // 1_000_000
         fields = step.fields(context)
         try:
-            answer = connection.ask(step.api, step.version, answered=step.answered, **fields)
+            answer = _ask_until_loaded(connection, step, fields)
         except wire.NoAnswerError:
             answers.append(SILENT)
             continue
         if not step.answered:
             connection.close()  # whether it went well is seen by fetching
-        context.answers.append(answer)
+        if context.settle and step.api in CHANGES:
+            context.settle(connection, step.api, fields, answer)
         if step.api == "Produce":
             _note_append_time(context, answer, begin_ms)
         answers.append(CLOSED if answer is None else canonical(step.api, answer, context))
     return answers
 
 
+def _ask_until_loaded(connection: wire.Connection, step: Step, fields: dict[str, Any]) -> Any:
+    """Ask, and ask again for a while if the broker is still loading what it needs for an answer."""
+    for _ in range(100):
+        answer = connection.ask(step.api, step.version, answered=step.answered, **fields)
+        if not answer or answer.get("error_code") != COORDINATOR_LOAD_IN_PROGRESS:
+            break
+        time.sleep(0.02)
+    return answer
+
+
 def _note_append_time(context: Context, answer: Any, begin_ms: int) -> None:
-    """Remember the stamp that the broker reported, and keep the next one apart from it."""
-    stamp = -1
+    """Remember the stamp that the broker reported, and keep the next one apart from it.
+
+    Produce v0 and v1 report none: then it is one of the milliseconds that the request took.
+    """
+    stamp, end_ms = -1, time.time_ns() // 1_000_000
     for partition in _partitions(answer, "responses", "partition_responses"):
         stamp = partition.get("log_append_time_ms", -1)
-    if stamp == -1:
-        stamp = begin_ms  # not reported: what a lookup may use instead
-    context.append_times.append(stamp)
-    while time.time_ns() // 1_000_000 <= max(stamp, begin_ms) + 1:
+    context.append_times.append(
+        range(begin_ms, end_ms + 1) if stamp == -1 else range(stamp, stamp + 1)
+    )
+    while time.time_ns() // 1_000_000 <= end_ms + 1:
         time.sleep(0.0005)  # two appends in one millisecond could not be told apart
 
 
@@ -266,9 +292,29 @@ def canonical(api: str, answer: dict[str, Any], context: Context) -> Any:
     if api == "Fetch":
         for partition in _partitions(answer, "responses", "partitions"):
             partition["records"] = _canonical_records(partition["records"])
-    stamps = {stamp: f"append#{i}" for i, stamp in enumerate(context.append_times)}
+    if api == "Metadata":
+        _name_the_broker(answer)
+    if api == "DeleteTopics":
+        answer["responses"].sort(key=lambda one: one["name"] or "")
+    if answer.get("session_id"):
+        answer["session_id"] = "<session>"
+    if answer.get("finalized_features_epoch", -1) >= 0:
+        answer["finalized_features_epoch"] = "<epoch>"
+    if api == "InitProducerId" and answer["producer_id"] >= 0:
+        answer["producer_id"] = "<producer id>"
     ids = {identity: f"<id of {name}>" for name, identity in context.topic_ids.items()}
-    return _replace(answer, stamps, ids)
+    return _replace(answer, context, ids)
+
+
+def _name_the_broker(answer: dict[str, Any]) -> None:
+    """What a Metadata answer says of the broker itself; partitions come in any order."""
+    for broker in answer["brokers"]:
+        broker["host"], broker["port"] = "<host>", "<port>"
+    if answer.get("cluster_id") is not None:
+        answer["cluster_id"] = "<cluster>"
+    for topic in answer["topics"]:
+        topic["partitions"].sort(key=lambda one: one["partition_index"])
+    answer["topics"].sort(key=lambda one: (one["name"] or "", one.get("topic_id") or ""))
 
 
 def _canonical_records(records: bytes | None) -> Any:
@@ -278,25 +324,32 @@ def _canonical_records(records: bytes | None) -> Any:
     return {"batches": batches, "rest": rest}
 
 
+KNOWN_IDS = {"00000000-0000-0000-0000-000000000000", "11111111-2222-3333-4444-555555555555"}
 TEXTS = {"error_message", "batch_index_error_message"}
 STAMPED = {"log_append_time_ms", "timestamp", "max_timestamp", "base_timestamp"}
 
 
-def _replace(value: Any, stamps: dict[int, str], ids: dict[str, str], key: str = "") -> Any:
+def _replace(value: Any, context: Context, ids: dict[str, str], key: str = "") -> Any:
+    if key in ("configs", "synonyms") and isinstance(value, list):
+        value = {one["name"]: one for one in value}
     if isinstance(value, dict):
         return {
-            name: _replace(one, stamps, ids, name)
+            name: _replace(one, context, ids, name)
             for name, one in value.items()
             if name != "throttle_time_ms"
         }
     if isinstance(value, list | tuple):
-        return [_replace(one, stamps, ids, key) for one in value]
-    if key in TEXTS and value is not None:
-        return ANY_TEXT
+        return [_replace(one, context, ids, key) for one in value]
+    if key in TEXTS:
+        return (
+            ANY_TEXT if value else None
+        )  # Kafka sends an empty text where there is nothing to say
+    if key == "documentation":
+        return ANY_TEXT if value else value
     if key in STAMPED:
-        return stamps.get(value, value)
+        return context.append_name(value)
     if key == "topic_id":
-        return ids.get(value, value)
+        return ids.get(value, value if value in KNOWN_IDS else "<new id>")
     return value
 
 

@@ -1,0 +1,185 @@
+"""The broker under test as a process of its own, and cases played against a running broker.
+
+`Tidelog` starts `tidelog serve` on a free loopback port and ends it by its own id. `Player` makes
+the topics that a list of cases needs on one broker, gives each case a partition of its own, and
+plays them; the same list gives the same partitions on every broker.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.oracle import wire
+from tests.oracle.apache_kafka import Process, answers_metadata, free_ports
+from tests.oracle.scenario import CLOSED, SILENT, Case, Context, play
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+START_TIMEOUT_S = 20
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class TidelogError(RuntimeError):
+    """The broker under test did not start."""
+
+
+class Tidelog:
+    """`tidelog serve` on a free port; `settings` are Kafka's names of broker settings."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        same = {"auto.create.topics.enable": "false", "log.retention.ms": "-1", "broker.id": "1"}
+        self.settings = {**same, **(settings or {})}
+        self.port = 0
+        self._process: Process | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.directory / "data"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it and wait until it answers. Raises TidelogError with its last words if it does not."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.port,) = free_ports(1)
+        config = self.directory / "server.properties"
+        lines = {
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": self.log_dir,
+            **self.settings,
+        }
+        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        command = [sys.executable, "-m", "tidelog", "serve", "--config", str(config)]
+        self._process = Process("tidelog", command, self.directory, cwd=REPOSITORY)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not answers_metadata(self.port):
+            if not self._process.alive() or time.monotonic() > deadline:
+                words = self._process.tail()
+                self.stop()
+                raise TidelogError(f"tidelog did not start:\n{words}")
+            time.sleep(0.02)  # a foreign process can only be polled
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def log_tail(self) -> str:
+        return self._process.tail() if self._process else ""
+
+
+class Player:
+    """Plays cases against one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def prepare(
+        self, cases: Sequence[Case], topics: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, str]:
+        """Make the topics of `cases`, one partition for each case; their ids by name."""
+        wanted = Counter(case.topic for case in cases)
+        requests = [
+            {
+                "name": name,
+                "num_partitions": count,
+                "replication_factor": 1,
+                "assignments": [],
+                "configs": [{"name": key, "value": value} for key, value in topics[name].items()],
+            }
+            for name, count in wanted.items()
+        ]
+        with wire.Connection(self.bootstrap, timeout_s=60) as connection:
+            answer = connection.ask(
+                "CreateTopics", 4, topics=requests, timeout_ms=60_000, validate_only=False
+            )
+            refused = [topic for topic in answer["topics"] if topic["error_code"]]
+            if refused:
+                raise AssertionError(f"topics refused by {self.bootstrap}: {refused}")
+            _wait_for_leaders(connection, wanted)
+            names = [
+                {"name": name, "topic_id": "00000000-0000-0000-0000-000000000000"}
+                for name in wanted
+            ]
+            answer = connection.ask("Metadata", 12, topics=names, allow_auto_topic_creation=False)
+        return {topic["name"]: topic["topic_id"] for topic in answer["topics"]}
+
+    def play(
+        self, cases: Sequence[Case], topics: Mapping[str, Mapping[str, str]]
+    ) -> list[list[Any]]:
+        """Canonical answers, one list for each case."""
+        ids = self.prepare(cases, topics)
+        places: Counter[str] = Counter()
+        answers = []
+        with wire.Connection(self.bootstrap) as connection:
+            for case in cases:
+                context = Context(case.topic, places[case.topic], ids, settle=settle)
+                places[case.topic] += 1
+                try:
+                    answers.append(play(case, connection, context))
+                except Exception as error:
+                    error.add_note(f"in case {case.name!r}")
+                    raise
+        return answers
+
+
+def settle(connection: wire.Connection, api: str, fields: Mapping[str, Any], answer: Any) -> None:
+    """Wait until what a request changed is seen: a KRaft broker answers before it is itself told."""
+    if answer in (None, CLOSED, SILENT) or fields.get("validate_only"):
+        return
+    if api == "IncrementalAlterConfigs":
+        time.sleep(0.1)  # nothing tells when a setting has arrived
+        return
+    topics = answer["topics"] if api == "CreateTopics" else answer["responses"]
+    done = [topic["name"] for topic in topics if not topic["error_code"] and topic["name"]]
+    if done:
+        _wait_for_topics(connection, done, there=api == "CreateTopics")
+
+
+def _wait_for_topics(connection: wire.Connection, names: Sequence[str], *, there: bool) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        wanted = [{"name": name} for name in names]
+        answer = connection.ask("Metadata", 9, topics=wanted, allow_auto_topic_creation=False)
+        led = [
+            not topic["error_code"] and all(not one["error_code"] for one in topic["partitions"])
+            for topic in answer["topics"]
+        ]
+        if all(led) if there else not any(led):
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"topics {names} {'never appeared' if there else 'never went'}")
+
+
+def _wait_for_leaders(connection: wire.Connection, partitions: Mapping[str, int]) -> None:
+    """Wait until every partition answers; a KRaft broker names a leader before it has become it."""
+    asked = [
+        {
+            "name": name,
+            "partitions": [{"partition_index": i, "timestamp": -1} for i in range(count)],
+        }
+        for name, count in partitions.items()
+    ]
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        answer = connection.ask("ListOffsets", 1, replica_id=-1, topics=asked)
+        if not any(one["error_code"] for topic in answer["topics"] for one in topic["partitions"]):
+            return
+        time.sleep(0.05)
+    raise AssertionError("some partitions never got a leader")
