@@ -186,15 +186,17 @@ def read_request_header(frame: Buffer) -> RequestHeader:
         if length >= 0:
             end += length
             if end > len(frame):
-                raise DecodeError(f"request header: the client id claims {length} bytes")
+                raise DecodeError(f"the client id claims {length} bytes")
             client_id = str(frame[10:end], "utf-8")
         elif length != -1:
-            raise DecodeError(f"request header: the client id has the length {length}")
+            raise DecodeError(f"the client id has the length {length}")
         api = _loaded.get(key) or api_of(key)
         if api is not None and api.first_flexible is not None and version >= api.first_flexible:
             end = end + 1 if frame[end] == 0 else skip_tags(frame, end, len(frame))
     except (struct_error, IndexError):
         raise DecodeError(f"request header: the {len(frame)} bytes end too early") from None
+    except DecodeError as error:
+        raise DecodeError(f"request header: {error}") from None
     except UnicodeDecodeError as error:
         raise DecodeError(f"request header: the client id is not UTF-8: {error.reason}") from None
     return RequestHeader(key, version, correlation_id, client_id, end)
