@@ -1,0 +1,215 @@
+"""Log directories: locks, clean stops, several of them, creating and deleting partitions."""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from config.topic import TopicConfig
+from protocol.errors import KafkaStorageError, TopicAlreadyExists
+from storage.store import LogDirectoryError, LogStore
+
+CONFIG = TopicConfig()
+ID = uuid.UUID(int=99)
+
+
+@pytest.fixture
+def make_store(tmp_path):
+    made = []
+
+    def make(*names, **more):
+        store = LogStore(
+            [tmp_path / name for name in names or ("data",)], default_config=CONFIG, **more
+        )
+        made.append(store)
+        return store
+
+    yield make
+    for store in made:
+        store._release()
+
+
+def opened(store, now=0):
+    store.open(now)
+    return store
+
+
+def test_a_new_directory_is_made_and_locked(make_store, tmp_path):
+    opened(make_store("a/b"))
+    assert (tmp_path / "a/b/.lock").exists()
+    with pytest.raises(LogDirectoryError, match=r"a/b is in use: another broker holds \.lock"):
+        opened(make_store("a/b"))
+
+
+def test_another_process_is_kept_out(make_store, tmp_path):
+    opened(make_store())
+    code = (
+        "import sys; from pathlib import Path; from storage.store import LogStore;"
+        "from config.topic import TopicConfig;"
+        "LogStore([Path(sys.argv[1])], default_config=TopicConfig()).open(0)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": "."},
+    )
+    assert run.returncode == 1
+    assert f"log directory {tmp_path / 'data'} is in use" in run.stderr
+
+
+def test_the_lock_goes_with_the_store(make_store):
+    store = opened(make_store())
+    store.close()
+    again = opened(make_store())
+    again._release()
+    opened(make_store())
+
+
+def test_a_failed_open_lets_the_other_directories_go(make_store, tmp_path):
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(LogDirectoryError, match="file cannot be used"):
+        opened(make_store("good", "file"))
+    opened(make_store("good"))
+
+
+def test_partitions_come_back_with_their_ids(make_store, tmp_path):
+    store = opened(make_store())
+    for index in range(3):
+        store.create_partition("a-b", ID, index, CONFIG, 0)
+    assert store.partition("a-b", 3) is None
+    assert store.partition("a", 0) is None
+    with pytest.raises(TopicAlreadyExists, match="a-b-1 exists"):
+        store.create_partition("a-b", ID, 1, CONFIG, 0)
+    store.close()
+    (tmp_path / "data/meta.properties").write_text("version=1\n")
+    (tmp_path / "data/stray").mkdir()
+    store = opened(make_store())
+    assert store.names() == [("a-b", 0), ("a-b", 1), ("a-b", 2)]
+    assert store.opened() == []
+    assert store.partition("a-b", 2).topic_id == ID
+    assert store.partition("a-b", 2) is store.partition("a-b", 2)
+    assert len(store.opened()) == 1
+    assert [p.index for p in store.partitions()] == [0, 1, 2]
+
+
+def test_a_broken_topic_id_is_none(make_store, tmp_path):
+    opened(make_store()).create_partition("t", ID, 0, CONFIG, 0)
+    (tmp_path / "data/t-0/partition.metadata").write_text("?")
+    store = make_store()
+    (tmp_path / "data/.lock").unlink()
+    assert opened(store).partition("t", 0).topic_id is None
+
+
+def test_partitions_spread_over_the_directories(make_store, tmp_path):
+    store = opened(make_store("a", "b"))
+    for index in range(6):
+        store.create_partition("t", ID, index, CONFIG, 0)
+    assert len(list((tmp_path / "a").glob("t-*"))) == len(list((tmp_path / "b").glob("t-*"))) == 3
+    store.close()
+    store = opened(make_store("a", "b"))
+    assert len(store.names()) == 6
+    store.close()
+    (tmp_path / "a/t-9").mkdir()
+    (tmp_path / "b/t-9").mkdir()
+    with pytest.raises(LogDirectoryError, match=r"t-9 is in .*/b and in .*/a"):
+        opened(make_store("a", "b"))
+
+
+def test_deleting(make_store, tmp_path):
+    store = opened(make_store())
+    for index in range(2):
+        store.create_partition("t", ID, index, CONFIG, 0)
+    store.create_partition("u", ID, 0, CONFIG, 0)
+    store.checkpoint()
+    store.delete_topic("t")
+    store.delete_topic("t")
+    assert store.names() == [("u", 0)]
+    assert store.partition("t", 0) is None
+    assert [p.name for p in (tmp_path / "data").iterdir() if p.is_dir()] == ["u-0"]
+    store.create_partition("t", uuid.UUID(int=5), 0, CONFIG, 0)
+    store.close()
+    text = (tmp_path / "data/recovery-point-offset-checkpoint").read_text()
+    assert text == "0\n2\nt 0 0\nu 0 0\n"
+    assert opened(make_store()).partition("t", 0).topic_id == uuid.UUID(int=5)
+
+
+def test_an_interrupted_deletion_is_finished(make_store, tmp_path):
+    store = opened(make_store())
+    store.create_partition("t", ID, 0, CONFIG, 0)
+    store.close()
+    (tmp_path / "data/t-0").rename(tmp_path / f"data/t-0.{ID.hex}-delete")
+    assert opened(make_store()).names() == []
+    assert not list((tmp_path / "data").glob("*-delete"))
+
+
+def test_a_partition_that_cannot_be_made_leaves_nothing(make_store, tmp_path, monkeypatch):
+    store = opened(make_store())
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("storage.checkpoints.write_topic_id", full)
+    with pytest.raises(KafkaStorageError, match="t-0 cannot be created"):
+        store.create_partition("t", ID, 0, CONFIG, 0)
+    assert store.names() == []
+    assert not list((tmp_path / "data").glob("t-*"))
+    monkeypatch.undo()
+    store.create_partition("t", ID, 0, CONFIG, 0)
+
+
+def test_settings_reach_open_and_later_partitions(make_store):
+    store = opened(make_store())
+    one = store.create_partition("t", ID, 0, CONFIG, 0)
+    changed = TopicConfig(segment_bytes=1000)
+    store.set_config("t", changed)
+    assert one.config is changed
+    store.close()
+    store = make_store()
+    store.open(0, {"t": changed})
+    assert store.partition("t", 0).config is changed
+
+
+def test_checkpoints_of_partitions_that_nobody_opened_are_kept(make_store, tmp_path):
+    store = opened(make_store())
+    for index in range(2):
+        partition = store.create_partition("t", ID, index, CONFIG, 0)
+        partition.flush()
+    path = tmp_path / "data/recovery-point-offset-checkpoint"
+    store.close()
+    path.write_text("0\n2\nt 0 0\nt 1 77\n")
+    store = opened(make_store())
+    store.partition("t", 0)
+    store.checkpoint()
+    assert path.read_text() == "0\n2\nt 0 0\nt 1 77\n"
+    assert (tmp_path / "data/replication-offset-checkpoint").read_text() == (
+        "0\n2\nt 0 0\nt 1 77\n"
+    )
+
+
+def test_a_broken_checkpoint_means_more_recovery_not_less(make_log):
+    log = make_log().create()
+    log.append([1, 2])
+    log.close()
+    (log.path / "recovery-point-offset-checkpoint").write_text("junk")
+    log.open()
+    assert [r[1] for r in log.contents()] == [1, 2]
+
+
+def test_the_log_start_survives(make_log):
+    log = make_log().create()
+    log.append([1])
+    log.append([2])
+    log.partition.log_start_offset = 1
+    log.close()
+    assert (log.path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
+    log.open()
+    assert log.partition.log_start_offset == 1
+    assert [r[1] for r in log.contents()] == [2]
+    assert log.partition.find_by_time(0, upper_offset=2) == (1, 2)
+    assert log.partition.find_largest_time(upper_offset=2) == (1, 2)
+    assert log.partition.offsets_before_v0(-2, 5) == [1]
+    assert log.partition.offsets_before_v0(-1, 5) == [2, 1]
