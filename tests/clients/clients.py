@@ -11,7 +11,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from environments import DRIVERS, Unavailable, environment
+from tests.clients.environments import DRIVERS, Unavailable, environment
 
 if TYPE_CHECKING:
     from pathlib import Path

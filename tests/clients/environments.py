@@ -274,7 +274,7 @@ def environment(name: str, *, make: bool = True) -> Path:
     if stamp.exists() and stamp.read_text() == wanted:
         return target
     if not make:
-        raise Unavailable("its environment is not set up (make clients-setup)")
+        raise Unavailable("its environment is not set up (python tests/clients/environments.py)")
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     recipe.build(target)

@@ -27,23 +27,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
 
-import clients as all_clients
-import expectations as rules
-from clients import Client
-from environments import Unavailable
-from expectations import Rules, Topic
-from session import DriverError, Session
+from tests.clients import clients as all_clients  # noqa: E402 - as a script it needs the path above
+from tests.clients import expectations as rules  # noqa: E402 - as a script it needs the path above
+from tests.clients.environments import Unavailable  # noqa: E402 - as a script it needs the path above
+from tests.clients.session import DriverError, Session  # noqa: E402 - as a script it needs the path above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MARK_BEGIN = "<!-- clients matrix: begin (tests/clients/matrix.py --write) -->"
-MARK_END = "<!-- clients matrix: end -->"
+    from tests.clients.clients import Client
+    from tests.clients.expectations import Rules, Topic
+
+MARK_BEGIN = "<!-- clients: written by tests/clients/matrix.py -->\n"
+MARK_END = "<!-- /clients -->\n"
 PARALLEL = 2
 CONSUME_TIMEOUT_MS = 25_000
-ANSWER_TIMEOUT_S = 90.0
+ANSWER_TIMEOUT_S = 45.0
 END_OFFSETS_TIMEOUT_S = 20.0
 READ_FROM = (0, 3)
 PROBE_PARTITION = len(all_clients.ALL_CODECS)  # beside one partition per codec
@@ -375,6 +377,25 @@ def run_matrix(
     return report
 
 
+def stored_formats(log_dir: Path, topics: Iterable[str]) -> dict[str, set[int]]:
+    """The message formats found on disk per topic, read from the segment files themselves.
+
+    Every batch or message begins with an offset of 8 bytes and a size of 4; the byte of the format
+    is the 17th in all of them.
+    """
+    found: dict[str, set[int]] = {topic: set() for topic in topics}
+    for segment in log_dir.rglob("*.log"):
+        topic = segment.parent.name.rpartition("-")[0]
+        if topic not in found:
+            continue
+        data = segment.read_bytes()
+        position = 0
+        while position + 17 <= len(data):
+            found[topic].add(data[position + 16])
+            position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return found
+
+
 def table(report: Report, magic: int) -> list[str]:
     """One format's producers by consumers, as Markdown."""
     names = list(report.versions)
@@ -404,7 +425,9 @@ def render(report: Report, broker: Rules = rules.BROKERS["tidelog"]) -> str:
         lines += [*table(report, magic), ""]
     if report.refusals:
         lines += ["| producer | request | outcome |", "|---|---|---|"]
-        for (producer, label), outcomes in report.refusals.items():
+        order = list(report.versions)
+        by_client = sorted(report.refusals.items(), key=lambda item: order.index(item[0][0]))
+        for (producer, label), outcomes in by_client:
             text = ", ".join(dict.fromkeys(outcomes))
             lines.append(f"| {producer} | {label} | {text} |")
         lines.append("")
@@ -420,13 +443,13 @@ def write_between_markers(path: Path, text: str) -> None:
     head, begin, rest = page.partition(MARK_BEGIN)
     _, end, tail = rest.partition(MARK_END)
     if not begin or not end:
-        raise ValueError(f"{path} lacks the markers {MARK_BEGIN} and {MARK_END}")
-    path.write_text(f"{head}{MARK_BEGIN}\n{text}{MARK_END}{tail}")
+        raise ValueError(f"{path} lacks the lines {MARK_BEGIN}{MARK_END}")
+    path.write_text(f"{head}{MARK_BEGIN}{text}{MARK_END}{tail}")
 
 
 def allowed_skips() -> set[str]:
     """Clients that may be missing, by expected_skips.txt: a new skip is a failure."""
-    text = (Path(__file__).parent / "expected_skips.txt").read_text()
+    text = (HERE / "expected_skips.txt").read_text()
     names = (line.partition("#")[0].strip() for line in text.splitlines())
     return {name for name in names if name}
 

@@ -70,6 +70,7 @@ class Session:
         try:
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
+            self._process.kill()  # it would answer the next command with the rest of this one
             raise DriverError(f"silent for {timeout_s:.0f} s{self._tail()}") from None
         if line is None:
             raise DriverError(f"the driver ended{self._tail()}")

@@ -1,0 +1,87 @@
+"""Foreign clients over TCP: what each writes, every other reads.
+
+`test_quick` needs nothing but the development environment and runs with all tests; `test_every_client`
+(`make test-clients`) sets up the others, prints the whole matrix, and fails when a client is
+skipped that expected_skips.txt does not name. The planted differences show that a broker that
+did otherwise would be caught by the same run.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.clients import clients, matrix
+from tests.clients import expectations as rules
+
+MINUTES_MAX = 6
+
+
+@pytest.fixture
+def broker(tidelog_broker_factory):
+    return tidelog_broker_factory()
+
+
+def check_formats_on_disk(broker, chosen):
+    """The matrix saw the right records; here, that they lie in the format that was asked for."""
+    topics = [
+        rules.topic_of(client, magic, kind)
+        for client in chosen
+        for magic in (0, 1, 2)
+        for kind in rules.TIMESTAMP_TYPES
+    ]
+    stored = matrix.stored_formats(broker.log_dir, [topic.name for topic in topics])
+    assert stored == {topic.name: {topic.magic} for topic in topics}
+
+
+@pytest.mark.timeout(120)
+def test_quick(broker):
+    report = matrix.run_matrix(broker.bootstrap, clients.QUICK)
+    assert report.differences() == []
+    assert report.skipped == {}
+    names = [client.name for client in clients.QUICK]
+    assert list(report.versions) == names
+    cells = {(writer, reader, m) for writer in names for reader in names for m in (0, 1, 2)}
+    assert set(report.good) == cells
+    check_formats_on_disk(broker, clients.QUICK)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("believed", "created"),
+    [(0, "0.10.2"), (1, "0.9.0"), (1, "3.0"), (2, "0.10.2")],
+)
+def test_a_broker_that_stored_another_format_would_be_caught(broker, believed, created):
+    planted = rules.Rules({believed: created}, zstd_for_all=True, names_refusals=True)
+    report = matrix.run_matrix(broker.bootstrap, clients.QUICK[:1], broker=planted)
+    assert report.differences() != []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", rules.TIMESTAMP_TYPES)
+def test_a_broker_that_stamped_otherwise_would_be_caught(broker, kind, monkeypatch):
+    def create_all_alike(server, topics, broker):
+        create(server, [topic._replace(timestamp_type=kind) for topic in topics], broker)
+
+    create = matrix.create_topics
+    monkeypatch.setattr(matrix, "create_topics", create_all_alike)
+    report = matrix.run_matrix(broker.bootstrap, clients.QUICK[:1])
+    wrong = [reasons for reasons in report.bad.values() if reasons]
+    assert len(wrong) == 2  # formats 1 and 2; format 0 has no times to be wrong
+    other = next(one for one in rules.TIMESTAMP_TYPES if one != kind)
+    assert all(reason.startswith(other) for reasons in wrong for reason in reasons)
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(60 * MINUTES_MAX + 300)
+def test_every_client(broker):
+    report = matrix.run_matrix(broker.bootstrap)
+    print("\n" + matrix.render(report))
+    assert report.differences() == []
+    unexpected = set(report.skipped) - matrix.allowed_skips()
+    assert not unexpected, {name: report.skipped[name] for name in unexpected}
+    present = [client for client in clients.CLIENTS if client.name in report.versions]
+    check_formats_on_disk(broker, present)
+    if page := os.environ.get("TIDELOG_CLIENTS_PAGE"):
+        matrix.write_between_markers(matrix.Path(page), matrix.render(report))
