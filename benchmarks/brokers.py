@@ -1,0 +1,203 @@
+"""The two brokers that are compared, behind one face.
+
+`Tidelog` and `Kafka` start a broker process on a free loopback port, pinned to one CPU, and tell what
+that process has used: CPU seconds (all its threads, exact to the nanosecond) and resident memory.
+`pause` and `resume` stop and continue the process, so that the broker which is not being measured
+leaves the machine to the other. Only processes started here are ended, by their own id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
+
+from tests.oracle.apache_kafka import ApacheKafka, answers_metadata  # noqa: E402 - after the path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+START_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 20
+KAFKA_VERSION = "3.9.1"
+_SCHED_CLOCK = 2  # linux: clock id of a process = (~pid << 3) | CPUCLOCK_SCHED
+
+
+class BrokerError(RuntimeError):
+    """A broker did not start, or died."""
+
+
+class Broker(Protocol):
+    """What a row of the table needs of a broker."""
+
+    name: str
+    port: int
+    pid: int
+    start_s: float  # from starting the process to its first answer to Metadata
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+def bootstrap(broker: Broker) -> str:
+    """`host:port`, as clients want it."""
+    return f"127.0.0.1:{broker.port}"
+
+
+def cpu_s(broker: Broker) -> float:
+    """CPU seconds the process has used so far, in user and kernel mode, over all threads."""
+    return time.clock_gettime_ns((~broker.pid << 3) | _SCHED_CLOCK) / 1e9
+
+
+def resident_mb(broker: Broker) -> float:
+    """Resident memory now, in MB (10^6 bytes)."""
+    for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise BrokerError(f"{broker.name} has no memory: did it die?")
+
+
+def pause(broker: Broker) -> None:
+    """Stop the process where it stands."""
+    os.kill(broker.pid, signal.SIGSTOP)
+
+
+def resume(broker: Broker) -> None:
+    """Let a paused process go on."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(broker.pid, signal.SIGCONT)
+
+
+class Tidelog:
+    """`tidelog serve` from this working tree."""
+
+    def __init__(
+        self, directory: Path, cpu: int, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = "tidelog"
+        self.directory = directory
+        self.cpu = cpu
+        self.settings = dict(settings or {})
+        self.port = 0
+        self.start_s = 0.0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Id of the process. Raises BrokerError if there is none."""
+        if self._process is None or self._process.poll() is not None:
+            raise BrokerError(f"{self.name} is not running (its log: {self.directory / 'log'})")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, wait for its `ready` line and for an answer to Metadata. Raises BrokerError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        program = REPOSITORY / ".venv" / "bin" / "tidelog"
+        command = [
+            *([str(program)] if program.exists() else [sys.executable, "-m", "tidelog"]),
+            "serve",
+            "--listeners=PLAINTEXT://127.0.0.1:0",
+            f"--log-dirs={self.directory / 'data'}",
+            "--http=127.0.0.1:0",
+            *(f"--set={name}={value}" for name, value in self.settings.items()),
+        ]
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {self.cpu})  # the child inherits it
+        began = time.perf_counter()
+        try:
+            with (self.directory / "log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=log, text=True
+                )
+        finally:
+            os.sched_setaffinity(0, before)
+        self.port = self._port_when_ready(began + START_TIMEOUT_S)
+        if not answers_metadata(self.port):
+            self.stop()
+            raise BrokerError(f"{self.name} said ready and does not answer Metadata")
+        self.start_s = time.perf_counter() - began
+
+    def _port_when_ready(self, deadline: float) -> int:
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        readable, _, _ = select.select([process.stdout], [], [], deadline - time.perf_counter())
+        line = process.stdout.readline() if readable else ""
+        for word in line.split():
+            if word.startswith("listeners="):
+                return int(word.rpartition(":")[2])
+        self.stop()
+        words = (self.directory / "log").read_text()[-2000:]
+        raise BrokerError(f"{self.name} did not become ready: {words}")
+
+    def stop(self) -> None:
+        """End it in order; kill it if it does not end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+class Kafka:
+    """Apache Kafka, one KRaft node, its defaults but for what a paused process must survive."""
+
+    def __init__(
+        self, directory: Path, cpu: int, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = "kafka"
+        self._kafka = ApacheKafka(
+            KAFKA_VERSION,
+            directory,
+            {
+                "broker.session.timeout.ms": 3_600_000,
+                "log.segment.delete.delay.ms": 100,
+                **(settings or {}),
+            },
+            cpu=cpu,
+            heap="1g",  # what kafka-server-start.sh gives it
+        )
+        self.start_s = 0.0
+
+    @property
+    def port(self) -> int:
+        """The port of its only listener."""
+        return self._kafka.port
+
+    @property
+    def pid(self) -> int:
+        """Id of the Java process."""
+        return self._kafka.pid
+
+    def start(self) -> None:
+        """Start it on its directory, which is formatted the first time (that time is not counted)."""
+        self._kafka.start()
+        self.start_s = self._kafka.start_seconds
+
+    def stop(self) -> None:
+        """End it in order."""
+        with contextlib.suppress(Exception):
+            resume(self)
+        self._kafka.stop()
+
+
+def remove(directory: Path) -> None:
+    """Remove what a broker wrote."""
+    shutil.rmtree(directory, ignore_errors=True)

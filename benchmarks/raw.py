@@ -1,0 +1,327 @@
+"""A client made of bytes: the same prepared frames to either broker, and answers only counted.
+
+The point is a client that costs little and is independent of the broker's own codecs: Produce v9 with
+one record in a format-2 batch, Produce v2 and Fetch v2 as a client of 0.10 sends them, Fetch v11 of many
+partitions. Answers are checked for error codes and otherwise thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import uvloop
+from crc32c import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_CLIENT_ID = b"bench"
+_TIMEOUT_S = 60
+
+
+class RawError(RuntimeError):
+    """A broker answered with an error, or not at all."""
+
+
+def _frame(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def _varint(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def batch_v2(values: Sequence[bytes], now_ms: int) -> bytes:
+    """One uncompressed format-2 batch."""
+    records = b""
+    for index, value in enumerate(values):
+        record = (
+            b"\0"
+            + _varint(0)
+            + _varint(index)
+            + _varint(-1)
+            + _varint(len(value))
+            + value
+            + _varint(0)
+        )
+        records += _varint(len(record)) + record
+    body = struct.pack(">hiqqqhii", 0, len(values) - 1, now_ms, now_ms, -1, -1, -1, len(values))
+    checked = body + records
+    return struct.pack(">qiibI", 0, 4 + 1 + 4 + len(checked), -1, 2, crc32c(checked)) + checked
+
+
+def messages_v1(values: Sequence[bytes], now_ms: int) -> bytes:
+    """A set of uncompressed format-1 messages."""
+    out = b""
+    for index, value in enumerate(values):
+        checked = struct.pack(">bbqii", 1, 0, now_ms, -1, len(value)) + value
+        out += struct.pack(">qiI", index, 4 + len(checked), zlib.crc32(checked)) + checked
+    return out
+
+
+def produce_v9(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
+    """A Produce v9 frame with one record set."""
+    name = topic.encode()
+    return _frame(
+        struct.pack(">hhih", 0, 9, 7, len(_CLIENT_ID))
+        + _CLIENT_ID
+        + b"\0"  # header tags
+        + b"\0"  # transactional id: null
+        + struct.pack(">hi", acks, 30_000)
+        + b"\2"
+        + _uvarint(len(name) + 1)
+        + name
+        + b"\2"
+        + struct.pack(">i", partition)
+        + _uvarint(len(records) + 1)
+        + records
+        + b"\0\0\0"
+    )
+
+
+def produce_v9_error_at(topic: str) -> int:
+    """Where the first partition's error code is, from the first byte of the answer's frame."""
+    return 4 + 4 + 1 + 1 + len(_uvarint(len(topic) + 1)) + len(topic) + 1 + 4
+
+
+def produce_v2(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
+    """A Produce v2 frame, as clients of 0.10 send it."""
+    name = topic.encode()
+    return _frame(
+        struct.pack(">hhih", 0, 2, 7, len(_CLIENT_ID))
+        + _CLIENT_ID
+        + struct.pack(">hiih", acks, 30_000, 1, len(name))
+        + name
+        + struct.pack(">iii", 1, partition, len(records))
+        + records
+    )
+
+
+def produce_v2_error_at(topic: str) -> int:
+    """Where the first partition's error code is."""
+    return 4 + 4 + 4 + 2 + len(topic) + 4 + 4
+
+
+class Pipelined(NamedTuple):
+    """What a pipelined run did."""
+
+    requests: int
+    seconds: float
+    broker_cpu_s: float
+
+
+class _Sender(asyncio.Protocol):
+    """Keeps `depth` copies of one request under way on a connection."""
+
+    def __init__(self, request: bytes, depth: int, error_at: int) -> None:
+        self.request = request
+        self.depth = depth
+        self.error_at = error_at
+        self.answers = 0
+        self.failed = ""
+        self.going = True
+        self._size = 0
+        self._rest = b""
+        self._block = request * depth
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def begin(self) -> None:
+        """Send the first requests."""
+        assert self._transport is not None
+        self._transport.write(self._block)
+
+    def data_received(self, data: bytes) -> None:
+        data = self._rest + data
+        if not self._size:
+            if len(data) < 4:
+                self._rest = data
+                return
+            self._size = 4 + int.from_bytes(data[:4], "big")
+        size = self._size
+        count = len(data) // size
+        end = count * size
+        if any(data[self.error_at : end : size]) or any(data[self.error_at + 1 : end : size]):
+            self.failed = f"error code in an answer: {data[:size].hex()}"
+            self.going = False
+        self._rest = data[end:]
+        self.answers += count
+        if count and self.going:
+            assert self._transport is not None
+            self._transport.write(self._block[: count * len(self.request)])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.going:
+            self.failed = f"connection lost: {exc}"
+
+
+def pipelined(
+    port: int,
+    requests: Sequence[bytes],
+    depth: int,
+    error_at: int,
+    seconds: float,
+    broker_cpu_s: Callable[[], float],
+) -> Pipelined:
+    """Send each request over and over on a connection of its own, `depth` under way on each.
+
+    Every answer must have one size (same topic, no errors). Raises RawError.
+    """
+
+    async def run() -> Pipelined:
+        loop = asyncio.get_running_loop()
+        senders = []
+        transports = []
+        for request in requests:
+            sender = _Sender(request, depth, error_at)
+            transport, _ = await loop.create_connection(lambda one=sender: one, "127.0.0.1", port)
+            senders.append(sender)
+            transports.append(transport)
+        for sender in senders:
+            sender.begin()
+        await asyncio.sleep(seconds / 10)  # until every connection is in its stride
+        before = sum(sender.answers for sender in senders)
+        began, used = time.perf_counter(), broker_cpu_s()
+        await asyncio.sleep(seconds)
+        took, used = time.perf_counter() - began, broker_cpu_s() - used
+        done = sum(sender.answers for sender in senders) - before
+        failed = [sender.failed for sender in senders if sender.failed]
+        for sender in senders:
+            sender.going = False
+        for transport in transports:
+            transport.abort()
+        if failed or not done:
+            raise RawError(failed[0] if failed else "no answers")
+        return Pipelined(done, took, used)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run())
+
+
+def connect(port: int) -> socket.socket:
+    """A blocking connection without delays."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def exchange(connection: socket.socket, request: bytes) -> bytes:
+    """Send one frame, return the answer's frame with its length. Raises RawError."""
+    connection.sendall(request)
+    answer = connection.recv(1 << 20)
+    if len(answer) < 4:
+        answer += connection.recv(1 << 20)
+    if not answer:
+        raise RawError("the broker closed the connection")
+    size = 4 + int.from_bytes(answer[:4], "big")
+    if len(answer) == size:
+        return answer
+    parts = [answer]
+    have = len(answer)
+    while have < size:
+        part = connection.recv(1 << 20)
+        if not part:
+            raise RawError("the broker closed the connection")
+        parts.append(part)
+        have += len(part)
+    return b"".join(parts)
+
+
+def latencies_us(port: int, request: bytes, error_at: int, count: int) -> list[float]:
+    """How long each of `count` requests took, one at a time, in microseconds. Raises RawError."""
+    times = []
+    with connect(port) as connection:
+        for _ in range(count):
+            began = time.perf_counter_ns()
+            answer = exchange(connection, request)
+            times.append((time.perf_counter_ns() - began) / 1000)
+            if answer[error_at : error_at + 2] != b"\0\0":
+                raise RawError(f"error code in an answer: {answer.hex()}")
+    return times
+
+
+def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) -> int:
+    """Read partition 0 with Fetch v2, as a client of 0.10, from 0; return how many messages came."""
+    name = topic.encode()
+    at = messages = 0
+    with connect(port) as connection:
+        while at < until_offset:
+            answer = exchange(
+                connection,
+                _frame(
+                    struct.pack(">hhih", 1, 2, 7, len(_CLIENT_ID))
+                    + _CLIENT_ID
+                    + struct.pack(">iiiih", -1, 500, 1, 1, len(name))
+                    + name
+                    + struct.pack(">iiqi", 1, 0, at, max_bytes)
+                ),
+            )
+            head = 4 + 4 + 4 + 4 + 2 + len(name) + 4
+            _, error, _, size = struct.unpack_from(">ihqi", answer, head)
+            if error:
+                raise RawError(f"Fetch v2 answered error {error}")
+            position = head + 18
+            end = position + size
+            before = at
+            while end - position >= 17:
+                offset, length = struct.unpack_from(">qi", answer, position)
+                if length > end - position - 12:
+                    break  # cut short, or the filler that stands for what did not fit
+                if answer[position + 16] != 1:
+                    raise RawError(f"format {answer[position + 16]} in an answer to Fetch v2")
+                position += 12 + length
+                if offset >= at:
+                    at = offset + 1
+                    messages += 1
+            if at == before:
+                raise RawError(f"Fetch v2 stands still at offset {at}")
+    return messages
+
+
+def fetch_v11(topic: str, partitions: int, max_wait_ms: int) -> bytes:
+    """A Fetch v11 frame that asks for offset 0 of many partitions, without a session."""
+    name = topic.encode()
+    wanted = b"".join(
+        struct.pack(">iiqqi", index, -1, 0, -1, 1 << 20) for index in range(partitions)
+    )
+    return _frame(
+        struct.pack(">hhih", 1, 11, 7, len(_CLIENT_ID))
+        + _CLIENT_ID
+        + struct.pack(">iiiibii", -1, max_wait_ms, 0, 50 << 20, 0, 0, -1)
+        + struct.pack(">ih", 1, len(name))
+        + name
+        + struct.pack(">i", partitions)
+        + wanted
+        + struct.pack(">ih", 0, 0)
+    )
+
+
+def fetch_all(port: int, request: bytes, count: int) -> None:
+    """Send one Fetch v11 `count` times, one at a time. Raises RawError."""
+    with connect(port) as connection:
+        for _ in range(count):
+            answer = exchange(connection, request)
+            if answer[12:14] != b"\0\0":
+                raise RawError(f"Fetch answered error {int.from_bytes(answer[12:14], 'big')}")

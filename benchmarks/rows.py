@@ -1,0 +1,418 @@
+"""What is measured: one declaration per row, with the figures it yields and the goal of each.
+
+TABLE is the comparison with Apache Kafka that `make bench` prints. FACTORS begins with a base row and
+changes one factor at a time; `make bench` measures the shorter ones, `make bench-full` all.
+
+CPU figures are the broker's own seconds, per million records (or per request), so a scaled-down load
+gives the same figure. Before a row is measured on a broker, its load runs once uncounted: the Java
+compiler has seen it, files and connections exist. What a first load costs has its own row.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import loads
+import raw
+from brokers import Broker, cpu_s, resident_mb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_IDLE_S = 2.0
+
+
+class Goal(NamedTuple):
+    """What tidelog is to reach: a ratio to Kafka, or a limit of its own."""
+
+    text: str
+    ratio_max: float | None = None
+    ratio_min: float | None = None
+    limit: float | None = None
+
+    def is_met(self, ratio: float | None, own: float) -> bool:
+        """Whether a ratio (tidelog / Kafka) and an own figure reach the goal."""
+        if self.limit is not None:
+            return own <= self.limit
+        if ratio is None:
+            return False
+        if self.ratio_min is not None:
+            return ratio >= self.ratio_min
+        return self.ratio_max is None or ratio <= self.ratio_max
+
+
+class Figure(NamedTuple):
+    """One number of a row; `digits` behind the point."""
+
+    key: str
+    title: str
+    unit: str
+    digits: int
+    goal: Goal | None = None
+
+
+class Place(NamedTuple):
+    """Where a row is measured: a running broker, what `prepare` made, how far loads are scaled."""
+
+    broker: Broker
+    state: Any
+    scale: float
+
+    def scaled(self, count: int) -> int:
+        """A count of the full load, scaled."""
+        return max(1000, int(count * self.scale))
+
+
+class Row(NamedTuple):
+    """One row: how to prepare a broker, how to measure it once, what is left to remove."""
+
+    key: str
+    figures: tuple[Figure, ...]
+    prepare: Callable[[Place], Any]
+    measure: Callable[[Place], dict[str, float]]
+    clean: Callable[[Place], None] = lambda _place: None
+    own_brokers: bool = False  # measured on freshly started brokers
+    tidelog_only: str = ""  # why Apache Kafka has no such thing
+    full_only: bool = False
+
+
+def _nothing(_place: Place) -> None:
+    return None
+
+
+def _drop(place: Place) -> None:
+    if place.state:
+        loads.drop_topic(place.broker, place.state)
+
+
+# --- produce -------------------------------------------------------------------------------------
+
+
+def produce_row(
+    key: str,
+    title: str,
+    count: int,
+    size: int,
+    *,
+    goal: Goal | None = None,
+    partitions: int = 1,
+    client: Mapping[str, Any] | None = None,
+    topic: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Row:
+    """Broker CPU of producing with librdkafka, per million records."""
+
+    def once(place: Place, records: int) -> float:
+        name = loads.make_topic(place.broker, key, partitions, topic)
+        before = cpu_s(place.broker)
+        loads.produce(place.broker, name, records, size, partitions=partitions, settings=client)
+        used = cpu_s(place.broker) - before
+        loads.drop_topic(place.broker, name)
+        return used
+
+    def prepare(place: Place) -> None:
+        once(place, place.scaled(count) // 2)
+
+    def measure(place: Place) -> dict[str, float]:
+        records = place.scaled(count)
+        return {"cpu": once(place, records) / records * 1e6}
+
+    return Row(key, (Figure("cpu", title, "s/M", 3, goal),), prepare, measure, **options)
+
+
+_CONNECTIONS = 8
+
+
+def requests_row(key: str, title: str, depth: int, goal: Goal | None = None, **options: Any) -> Row:
+    """One-record Produce v9 requests as fast as the broker answers, `depth` under way on each of 8."""
+
+    def prepare(place: Place) -> str:
+        name = loads.make_topic(place.broker, key, _CONNECTIONS)
+        run(place, name)
+        return name
+
+    def run(place: Place, name: str) -> raw.Pipelined:
+        records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
+        frames = [raw.produce_v9(name, index, records) for index in range(_CONNECTIONS)]
+        at = raw.produce_v9_error_at(name)
+        seconds = 4 * place.scale
+        return raw.pipelined(
+            place.broker.port, frames, depth, at, seconds, lambda: cpu_s(place.broker)
+        )
+
+    def measure(place: Place) -> dict[str, float]:
+        done = run(place, place.state)
+        return {
+            "rate": done.requests / done.seconds,
+            "cpu": done.broker_cpu_s / done.requests * 1e6,
+        }
+
+    figures = (
+        Figure("rate", title, "req/s", 0, goal),
+        Figure("cpu", f"{title}: broker CPU each", "us", 1),
+    )
+    return Row(key, figures, prepare, measure, _drop, **options)
+
+
+def _latency_row() -> Row:
+    def prepare(place: Place) -> str:
+        name = loads.make_topic(place.broker, "latency")
+        run(place, name)
+        return name
+
+    def run(place: Place, name: str) -> list[float]:
+        records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
+        return raw.latencies_us(
+            place.broker.port,
+            raw.produce_v9(name, 0, records),
+            raw.produce_v9_error_at(name),
+            place.scaled(8000),
+        )
+
+    def measure(place: Place) -> dict[str, float]:
+        times = sorted(run(place, place.state))
+        return {"p50": statistics.median(times), "p99": times[int(len(times) * 0.99)]}
+
+    half = Goal("<= 1/2", ratio_max=0.5)
+    return Row(
+        "latency",
+        (
+            Figure("p50", "produce latency, one at a time, p50", "us", 0, half),
+            Figure("p99", "produce latency, one at a time, p99", "us", 0, half),
+        ),
+        prepare,
+        measure,
+        _drop,
+    )
+
+
+# --- fetch ---------------------------------------------------------------------------------------
+
+
+def fetch_row(
+    key: str,
+    title: str,
+    count: int,
+    size: int,
+    *,
+    goal: Goal | None = None,
+    client: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Row:
+    """Broker CPU of reading with librdkafka what it produced, per million records."""
+
+    def prepare(place: Place) -> str:
+        name = loads.make_topic(place.broker, key)
+        loads.produce(place.broker, name, place.scaled(count), size, settings=client)
+        loads.fetch(place.broker, name, place.scaled(count))
+        return name
+
+    def measure(place: Place) -> dict[str, float]:
+        records = place.scaled(count)
+        before = cpu_s(place.broker)
+        loads.fetch(place.broker, place.state, records)
+        return {"cpu": (cpu_s(place.broker) - before) / records * 1e6}
+
+    return Row(key, (Figure("cpu", title, "s/M", 3, goal),), prepare, measure, _drop, **options)
+
+
+def _old_fetch_row() -> Row:
+    count = 200_000
+
+    def prepare(place: Place) -> str:
+        name = loads.make_topic(place.broker, "old-fetch")
+        loads.produce(place.broker, name, place.scaled(count), 100)
+        raw.read_v2(place.broker.port, name, place.scaled(count))
+        return name
+
+    def measure(place: Place) -> dict[str, float]:
+        records = place.scaled(count)
+        before = cpu_s(place.broker)
+        got = raw.read_v2(place.broker.port, place.state, records)
+        used = cpu_s(place.broker) - before
+        if got != records:
+            raise loads.LoadError(f"{place.broker.name}: {got} of {records} came down-converted")
+        return {"cpu": used / records * 1e6}
+
+    title = "fetch by an old client (v2: converted to format 1)"
+    return Row("old-fetch", (Figure("cpu", title, "s/M", 3),), prepare, measure, _drop)
+
+
+def _many_partitions_fetch_row() -> Row:
+    partitions, requests = 1000, 200
+
+    def prepare(place: Place) -> str:
+        name = loads.make_topic(place.broker, "wide-fetch", partitions)
+        raw.fetch_all(place.broker.port, raw.fetch_v11(name, partitions, 0), 50)
+        return name
+
+    def measure(place: Place) -> dict[str, float]:
+        before = cpu_s(place.broker)
+        raw.fetch_all(place.broker.port, raw.fetch_v11(place.state, partitions, 0), requests)
+        return {"cpu": (cpu_s(place.broker) - before) / requests * 1e3}
+
+    title = "fetch of 1,000 empty partitions, no session"
+    return Row("wide-fetch", (Figure("cpu", title, "ms/req", 3),), prepare, measure, _drop)
+
+
+# --- old producers -------------------------------------------------------------------------------
+
+
+def _old_produce_row(
+    key: str, title: str, config: Mapping[str, str] | None = None, only: str = ""
+) -> Row:
+    """Produce v2 with sets of 100 format-1 messages, as a client of 0.10 sends them."""
+    requests, messages = 2000, 100
+
+    def run(place: Place, name: str) -> float:
+        records = raw.messages_v1(loads.values_of(100)[:messages], int(time.time() * 1000))
+        frame = raw.produce_v2(name, 0, records)
+        before = cpu_s(place.broker)
+        raw.latencies_us(
+            place.broker.port, frame, raw.produce_v2_error_at(name), place.scaled(requests)
+        )
+        return cpu_s(place.broker) - before
+
+    def prepare(place: Place) -> str:
+        name = loads.make_topic(place.broker, key, 1, config)
+        run(place, name)
+        return name
+
+    def measure(place: Place) -> dict[str, float]:
+        used = run(place, place.state)
+        return {"cpu": used / (place.scaled(requests) * messages) * 1e6}
+
+    figures = (Figure("cpu", title, "s/M", 3),)
+    return Row(key, figures, prepare, measure, _drop, tidelog_only=only)
+
+
+# --- a broker's life -----------------------------------------------------------------------------
+
+
+def _life(place: Place) -> dict[str, float]:
+    """Start (done by the caller), idle memory, the first load, more load, memory again."""
+    broker = place.broker
+    time.sleep(_IDLE_S)
+    figures = {"start": broker.start_s, "idle": resident_mb(broker)}
+    first = place.scaled(500_000)
+    name = loads.make_topic(broker, "life")
+    before = cpu_s(broker)
+    loads.produce(broker, name, first, 100)
+    figures["cold"] = (cpu_s(broker) - before) / first * 1e6
+    more = place.scaled(200_000)
+    for codec, size in (("none", 1000), ("lz4", 100), ("none", 100)):
+        other = loads.make_topic(broker, f"life-{codec}")
+        loads.produce(broker, other, more, size, settings={"compression.type": codec})
+        loads.fetch(broker, other, more)
+    loads.fetch(broker, name, first)
+    figures["loaded"] = resident_mb(broker)
+    return figures
+
+
+LIFE = Row(
+    "life",
+    (
+        Figure("start", "start to first metadata answer", "s", 3, Goal("<= 0.3 s", limit=0.3)),
+        Figure("idle", "resident memory, idle", "MB", 0, Goal("<= 60 MB", limit=60)),
+        Figure("loaded", "resident memory, after a load", "MB", 0, Goal("<= 120 MB", limit=120)),
+        Figure("cold", "broker CPU, the first 500 k x 100 B after the start", "s/M", 3),
+    ),
+    _nothing,
+    _life,
+    own_brokers=True,
+)
+
+TABLE: tuple[Row, ...] = (
+    produce_row(
+        "produce-100",
+        "broker CPU, produce 3 M x 100 B",
+        3_000_000,
+        100,
+        goal=Goal("<= 1/5", ratio_max=1 / 5),
+    ),
+    produce_row(
+        "produce-1000",
+        "broker CPU, produce 600 k x 1,000 B",
+        600_000,
+        1000,
+        goal=Goal("<= 1/4", ratio_max=1 / 4),
+    ),
+    produce_row(
+        "produce-lz4",
+        "broker CPU, produce 3 M x 100 B lz4",
+        3_000_000,
+        100,
+        client={"compression.type": "lz4"},
+        goal=Goal("<= 1/2", ratio_max=1 / 2),
+    ),
+    requests_row(
+        "requests",
+        "one-record requests, 8 connections x 16 under way",
+        16,
+        Goal(">= 4 x", ratio_min=4),
+    ),
+    _latency_row(),
+    fetch_row(
+        "fetch-100",
+        "broker CPU, fetch 700 k x 100 B",
+        700_000,
+        100,
+        goal=Goal("<= 1/3", ratio_max=1 / 3),
+    ),
+    fetch_row(
+        "fetch-1000",
+        "broker CPU, fetch 140 k x 1,000 B",
+        140_000,
+        1000,
+        goal=Goal("<= 1/5", ratio_max=1 / 5),
+    ),
+    LIFE,
+)
+
+_BASE = 400_000
+
+
+def _factor(key: str, title: str, *, count: int = _BASE, size: int = 100, **options: Any) -> Row:
+    return produce_row(f"f-{key}", title, count, size, **options)
+
+
+FACTORS: tuple[Row, ...] = (
+    _factor("base", "base: 100 B, acks=1, one partition"),
+    _factor("acks-all", "acks=all", client={"acks": "all"}),
+    _factor("idempotent", "enable.idempotence", client={"acks": "all", "enable.idempotence": True}),
+    _factor("gzip", "gzip", client={"compression.type": "gzip"}),
+    _factor("snappy", "snappy", client={"compression.type": "snappy"}),
+    _factor("lz4", "lz4", client={"compression.type": "lz4"}),
+    _factor("zstd", "zstd", client={"compression.type": "zstd"}),
+    _factor(
+        "append-time", "LogAppendTime topic", topic={"message.timestamp.type": "LogAppendTime"}
+    ),
+    _factor(
+        "topic-lz4",
+        "topic compresses (compression.type=lz4)",
+        topic={"compression.type": "lz4"},
+        full_only=True,
+    ),
+    _factor("partitions", "100 partitions in turn", partitions=100),
+    _factor(
+        "batches-of-10", "batches of 10 records", count=100_000, client={"batch.num.messages": 10}
+    ),
+    _factor("tiny", "10 B records", size=10, full_only=True),
+    _factor("large", "10,000 B records", count=40_000, size=10_000, full_only=True),
+    _old_produce_row("f-old-client", "Produce v2, sets of 100 format-1 messages (converted up)"),
+    _old_produce_row(
+        "f-format-1",
+        "the same onto a format-1 topic",
+        {"message.format.version": "0.10.2"},
+        "no format-1 topics since 3.0",
+    ),
+    requests_row("f-serial", "one-record requests, 8 connections x 1 under way", 1),
+    fetch_row("f-fetch-base", "fetch base: 100 B, librdkafka", _BASE, 100),
+    fetch_row(
+        "f-fetch-lz4", "fetch lz4", _BASE, 100, client={"compression.type": "lz4"}, full_only=True
+    ),
+    _old_fetch_row(),
+    _many_partitions_fetch_row(),
+)

@@ -1,0 +1,160 @@
+"""Results: kept as JSON lines, turned into medians and ratios, printed as a table.
+
+A line is one repetition of one row on one broker, with the setup it was measured under; `Results.has`
+is how an interrupted run goes on where it stopped. Ratios are tidelog / Kafka, taken repetition by
+repetition (the two ran one after the other), and the median of these is shown. Absolute figures stand
+beside them for orientation only: on a shared machine they mean little.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from rows import Figure, Row
+
+
+class Results:
+    """What has been measured, in a file of JSON lines."""
+
+    def __init__(self, path: Path, setup: dict[str, Any], *, keep: bool) -> None:
+        """Read what a file has for this setup; without `keep` begin anew."""
+        self.path = path
+        self.setup = setup
+        self._found: dict[tuple[str, str, int], dict[str, float]] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not keep:
+            path.write_text("")
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                one = json.loads(line)
+            except ValueError:
+                continue  # a line cut short by an interruption
+            if one["setup"] == setup:
+                self._found[one["row"], one["broker"], one["repetition"]] = one["figures"]
+
+    def has(self, row: Row, broker: str, repetition: int) -> bool:
+        """Whether this repetition is there already."""
+        return (row.key, broker, repetition) in self._found
+
+    def add(
+        self, row: Row, broker: str, repetition: int, figures: dict[str, float], when: str
+    ) -> None:
+        """Keep one repetition, on disk at once."""
+        self._found[row.key, broker, repetition] = figures
+        line = {
+            "row": row.key,
+            "broker": broker,
+            "repetition": repetition,
+            "figures": {key: round(value, 6) for key, value in figures.items()},
+            "when": when,
+            "setup": self.setup,
+        }
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def series(self, row: Row, figure: Figure, broker: str) -> dict[int, float]:
+        """Repetition -> value."""
+        return {
+            repetition: figures[figure.key]
+            for (key, its_broker, repetition), figures in sorted(self._found.items())
+            if key == row.key and its_broker == broker
+        }
+
+    def median(self, row: Row, figure: Figure, broker: str) -> float | None:
+        """Median over the repetitions, None if there is none."""
+        values = self.series(row, figure, broker).values()
+        return statistics.median(values) if values else None
+
+    def ratio(self, row: Row, figure: Figure) -> float | None:
+        """Median of tidelog / Kafka over the repetitions that both have."""
+        ours, theirs = (self.series(row, figure, name) for name in ("tidelog", "kafka"))
+        pairs = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if theirs[n] > 0]
+        return statistics.median(pairs) if pairs else None
+
+
+def _number(value: float | None, figure: Figure) -> str:
+    return "-" if value is None else f"{value:,.{figure.digits}f}"
+
+
+def _ratio(ratio: float | None) -> str:
+    """How a reader says it: 1/6.2 of Kafka, or 5.3 x Kafka."""
+    if not ratio:
+        return "-"
+    return f"1/{1 / ratio:.1f}" if ratio < 1 else f"{ratio:.1f} x"
+
+
+def _grid(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, padded so that it reads well in a terminal."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    rule = [("-" * (width - 1) + ":") if i else "-" * width for i, width in enumerate(widths)]
+    rows = [lines[0], rule, *lines[1:]]
+    return "\n".join(
+        "| "
+        + " | ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        + " |"
+        for row in rows
+    )
+
+
+def compare(results: Results, rows: Iterable[Row]) -> str:
+    """The table against Apache Kafka, with the goals."""
+    lines = [["what", "unit", "Kafka", "tidelog", "tidelog / Kafka", "goal", ""]]
+    for row in rows:
+        for figure in row.figures:
+            theirs = results.median(row, figure, "kafka")
+            ours = results.median(row, figure, "tidelog")
+            if theirs is None and ours is None:
+                continue
+            ratio = results.ratio(row, figure)
+            verdict = ""
+            if figure.goal and ours is not None:
+                verdict = "ok" if figure.goal.is_met(ratio, ours) else "short of it"
+            lines.append(
+                [
+                    figure.title,
+                    figure.unit,
+                    _number(theirs, figure),
+                    _number(ours, figure),
+                    _ratio(ratio),
+                    figure.goal.text if figure.goal else "",
+                    verdict,
+                ]
+            )
+    return _grid(lines) if len(lines) > 1 else ""
+
+
+def factors(results: Results, base: Row, rows: Iterable[Row]) -> str:
+    """The base row and what each factor makes of it, on both brokers."""
+    lines = [
+        ["factor", "unit", "Kafka", "tidelog", "tidelog / Kafka", "Kafka / base", "tidelog / base"]
+    ]
+    for row in rows:
+        for figure in row.figures:
+            ours, theirs = (results.median(row, figure, name) for name in ("tidelog", "kafka"))
+            if ours is None and theirs is None:
+                continue
+            changes = []
+            for name, value in (("kafka", theirs), ("tidelog", ours)):
+                origin = results.median(base, base.figures[0], name)
+                same = figure.unit == base.figures[0].unit
+                changes.append(f"{value / origin:.2f}" if value and origin and same else "-")
+            lines.append(
+                [
+                    figure.title,
+                    figure.unit,
+                    _number(theirs, figure),
+                    _number(ours, figure),
+                    _ratio(results.ratio(row, figure)),
+                    *changes,
+                ]
+            )
+    return _grid(lines) if len(lines) > 1 else ""
