@@ -59,12 +59,13 @@ def write_uvarint(value: int) -> bytes:
     """Return `value` (0 to 2**32 - 1) as an unsigned varint."""
     if value < 0:
         raise EncodeError(f"{value} cannot be a length")
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    if value < 1 << 7:
+        return bytes((value,))
+    if value < 1 << 14:
+        return bytes((value & 127 | 128, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
+    return bytes((value & 127 | 128,)) + write_uvarint(value >> 7)
 
 
 class Uvarints(dict[int, bytes]):
