@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from bisect import bisect_right
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import (
+    BrokerError,
     InvalidTxnState,
     KafkaStorageError,
     OffsetOutOfRange,
@@ -26,11 +25,10 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from protocol.records.prepare import Plan, inspect, prepare
-from storage import files, lookup, recovery, snapshots, timestamps
+from storage import files, lookup, reading, recovery, snapshots, timestamps
 from storage.epochs import LeaderEpochs
-from storage.offset_index import ENTRY_SIZE
-from storage.producers import Sequenced, last_sequence_of
 from storage.segment import Segment, Tail
+from storage.settings import settings_of
 
 if TYPE_CHECKING:
     import uuid
@@ -38,13 +36,13 @@ if TYPE_CHECKING:
 
     from config.topic import TopicConfig
     from protocol.records.batch import Batch
-    from protocol.records.prepare import Prepared, PreparedBatch
-    from storage.producers import ProducerBatch, Producers
-    from storage.segment import Slice
+    from protocol.records.prepare import Prepared
+    from storage.producers import ProducerBatch, Producers, Sequenced
+    from storage.reading import Fetched
+    from storage.settings import Settings
 
 _log = logging.getLogger("tidelog.storage")
 
-_BASE_OFFSET = attrgetter("base_offset")
 _NEWEST_MAGIC = 2
 _EMPTY_SET = -1
 
@@ -60,27 +58,6 @@ class Appended(NamedTuple):
     size: int
     duplicate: bool  # stored before; the answer is that of the first time
     converted: bool  # records were written anew
-
-
-class Fetched(NamedTuple):
-    """Slices of the log, in order; the last may end within a batch."""
-
-    buffers: list[memoryview]
-    size: int
-    first_batch_size: int  # 0 when there is nothing
-
-
-class _Settings(NamedTuple):
-    """A topic's settings as the append path wants them: looked up once, not per batch."""
-
-    magic: int
-    compression: int | None
-    rules: timestamps.Rules
-    compacted: bool
-    max_message_bytes: int
-    segment_bytes: int
-    max_index_entries: int
-    index_interval_bytes: int
 
 
 class Partition:
@@ -145,8 +122,8 @@ class Partition:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self._config = config
-        self._settings = _settings(config, config.target_magic)
-        self._internal_settings = _settings(config, _NEWEST_MAGIC)
+        self._settings = settings_of(config, config.target_magic)
+        self._internal_settings = settings_of(config, _NEWEST_MAGIC)
 
     @property
     def high_watermark(self) -> int:
@@ -194,11 +171,13 @@ class Partition:
         batches = produced.batches
         if not batches:
             return self._nothing_appended()
-        first = batches[0]
+        first, sequenced = batches[0], None
         if first.producer_id >= 0 and len(batches) == 1:  # no set of several may be idempotent
-            duplicate = self._check_producer(first, settings.magic, now_ms)
-            if duplicate is not None:
-                return self._answer_duplicate(duplicate)
+            sequenced = self._sequence_of(first, settings.magic)
+            if sequenced is not None:
+                duplicate = self.producers.check(sequenced, now_ms)
+                if duplicate is not None:
+                    return self._answer_duplicate(duplicate)
         stamps = timestamps.stamps_at(settings.rules, self._last_append_time_ms, now_ms)
         prepared = prepare(
             records,
@@ -218,9 +197,9 @@ class Partition:
             return self._nothing_appended()
         self._write(prepared, stamps.append_time_ms, settings)
         self._last_append_time_ms = stamps.append_time_ms
-        for batch in prepared.batches:
-            if batch.producer_id >= 0:
-                self._note_producer(batch, stamps.append_time_ms)
+        if sequenced is not None:
+            offsets = (prepared.first_offset, prepared.last_offset)
+            self.producers.appended(sequenced, offsets, stamps.append_time_ms)
         self.log_end_offset = prepared.last_offset + 1
         return Appended(
             prepared.first_offset,
@@ -233,20 +212,20 @@ class Partition:
             prepared.converted,
         )
 
-    def _check_producer(self, batch: Batch, magic: int, now_ms: int) -> ProducerBatch | None:
-        """Return the batch that an idempotent append duplicates, None when it is new."""
+    def _sequence_of(self, batch: Batch, magic: int) -> Sequenced | None:
+        """Return what an idempotent batch says of its producer; None where `prepare` refuses it."""
         if batch.is_transactional and magic == _NEWEST_MAGIC:
             raise InvalidTxnState(
                 f"{self.topic}-{self.index}: this broker does not serve transactions yet"
             )
         if batch.base_sequence < 0 or batch.count < 1:
-            return None  # `prepare` refuses it with its reason
-        return self.producers.check(recovery.sequenced(batch), now_ms)
+            return None
+        return recovery.sequenced(batch)
 
     def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
         """Answer as the first time: its offsets, and its stamp, which the stored header has."""
         log_append_time_ms = timestamps.NO_TIMESTAMP
-        segment = self._segment_of(duplicate.first_offset)
+        segment = reading.segment_of(self._segments, duplicate.first_offset)
         try:
             found = None if segment is None else segment.header_of(duplicate.first_offset)
         except OSError as error:
@@ -264,7 +243,7 @@ class Partition:
             False,
         )
 
-    def _write(self, prepared: Prepared, append_time_ms: int, settings: _Settings) -> None:
+    def _write(self, prepared: Prepared, append_time_ms: int, settings: Settings) -> None:
         """Put prepared batches behind the last one, in a new segment if they do not fit."""
         if self.is_deleted:
             raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
@@ -300,7 +279,7 @@ class Partition:
         previous = self._active
         snapshots.write(self.directory, base_offset, self.producers)
         active = Segment(self.directory, base_offset, Tail(base_offset, 0))
-        active.open_for_append()
+        active.activate()
         self._segments = (*self._segments, active)
         self._active = active
         try:
@@ -308,16 +287,6 @@ class Partition:
         except OSError as error:  # an index that is too short costs time, not answers
             _log.warning("index not written: %s: %s", previous.path, error)
         return active
-
-    def _note_producer(self, batch: PreparedBatch, append_time_ms: int) -> None:
-        sequenced = Sequenced(
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            last_sequence_of(batch.base_sequence, batch.count),
-        )
-        offsets = (batch.base_offset, batch.last_offset)
-        self.producers.appended(sequenced, offsets, append_time_ms)
 
     @property
     def producers(self) -> Producers:
@@ -350,50 +319,16 @@ class Partition:
                 f"{self.topic}-{self.index}: offset {offset} is not between "
                 f"{self.log_start_offset} and {self.log_end_offset}"
             )
-        buffers: list[memoryview] = []
-        size = first_batch_size = 0
-        while offset < upper_offset:
-            found = self._read_segment(
-                offset, max_bytes - size, upper_offset, minimum_one=minimum_one and not size
-            )
-            if found is None:
-                break
-            if not size:
-                first_batch_size = found.first_batch_size
-            if found.data:
-                buffers.append(found.data)
-                size += len(found.data)
-            if found.next_offset is None or size >= max_bytes:
-                break
-            offset = found.next_offset
-        return Fetched(buffers, size, first_batch_size)
-
-    def _read_segment(
-        self, offset: int, max_bytes: int, upper_offset: int, *, minimum_one: bool
-    ) -> Slice | None:
-        """Read from the first segment that has something from `offset` on."""
-        segments = self._segments
-        number = len(segments) - 1
-        if offset < segments[number].base_offset:
-            number = max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0)
         try:
-            for segment in segments[number:]:
-                if segment.base_offset >= upper_offset:
-                    break
-                part = segment.read(
-                    offset, max_bytes, upper_offset=upper_offset, minimum_one=minimum_one
-                )
-                if part is not None:
-                    return part
+            return reading.read(
+                self._segments,
+                offset,
+                max_bytes,
+                upper_offset=upper_offset,
+                minimum_one=minimum_one,
+            )
         except OSError as error:
             raise self._storage_error("the log cannot be read", error) from error
-        return None
-
-    def _segment_of(self, offset: int) -> Segment | None:
-        """Return the segment that holds an offset, None when it is gone or still to come."""
-        segments = self._segments
-        number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
-        return segments[number] if number >= 0 else None
 
     # --- look up ---------------------------------------------------------------------------------
 
@@ -444,7 +379,7 @@ class Partition:
 
     def append_time_of(self, offset: int) -> int | None:
         """Return when the batch with this offset was appended, None when nobody knows."""
-        segment = self._segment_of(offset)
+        segment = reading.segment_of(self._segments, offset)
         if segment is None or not self.log_start_offset <= offset < self.log_end_offset:
             return None
         return segment.append_times.at(offset)
@@ -503,20 +438,9 @@ class Partition:
             False,
         )
 
-    def _storage_error(self, what: str, error: OSError) -> KafkaStorageError:
+    def _storage_error(self, what: str, error: OSError) -> BrokerError:
+        if self.is_deleted:
+            return UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
         reason = error.strerror or str(error)
         _log.error("storage error: %s-%d: %s: %s", self.topic, self.index, what, reason)
         return KafkaStorageError(f"{self.topic}-{self.index}: {what}: {reason}")
-
-
-def _settings(config: TopicConfig, magic: int) -> _Settings:
-    return _Settings(
-        magic,
-        config.compression,
-        timestamps.rules_of(config, magic),
-        config.is_compacted,
-        config.max_message_bytes,
-        config.segment_bytes,
-        config.segment_index_bytes // ENTRY_SIZE,
-        config.index_interval_bytes,
-    )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
+from protocol.errors import BrokerError, InvalidProducerEpoch, OutOfOrderSequenceNumber
 from storage import timestamps
 
 if TYPE_CHECKING:
@@ -65,6 +65,12 @@ class Producer:
         """The sequence of the last record, NO_SEQUENCE when the epoch has none yet."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
+    @property
+    def next_sequence(self) -> int:
+        """The sequence that comes next: 0 after the end of int32, and in an epoch without any."""
+        last = self.last_sequence
+        return 0 if last == MAX_SEQUENCE else last + 1
+
 
 class Sequenced(NamedTuple):
     """What a batch's header says of its producer."""
@@ -106,12 +112,15 @@ class Producers:
         known = self._known.get(batch.producer_id)
         if known is None or self._expired(known, now_ms):
             return None
+        if batch.epoch > known.epoch and batch.first_sequence == 0:
+            return None
         if batch.epoch == known.epoch:
+            if batch.first_sequence == known.next_sequence:
+                return None
             for earlier in known.batches:
                 if earlier[:2] == batch[2:]:
                     return earlier
-        _check_follows(batch, known.epoch, known.last_sequence)
-        return None
+        raise _refusal(batch, known)
 
     def appended(self, batch: Sequenced, offsets: tuple[int, int], append_time_ms: int) -> None:
         """Remember a batch that was appended at `offsets`, its first and last one."""
@@ -150,22 +159,19 @@ def last_sequence_of(first_sequence: int, count: int) -> int:
     return last if last <= MAX_SEQUENCE else last - MAX_SEQUENCE - 1
 
 
-def _check_follows(batch: Sequenced, epoch: int, last_sequence: int) -> None:
-    """Raise unless the batch comes right after `last_sequence` in `epoch`."""
-    if batch.epoch < epoch:
-        raise InvalidProducerEpoch(
-            f"producer {batch.producer_id} sent epoch {batch.epoch}; epoch {epoch} has taken over"
+def _refusal(batch: Sequenced, known: Producer) -> BrokerError:
+    """Say why a batch that neither follows nor repeats is refused."""
+    if batch.epoch < known.epoch:
+        return InvalidProducerEpoch(
+            f"producer {batch.producer_id} sent epoch {batch.epoch}; "
+            f"epoch {known.epoch} has taken over"
         )
-    if batch.epoch > epoch:
-        if batch.first_sequence != 0:
-            raise OutOfOrderSequenceNumber(
-                f"producer {batch.producer_id} begins epoch {batch.epoch} at sequence "
-                f"{batch.first_sequence} instead of 0"
-            )
-        return
-    expected = 0 if last_sequence == MAX_SEQUENCE else last_sequence + 1
-    if batch.first_sequence != expected:
-        raise OutOfOrderSequenceNumber(
-            f"producer {batch.producer_id} sent sequence {batch.first_sequence} in epoch {epoch}, "
-            f"where {expected} comes next"
+    if batch.epoch > known.epoch:
+        return OutOfOrderSequenceNumber(
+            f"producer {batch.producer_id} begins epoch {batch.epoch} at sequence "
+            f"{batch.first_sequence} instead of 0"
         )
+    return OutOfOrderSequenceNumber(
+        f"producer {batch.producer_id} sent sequence {batch.first_sequence} in epoch {known.epoch}, "
+        f"where {known.next_sequence} comes next"
+    )

@@ -74,7 +74,7 @@ def load(
     )
     stamp = None
     if not sizes:
-        segments[-1].open_for_append()
+        segments[-1].activate()
         return Loaded(tuple(segments), None)
     if believed:
         last = segments[-1]
@@ -84,7 +84,7 @@ def load(
         _drop_later_snapshots(directory, found.snapshot_offsets, segments[-1].tail.end_offset)
     for segment in segments[:-1]:
         segment.seal()
-    segments[-1].open_for_append()
+    segments[-1].activate()
     last_time = _last_append_time(segments)
     if timestamps.exceeds(stamp, last_time):
         last_time = stamp
@@ -136,7 +136,7 @@ def _recover(
         if timestamps.exceeds(checked.stamp, stamp):
             stamp = checked.stamp
         segment.cut(checked.tail)
-        if checked.tail.size == size:
+        if checked.is_whole:
             continue
         _log.warning(
             "log cut: %s at offset %d, %d of %d bytes kept, %d later segments dropped",
@@ -155,6 +155,7 @@ def _recover(
 
 class _Checked(NamedTuple):
     tail: Tail
+    is_whole: bool  # every byte is good, and the next segment follows without a hole
     stamp: int | None
 
 
@@ -189,7 +190,10 @@ def _check(
                     stamp = seen
     except CorruptMessage as error:
         _log.warning("bad batch: %s at position %d: %s", segment.path, good.size, error.message)
-    return _Checked(good, stamp)
+    is_whole = good.size == segment.tail.size
+    if strict and limit_offset != _NO_LIMIT:
+        is_whole = is_whole and good.end_offset == limit_offset
+    return _Checked(good, is_whole, stamp)
 
 
 def _starting_point(segment: Segment, recovery_point: int) -> Tail:
@@ -198,7 +202,7 @@ def _starting_point(segment: Segment, recovery_point: int) -> Tail:
     As (offset that comes next there, position). The segment's beginning when there is no entry, or
     when the entry does not hold true; then the whole index is made anew.
     """
-    entry = segment.index.floor(recovery_point - 1)
+    entry = segment.read_index().floor(recovery_point - 1)
     if entry is not None:
         try:
             found = next(segment.walk(entry.position), None)

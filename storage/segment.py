@@ -14,13 +14,21 @@ few. `recovery` cuts and completes them.
 from __future__ import annotations
 
 import os
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
-from protocol.records.batch import find_offset, find_time, scan, summarize
+from protocol.records.batch import find_offset, find_time, summarize
 from storage import filenames, files, timestamps
 from storage.append_times import AppendTimes
+from storage.headers import (
+    HEADER_SIZE,
+    batch_size,
+    below,
+    first_offset_at,
+    last_offset_at,
+    scan_intact,
+    whole_size,
+)
 from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 
 if TYPE_CHECKING:
@@ -30,17 +38,10 @@ if TYPE_CHECKING:
     from protocol.records.batch import Batch
     from protocol.records.prepare import PreparedBatch
 
-PREFIX_SIZE = 12  # offset and length, before every batch of every format
-_PREFIX = struct.Struct(">qi")
-_OFFSET = struct.Struct(">q")
-_DELTA = struct.Struct(">i")
-_MAGIC_AT = 16
-_DELTA_AT = 23  # in format 2: last offset minus base offset
-_HEADER_SIZE = _DELTA_AT + _DELTA.size  # enough of a batch of any format to know its offsets
-_FAR = 2**63 - 1
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
 _WINDOW = 256 * 1024  # how much is read at once by a walk over headers
 _MAX_HINTS = 32
+_REBUILD_INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
 
 
 class Tail(NamedTuple):
@@ -86,6 +87,7 @@ class Segment:
         "_last_indexed",
         "base_offset",
         "directory",
+        "is_active",
         "path",
         "tail",
     )
@@ -96,6 +98,7 @@ class Segment:
         self.base_offset = base_offset
         self.path = directory / filenames.segment_file(base_offset, filenames.LOG_SUFFIX)
         self.tail = tail
+        self.is_active = False
         self._descriptor: files.Descriptor | None = None
         self._index: OffsetIndex | None = None
         self._append_times: AppendTimes | None = None
@@ -107,16 +110,17 @@ class Segment:
 
     # --- appending -------------------------------------------------------------------------------
 
-    def open_for_append(self) -> None:
-        """Make this the active segment: hold its descriptor, index and append times.
+    def activate(self) -> None:
+        """Make this the active segment, its file and append times ready; raises OSError.
 
-        Raises OSError.
+        Its descriptors are opened with the first append, so an idle partition holds none.
         """
-        self._descriptor = files.Descriptor(self.path, writable=True)
+        self.is_active = True
+        if not self.tail.size:
+            self.path.touch()
         last = self.index.last()
         self._last_indexed = 0 if last is None else last.position
-        size = self.tail.size
-        if not self.append_times.load() and size:
+        if not self.append_times.load() and self.tail.size:
             self.append_times.mark_unknown()
         self.append_times.truncate(self.tail.end_offset)
 
@@ -144,12 +148,13 @@ class Segment:
         Raises OSError, and then the log ends where it ended before. (When even cutting it back
         fails, the next append overwrites what is too much, or recovery cuts it off.)
         """
+        assert self.is_active, "only the active segment takes batches"
         end_offset, position = self.tail
-        descriptor, append_times = self._descriptor, self._append_times
-        assert descriptor is not None, "only the active segment takes batches"
-        assert append_times is not None
         try:
-            append_times.append(append_time_ms, end_offset)
+            descriptor = self._descriptor
+            if descriptor is None:
+                descriptor = self._descriptor = files.Descriptor(self.path, writable=True)
+            self.append_times.append(append_time_ms, end_offset)
             files.write_at(descriptor, buffers, position, size)
         except OSError:
             self.cut(self.tail)
@@ -191,9 +196,8 @@ class Segment:
         self._last_hint = (-1, 0)
         if self._largest.position > tail.size:
             self._largest = Largest(0, None)
-        writer = self._descriptor or files.Descriptor(self.path, writable=True)
-        if writer.size() > tail.size:
-            os.ftruncate(writer.number, tail.size)
+        if self.path.stat().st_size > tail.size:
+            os.truncate(self.path, tail.size)
         self.truncate_index(tail.size)
         self.append_times.truncate(tail.end_offset)
 
@@ -207,6 +211,7 @@ class Segment:
                 self._index.flush()
         finally:
             # Readers in other threads keep the descriptor they read from.
+            self.is_active = False
             self._descriptor = self._index = self._append_times = None
             self._hints = {}
 
@@ -215,37 +220,54 @@ class Segment:
         if self._index is not None:
             self._index.flush()
         files.sync(self.path)
-        for path in (self.append_times.path, self.index.path):
+        for suffix in (filenames.APPEND_TIMES_SUFFIX, filenames.OFFSET_INDEX_SUFFIX):
+            path = self._path(suffix)
             if path.exists():
                 files.sync(path)
 
     # --- what belongs to the log -----------------------------------------------------------------
 
+    def read_index(self) -> OffsetIndex:
+        """Read the offset index from its file; it is empty when that is not usable."""
+        index = OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), self.base_offset)
+        index.load(self.tail.size)
+        self._index = index
+        return index
+
     @property
     def index(self) -> OffsetIndex:
-        """The offset index, read from its file or rebuilt from the log when it is not usable."""
+        """The offset index, read from its file, or made from the log when that is not usable."""
         index = self._index
         if index is None:
-            path = self.directory / filenames.segment_file(
-                self.base_offset, filenames.OFFSET_INDEX_SUFFIX
-            )
-            index = OffsetIndex(path, self.base_offset)
-            index.load(self.tail.size)
-            self._index = index
+            index = self.read_index()
+            if not len(index) and self.tail.size > _REBUILD_INTERVAL_BYTES:
+                self._rebuild_index()
+                index = self._index or index
         return index
+
+    def _rebuild_index(self) -> None:
+        """Make the offset index from batch headers. Not for a segment that is appended to."""
+        rebuilt = OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), self.base_offset)
+        last_indexed = 0
+        for found in self.walk():
+            if found.position - last_indexed > _REBUILD_INTERVAL_BYTES:
+                rebuilt.append(found.batch.last_offset, found.position)
+                last_indexed = found.position
+        self._index = rebuilt
 
     @property
     def append_times(self) -> AppendTimes:
         """The append times, read from their file."""
         append_times = self._append_times
         if append_times is None:
-            path = self.directory / filenames.segment_file(
-                self.base_offset, filenames.APPEND_TIMES_SUFFIX
-            )
+            path = self._path(filenames.APPEND_TIMES_SUFFIX)
             append_times = AppendTimes(path, self.base_offset)
             append_times.load()
             self._append_times = append_times
         return append_times
+
+    def _path(self, suffix: str) -> Path:
+        return self.directory / filenames.segment_file(self.base_offset, suffix)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -268,14 +290,14 @@ class Segment:
         if position >= tail.size:
             return None
         head = data
-        if len(head) < _HEADER_SIZE:
-            head = files.read_at(descriptor, min(_HEADER_SIZE, tail.size - position), position)
+        if len(head) < HEADER_SIZE:
+            head = files.read_at(descriptor, min(HEADER_SIZE, tail.size - position), position)
         first_batch_size = batch_size(head) or 0
         if minimum_one and len(data) < first_batch_size:
             data = files.read_at(descriptor, first_batch_size, position)
         view = memoryview(data)[: max(max_bytes, first_batch_size if minimum_one else 0)]
         if upper_offset < tail.end_offset:
-            view = _below(view, head, upper_offset)
+            view = below(view, head, upper_offset)
             if not view:
                 return None
         self._remember(view, position, tail)
@@ -300,9 +322,12 @@ class Segment:
         while position < tail.size:
             data = files.read_at(descriptor, min(size, tail.size - position), position)
             if entry is not None and last_offset_at(data) != entry.offset:
-                # The index lies about this log: read without it, recovery will make a new one.
+                # The index lies about this log. The log itself does not.
                 entry, position = None, 0
-                self.index.clear()
+                if self.is_active:
+                    self.index.clear()
+                else:
+                    self._rebuild_index()
                 continue
             entry = None
             skipped = find_offset(data, offset)
@@ -318,13 +343,12 @@ class Segment:
 
     def _remember(self, view: memoryview, position: int, tail: Tail) -> None:
         """Note where the batch behind those just read starts: its reader comes back for it."""
-        whole = find_offset(view, _FAR)
-        if len(view) - whole >= _OFFSET.size:
-            (offset,) = _OFFSET.unpack_from(view, whole)
-        elif position + whole == tail.size:
+        whole = whole_size(view)
+        offset = first_offset_at(view, whole)
+        if offset is None:
+            if position + whole != tail.size:
+                return
             offset = tail.end_offset
-        else:
-            return
         if len(self._hints) >= _MAX_HINTS:
             self._hints = {}
         self._hints[offset] = position + whole
@@ -345,7 +369,7 @@ class Segment:
             if size > len(buffer):
                 buffer = files.read_at(descriptor, size, position)
             read = 0
-            for batch in _scan(buffer):
+            for batch in scan_intact(buffer):
                 yield Found(position + batch.position, batch, buffer)
                 read = batch.position + batch.size
             position += read
@@ -419,54 +443,4 @@ class Segment:
             filenames.APPEND_TIMES_SUFFIX,
             filenames.LOG_SUFFIX,
         ):
-            name = filenames.segment_file(self.base_offset, suffix)
-            (self.directory / name).unlink(missing_ok=True)
-
-
-def batch_size(buffer: files.Buffer, position: int = 0) -> int | None:
-    """Return the size of the batch at a position, None when not even that can be read."""
-    if len(buffer) - position < PREFIX_SIZE:
-        return None
-    size: int = PREFIX_SIZE + _PREFIX.unpack_from(buffer, position)[1]
-    return size
-
-
-def last_offset_at(buffer: files.Buffer, position: int = 0) -> int | None:
-    """Return the last offset of the batch at a position, None when too little of it is there.
-
-    Formats 0 and 1 put it in front; format 2 puts the first one there, and the distance later.
-    """
-    remaining = len(buffer) - position
-    if remaining <= _MAGIC_AT:
-        return None
-    (offset,) = _OFFSET.unpack_from(buffer, position)
-    if buffer[position + _MAGIC_AT] >= 2:
-        if remaining < _HEADER_SIZE:
-            return None
-        offset += _DELTA.unpack_from(buffer, position + _DELTA_AT)[0]
-    last_offset: int = offset
-    return last_offset
-
-
-def _scan(buffer: bytes) -> Iterator[Batch]:
-    """List the whole batches of a buffer; where one is broken, those before it come first."""
-    try:
-        yield from scan(buffer)
-    except CorruptMessage:
-        position = 0
-        while True:  # raises again, at the broken one
-            following = position + (batch_size(buffer, position) or 0)
-            yield from scan(buffer, position, max(following, position + PREFIX_SIZE))
-            position = following
-
-
-def _below(view: memoryview, head: files.Buffer, upper_offset: int) -> memoryview:
-    """Cut off the first batch that reaches `upper_offset`, and what follows.
-
-    A batch of which only the beginning was read is cut off too, unless it is the only one.
-    """
-    whole = find_offset(view, upper_offset)
-    if whole:
-        return view[:whole]
-    last_offset = last_offset_at(head)
-    return view if last_offset is not None and last_offset < upper_offset else view[:0]
+            self._path(suffix).unlink(missing_ok=True)

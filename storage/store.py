@@ -20,7 +20,7 @@ import threading
 import uuid
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError, TopicAlreadyExists
+from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from storage import checkpoints, filenames, files
 from storage.partition import Partition
 
@@ -139,8 +139,10 @@ class LogStore:
         Meant for a thread, now and then. Raises KafkaStorageError.
         """
         for partition in list(self._open.values()):
-            if not partition.is_deleted:
+            try:
                 partition.flush()
+            except UnknownTopicOrPartition:
+                continue  # deleted meanwhile
         try:
             self._write_checkpoints()
         except OSError as error:
@@ -309,11 +311,14 @@ class LogStore:
             here = [key for key, place in list(self._places.items()) if place is directory]
             points = {key: directory.recovery_points.get(key, 0) for key in here}
             starts = {
-                key: offset for key, offset in directory.log_start_offsets.items() if key in here
+                key: offset
+                for key, offset in list(directory.log_start_offsets.items())
+                if key in points
             }
-            marks = {
-                key: self._open[key].high_watermark if key in self._open else points[key]
-                for key in here
+            marks = points | {
+                key: partition.high_watermark
+                for key, partition in list(self._open.items())
+                if key in points
             }
             for name, offsets in (
                 (filenames.RECOVERY_POINT_CHECKPOINT, points),

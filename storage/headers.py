@@ -1,0 +1,96 @@
+"""The few bytes of a stored batch that reading and recovery look at themselves.
+
+Every batch of every format begins with an offset and a length, and has its magic at the same place:
+
+    0   int64  formats 0 and 1: the message's own, or a wrapper's last, offset; format 2: the first one
+    8   int32  how many bytes follow
+    16  int8   magic
+    23  int32  format 2: last offset minus first
+
+Nothing is verified here: the log holds what was checked when it was appended.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import find_offset, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from protocol.records.batch import Batch
+    from storage.files import Buffer
+
+PREFIX_SIZE = 12
+HEADER_SIZE = 27  # enough of a batch of any format to know its offsets
+_LENGTH = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
+_LENGTH_AT = 8
+_MAGIC_AT = 16
+_DELTA_AT = 23
+_FAR = 2**63 - 1
+
+
+def batch_size(buffer: Buffer, position: int = 0) -> int | None:
+    """Return the size of the batch at a position, None when not even that can be read."""
+    if len(buffer) - position < PREFIX_SIZE:
+        return None
+    size: int = PREFIX_SIZE + _LENGTH.unpack_from(buffer, position + _LENGTH_AT)[0]
+    return size
+
+
+def last_offset_at(buffer: Buffer, position: int = 0) -> int | None:
+    """Return the last offset of the batch at a position, None when too little of it is there.
+
+    Formats 0 and 1 put it in front; format 2 puts the first one there, and the distance later.
+    """
+    remaining = len(buffer) - position
+    if remaining <= _MAGIC_AT:
+        return None
+    (offset,) = _OFFSET.unpack_from(buffer, position)
+    if buffer[position + _MAGIC_AT] >= 2:
+        if remaining < HEADER_SIZE:
+            return None
+        offset += _LENGTH.unpack_from(buffer, position + _DELTA_AT)[0]
+    last_offset: int = offset
+    return last_offset
+
+
+def scan_intact(buffer: bytes) -> Iterator[Batch]:
+    """List the whole batches of a buffer; where one is broken, those before it come first."""
+    try:
+        yield from scan(buffer)
+    except CorruptMessage:
+        position = 0
+        while True:  # raises again, at the broken one
+            following = position + (batch_size(buffer, position) or 0)
+            yield from scan(buffer, position, max(following, position + PREFIX_SIZE))
+            position = following
+
+
+def whole_size(buffer: Buffer) -> int:
+    """Return how many bytes at the start of a buffer are whole batches."""
+    return find_offset(buffer, _FAR)
+
+
+def first_offset_at(buffer: Buffer, position: int) -> int | None:
+    """Return the offset a batch begins with, None when not even that is there."""
+    if len(buffer) - position < _OFFSET.size:
+        return None
+    offset: int = _OFFSET.unpack_from(buffer, position)[0]
+    return offset
+
+
+def below(view: memoryview, head: Buffer, upper_offset: int) -> memoryview:
+    """Cut off the first batch that reaches `upper_offset`, and what follows.
+
+    A batch of which only the beginning was read is cut off too, unless it is the only one.
+    """
+    whole = find_offset(view, upper_offset)
+    if whole:
+        return view[:whole]
+    last_offset = last_offset_at(head)
+    return view if last_offset is not None and last_offset < upper_offset else view[:0]

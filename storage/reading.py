@@ -1,0 +1,84 @@
+"""Reading a partition's segments from an offset on: slices of the log, as they lie there.
+
+A read goes on into the next segment when it has come to a segment's end, so several slices may come
+back; they are never joined, and follow one another without a gap in the bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.segment import Segment, Slice
+
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+class Fetched(NamedTuple):
+    """Slices of the log, in order; the last may end within a batch."""
+
+    buffers: list[memoryview]
+    size: int
+    first_batch_size: int  # 0 when there is nothing
+
+
+def read(
+    segments: Sequence[Segment],
+    offset: int,
+    max_bytes: int,
+    *,
+    upper_offset: int,
+    minimum_one: bool,
+) -> Fetched:
+    """Read from the batch that holds `offset`, or the next one, below `upper_offset`.
+
+    See `Partition.read`; raises OSError.
+    """
+    buffers: list[memoryview] = []
+    size = first_batch_size = 0
+    while offset < upper_offset:
+        part = _read_part(
+            segments, offset, max_bytes - size, upper_offset, minimum_one=minimum_one and not size
+        )
+        if part is None:
+            break
+        if not size:
+            first_batch_size = part.first_batch_size
+        if part.data:
+            buffers.append(part.data)
+            size += len(part.data)
+        if part.next_offset is None or size >= max_bytes:
+            break
+        offset = part.next_offset
+    return Fetched(buffers, size, first_batch_size)
+
+
+def segment_of(segments: Sequence[Segment], offset: int) -> Segment | None:
+    """Return the segment in whose range an offset lies, None when it lies before all of them."""
+    number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
+    return segments[number] if number >= 0 else None
+
+
+def _read_part(
+    segments: Sequence[Segment],
+    offset: int,
+    max_bytes: int,
+    upper_offset: int,
+    *,
+    minimum_one: bool,
+) -> Slice | None:
+    """Read from the first segment that has something from `offset` on."""
+    number = len(segments) - 1
+    if offset < segments[number].base_offset:
+        number = max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0)
+    for segment in segments[number:]:
+        if segment.base_offset >= upper_offset:
+            break
+        part = segment.read(offset, max_bytes, upper_offset=upper_offset, minimum_one=minimum_one)
+        if part is not None:
+            return part
+    return None

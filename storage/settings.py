@@ -1,0 +1,38 @@
+"""A topic's settings as the append path wants them: looked up once, not for every batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage import timestamps
+from storage.offset_index import ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from config.topic import TopicConfig
+
+
+class Settings(NamedTuple):
+    """What the settings of a topic say about appending batches of one format."""
+
+    magic: int  # the format on disk
+    compression: int | None  # None: the producer's
+    rules: timestamps.Rules
+    compacted: bool
+    max_message_bytes: int
+    segment_bytes: int
+    max_index_entries: int
+    index_interval_bytes: int
+
+
+def settings_of(config: TopicConfig, magic: int) -> Settings:
+    """Read a topic's settings for batches to be stored in format `magic`."""
+    return Settings(
+        magic,
+        config.compression,
+        timestamps.rules_of(config, magic),
+        config.is_compacted,
+        config.max_message_bytes,
+        config.segment_bytes,
+        config.segment_index_bytes // ENTRY_SIZE,
+        config.index_interval_bytes,
+    )
