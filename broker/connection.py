@@ -59,6 +59,7 @@ class Connection(asyncio.Protocol):
         self._is_fetching = False  # what the task does
         self._end: str | None = None  # why nothing is read any more; "" if the peer has left
         self._writable = True
+        self._unsent_bytes = 0  # what node.unsent_bytes holds of ours
         self._reading = True
 
     @property
@@ -80,6 +81,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Forget everything; a fetch under way is cancelled, what changes anything is finished."""
+        self._count_unsent(0)
         self._transport = None
         self.node.forget(self)
         if self._have or self._waiting:
@@ -104,6 +106,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self._writable = True
+        self._count_unsent(0)
         if self._task is None:
             self._serve_waiting()
 
@@ -241,3 +244,10 @@ class Connection(asyncio.Protocol):
                 self._transport.write(parts[0])
             else:
                 self._transport.writelines(parts)
+            if not self._writable:
+                self._count_unsent(self._transport.get_write_buffer_size())
+
+    def _count_unsent(self, size_bytes: int) -> None:
+        """Tell the node how much of our answers waits for the peer to read."""
+        self.node.unsent_bytes += size_bytes - self._unsent_bytes
+        self._unsent_bytes = size_bytes

@@ -41,6 +41,9 @@ log = logging.getLogger("tidelog.node")
 Buffer = bytes | bytearray | memoryview
 
 _PRODUCER_ID_BLOCK = 1000
+# Answers that slow readers leave in memory: beyond the first, fetches shrink towards the second.
+_UNSENT_BYTES = 256 << 20
+_LEAST_FETCH_BYTES = 64 << 10
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -74,6 +77,7 @@ class Node:
         self.executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="append")
         self.appends = Appends(clock, self.executor)
         self.connections: set[Connection] = set()
+        self.unsent_bytes = 0  # answers that wait for their peers to read
         self.ready = False
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()
@@ -100,6 +104,12 @@ class Node:
         for connection in idle:
             connection.close()
         return len(idle)
+
+    def fetch_room(self) -> int:
+        """How many bytes of records one answer may carry now: less when peers do not read theirs."""
+        return min(
+            self.config.fetch_max_bytes, max(_LEAST_FETCH_BYTES, _UNSENT_BYTES - self.unsent_bytes)
+        )
 
     # -- lookups --------------------------------------------------------------------------------
 

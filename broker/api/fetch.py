@@ -96,9 +96,9 @@ async def _wait(
 
 def _attempt(node: Node, request: FetchRequest, version: int) -> _Outcome:
     """Read every partition once, within the request's limits."""
-    left = min(request.max_bytes, node.config.fetch_max_bytes)
-    if version < _SOFT_LIMIT_SINCE:
-        left = node.config.fetch_max_bytes
+    left = node.fetch_room()
+    if version >= _SOFT_LIMIT_SINCE:
+        left = min(left, request.max_bytes)
     response = FetchResponse(responses=[])
     size = 0
     at_once = False
@@ -224,7 +224,7 @@ def _failed(index: int, code: int) -> PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=None,
+        aborted_transactions=[],
         records=b"",
     )
 

@@ -41,6 +41,19 @@ VERSIONS = {
 _names = itertools.count(1)
 
 
+BODY_OF_LIST_OFFSETS = {
+    "replica_id": -1,
+    "isolation_level": 0,
+    "timeout_ms": 1,
+    "topics": [
+        {
+            "name": "some-topic",
+            "partitions": [{"partition_index": 0, "timestamp": -1, "max_num_offsets": 1}],
+        }
+    ],
+}
+
+
 def new_name(prefix: str = "t") -> str:
     """A topic name no other test of this process uses."""
     return f"{prefix}-{next(_names)}"

@@ -19,6 +19,7 @@ import zstandard
 
 from tests.broker import asking
 from tests.broker.asking import batch_of, create, fetch, new_name, produce, read_values, values
+from tests.broker.raw import frame, header, name_of, request
 from tests.broker.subject import eventually
 from tests.oracle import codecs, recordset, wire
 
@@ -44,31 +45,12 @@ def neighbour(broker):
         assert connection._socket is mine, "the neighbour had to reconnect"
 
 
-def frame(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-def header(key: int, version: int, *, client_id: bytes = b"bad", flexible: bool = False) -> bytes:
-    head = struct.pack(">hhih", key, version, 7, len(client_id)) + client_id
-    return head + (b"\0" if flexible else b"")
-
-
-def raw_request(api: str, version: int, **fields) -> bytes:
-    key, flexible, body = wire.encode_request(api, version, fields)
-    return header(key, version, flexible=flexible) + body
-
-
-def peer_of(connection: wire.Connection) -> str:
-    host, port = connection._socket.getsockname()
-    return f"{host}:{port}"
-
-
 def refused(broker, data: bytes, *, level: str = "warning") -> str:
     """Send bytes; demand a closed connection, one count, one log line naming the peer. The line."""
     counted = broker.bad_requests
     with broker.connect() as connection:
         connection.send(data)
-        peer = peer_of(connection)
+        peer = name_of(connection)
         assert connection.receive() is None, "answered instead of closed"
     eventually(lambda: broker.bad_requests == counted + 1, what="the counter of bad requests")
     lines = broker.lines(f"peer={peer}", f"level={level}", "connection closed")
@@ -102,13 +84,13 @@ class TestFrames:
         before = broker.forget_peak()
         gone = broker.metric("tidelog_disconnects_mid_request_total")
         with broker.connect() as connection:
-            connection.send(struct.pack(">i", 100 * MIB) + raw_request("ApiVersions", 0))
+            connection.send(struct.pack(">i", 100 * MIB) + request("ApiVersions", 0))
             with broker.connect() as other:
                 assert other.ask("ApiVersions", 0)["error_code"] == 0
             connection._socket.setblocking(False)
             with pytest.raises(BlockingIOError):
                 connection._socket.recv(1)
-            peer = peer_of(connection)
+            peer = name_of(connection)
         eventually(lambda: broker.metric("tidelog_disconnects_mid_request_total") == gone + 1)
         assert eventually(lambda: broker.lines("peer left in mid-request", f"peer={peer}"))
         assert broker.rss_mb(peak=True) - before < 20
@@ -121,7 +103,7 @@ class TestFrames:
 
     def test_a_length_that_claims_less_closes(self, broker):
         """The request is cut, and what is left over is taken for the next frame."""
-        body = raw_request("Metadata", 4, topics=[{"name": "x" * 50}])
+        body = request("Metadata", 4, topics=[{"name": "x" * 50}])
         line = refused(broker, struct.pack(">i", len(body) - 20) + body)
         assert "unparsable request" in line
 
@@ -135,7 +117,7 @@ class TestFrames:
     def test_half_a_request_and_a_half_close_is_forgotten(self, broker):
         gone = broker.metric("tidelog_disconnects_mid_request_total")
         with broker.connect() as connection:
-            connection.send(frame(raw_request("ApiVersions", 0))[:-3])
+            connection.send(frame(request("ApiVersions", 0))[:-3])
             connection._socket.shutdown(socket.SHUT_WR)
             assert connection.receive() is None
         eventually(lambda: broker.metric("tidelog_disconnects_mid_request_total") == gone + 1)
@@ -156,9 +138,7 @@ class TestFrames:
             assert produce(connection, topic, batch_of("x" * MIB_RECORD))["error_code"] == 0
         open_now = broker.metric("kafka_server_socket_server_metrics_connection_count")
         with broker.connect() as leaver:
-            body = raw_request(
-                "Fetch", 11, **asking.fetch_fields(topic, partition_max_bytes=50 * MIB)
-            )
+            body = request("Fetch", 11, **asking.fetch_fields(topic, partition_max_bytes=50 * MIB))
             leaver.send(frame(body))
             assert len(leaver._socket.recv(1_000)) > 0
             leaver._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -234,7 +214,7 @@ class TestRequests:
     def test_a_truncated_body_closes(self, broker, api):
         """Cut at every tenth of its length, in the oldest and the newest version."""
         for version in (0, asking.VERSIONS[api]):
-            whole = raw_request(api, version, **BODIES[api])
+            whole = request(api, version, **BODIES[api])
             start_of_body = len(header(0, 0)) + (1 if whole[11 + 2 :][:1] == b"\0" else 0)
             cuts = {start_of_body + (len(whole) - start_of_body) * i // 10 for i in range(10)}
             for cut in sorted(cuts):
@@ -271,7 +251,7 @@ class TestRequests:
 
     def test_an_error_under_acks_0_closes(self, broker):
         """There is no answer that could carry the error."""
-        body = raw_request(
+        body = request(
             "Produce", 7, **asking.produce_fields(new_name("none"), batch_of("x"), acks=0)
         )
         line = refused(broker, frame(body))
@@ -290,17 +270,7 @@ SOFTWARE = {"client_software_name": "raw", "client_software_version": "1"}
 BODIES = {
     "Produce": asking.produce_fields("some-topic", batch_of("x")),
     "Fetch": asking.fetch_fields("some-topic"),
-    "ListOffsets": {
-        "replica_id": -1,
-        "isolation_level": 0,
-        "timeout_ms": 1,
-        "topics": [
-            {
-                "name": "some-topic",
-                "partitions": [{"partition_index": 0, "timestamp": -1, "max_num_offsets": 1}],
-            }
-        ],
-    },
+    "ListOffsets": asking.BODY_OF_LIST_OFFSETS,
     "Metadata": {"topics": [{"name": "some-topic"}], "allow_auto_topic_creation": False},
     "FindCoordinator": {"key": "group", "key_type": 0, "coordinator_keys": ["group"]},
     "ListGroups": {"states_filter": ["Stable"], "types_filter": ["classic"]},
@@ -557,7 +527,7 @@ class TestBombs:
         throwers = [broker.connect() for _ in range(8)]
         for partition, thrower in enumerate(throwers):
             fields = asking.produce_fields(topic, payload, partition=partition)
-            thrower.send(frame(raw_request("Produce", 7, **fields)))
+            thrower.send(frame(request("Produce", 7, **fields)))
         assert connection.ask("ApiVersions", 0)["error_code"] == 0
         for thrower in throwers:
             answer = wire.decode_answer("Produce", 7, thrower.receive()[4:])

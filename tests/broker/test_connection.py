@@ -1,0 +1,402 @@
+"""Order, back-pressure and patience: what one connection may expect, and what it cannot do to others."""
+
+from __future__ import annotations
+
+import random
+import resource
+import select
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.asking import (
+    batch_of,
+    create,
+    fetch,
+    fetch_fields,
+    new_name,
+    produce,
+    read_values,
+)
+from tests.broker.raw import Pipe, frame, header
+from tests.broker.subject import eventually
+from tests.oracle import codecs, recordset
+
+MIB = 1 << 20
+LONG_MS = 60_000
+
+
+@pytest.fixture
+def pipe(broker):
+    with Pipe(broker) as pipe:
+        yield pipe
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name()
+    create(connection, name)
+    return name
+
+
+def wait_fields(topic, offset=0, *, max_wait_ms=LONG_MS, min_bytes=1, **more):
+    return fetch_fields(topic, offset, max_wait_ms=max_wait_ms, min_bytes=min_bytes, **more)
+
+
+def is_silent(*sockets, seconds=0.2):
+    """Nothing to read on any of the sockets for a while."""
+    return not select.select(sockets, [], [], seconds)[0]
+
+
+def heavy(text, codec=codecs.GZIP):
+    """A batch that the broker unpacks in a thread: over 16 KiB compressed."""
+    noise = random.Random(text).randbytes(15_000).hex()
+    batch = recordset.batch(asking.values(text, noise, noise[::-1]), codec)
+    assert len(batch) > 16_384
+    return batch
+
+
+class TestOrder:
+    def test_answers_come_in_the_order_of_requests(self, pipe, connection, topic):
+        """Fetches that wait stand between requests that need not."""
+        fields = asking.produce_fields(topic, batch_of("x"))
+        for round_ in range(20):
+            pipe.push("Produce", 9, **fields)
+            pipe.push("Fetch", 12, **wait_fields(topic, round_ + 1, max_wait_ms=20))
+            pipe.push("Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False)
+            pipe.push("ApiVersions", 0)
+            pipe.push("Produce", 3, **asking.produce_fields(topic, heavy("h"), partition=1))
+            pipe.push("ListOffsets", 1, **asking.BODY_OF_LIST_OFFSETS)
+        for number in range(len(pipe.asked)):
+            got, answer = pipe.pull()
+            assert got == number
+            if pipe.asked[number] == ("Produce", 9):
+                part = answer["responses"][0]["partition_responses"][0]
+                assert part["base_offset"] == number // 6
+        assert read_values(connection, topic) == [b"x"] * 20
+
+    def test_appends_keep_their_order_whether_they_go_to_a_thread_or_not(
+        self, pipe, connection, topic
+    ):
+        sent = []
+        for number in range(60):
+            text = f"{number}"
+            sent.append(text.encode())
+            records = heavy(text) if number % 3 == 0 else batch_of(text)
+            pipe.push("Produce", 7, **asking.produce_fields(topic, records))
+        offsets = []
+        for number in range(60):
+            got, answer = pipe.pull()
+            assert got == number
+            offsets.append(answer["responses"][0]["partition_responses"][0]["base_offset"])
+        assert offsets == sorted(offsets)
+        assert [v for v in read_values(connection, topic) if len(v) < 10] == sent
+
+    def test_one_frame_may_hold_many_small_packets_and_one_packet_many_frames(self, pipe):
+        data = b"".join(frame(pipe.encoded("ApiVersions", 0)) for _ in range(500))
+        for start in range(0, len(data), 777):
+            pipe.send(data[start : start + 777])
+        assert [pipe.pull()[0] for _ in range(500)] == list(range(500))
+
+    def test_a_large_request_among_small_ones(self, pipe, topic):
+        for _ in range(3):
+            pipe.push("ApiVersions", 0)
+            pipe.push("Produce", 9, **asking.produce_fields(topic, batch_of("x" * 1_000_000)))
+        answers = [pipe.pull() for _ in range(6)]
+        assert [number for number, _ in answers] == list(range(6))
+        produced = [a["responses"][0]["partition_responses"][0] for _, a in answers[1::2]]
+        assert [part["base_offset"] for part in produced] == [0, 1, 2]
+
+
+class TestLeaving:
+    def test_acks_0_then_close_loses_nothing(self, broker, connection, topic):
+        """Batches unpacked in a thread queue behind each other while the peer is gone already."""
+        with Pipe(broker) as leaver:
+            data = b""
+            for number in range(20):
+                fields = asking.produce_fields(topic, heavy(f"{number}"), acks=0)
+                data += frame(leaver.encoded("Produce", 7, **fields))
+            leaver.send(data)
+        eventually(lambda: fetch(connection, topic, 0)["high_watermark"] == 60)
+        found = [v for v in read_values(connection, topic) if len(v) < 10]
+        assert found == [b"%d" % number for number in range(20)]
+
+    def test_a_waiting_fetch_is_given_up_with_its_connection(self, broker, topic):
+        name = "kafka_server_socket_server_metrics_connection_count"
+        before = broker.metric(name)
+        with ExitStack() as stack:
+            for _ in range(50):
+                stack.enter_context(Pipe(broker)).push("Fetch", 12, **wait_fields(topic))
+            eventually(lambda: broker.metric(name) == before + 50)
+        eventually(lambda: broker.metric(name) == before)
+
+    def test_a_half_closed_connection_still_gets_its_answers(self, pipe, topic):
+        for number in range(5):
+            pipe.push("Produce", 7, **asking.produce_fields(topic, heavy(f"{number}")))
+        pipe._socket.shutdown(socket.SHUT_WR)
+        assert [pipe.pull()[0] for _ in range(4)] == [0, 1, 2, 3]
+
+
+class TestFetchWaits:
+    def test_max_wait_is_honoured(self, connection, topic):
+        started = time.monotonic()
+        got = fetch(connection, topic, 0, max_wait_ms=300)
+        took = time.monotonic() - started
+        assert (got["error_code"], got["records"] or b"") == (0, b"")
+        assert 0.29 < took < 3
+
+    @pytest.mark.parametrize(
+        ("more", "why"),
+        [
+            ({"max_wait_ms": 0}, "no wait asked for"),
+            ({"min_bytes": 0}, "nothing is enough"),
+            ({"partition": 9}, "an error"),
+            ({"fetch_offset_beyond": True}, "an error"),
+        ],
+    )
+    def test_answered_at_once(self, connection, topic, more, why):
+        offset = 5 if more.pop("fetch_offset_beyond", False) else 0
+        started = time.monotonic()
+        fetch(connection, topic, offset, **{"max_wait_ms": LONG_MS, **more})
+        assert time.monotonic() - started < 10, why
+
+    def test_data_that_is_there_is_answered_at_once(self, connection, topic):
+        produce(connection, topic, batch_of("x"))
+        assert fetch(connection, topic, 0, max_wait_ms=LONG_MS)["records"]
+
+    @pytest.mark.parametrize("version", [0, 3, 4, 11, 12, 16])
+    def test_an_append_wakes_at_once(self, pipe, connection, version):
+        topic = new_name()
+        topic_id = create(connection, topic)
+        named = topic_id if version >= 13 else topic
+        pipe.push("Fetch", version, **wait_fields(named))
+        assert is_silent(pipe._socket)
+        produced = produce(connection, topic, asking.records_for(0, "x"), version=0)
+        assert produced["error_code"] == 0
+        started = time.monotonic()
+        _, answer = pipe.pull()
+        assert time.monotonic() - started < 5
+        assert answer["responses"][0]["partitions"][0]["records"]
+
+    def test_min_bytes_waits_for_enough(self, pipe, connection, topic):
+        pipe.push("Fetch", 12, **wait_fields(topic, min_bytes=3_000))
+        for _ in range(2):
+            produce(connection, topic, batch_of("x" * 1_000))
+            assert is_silent(pipe._socket)
+        produce(connection, topic, batch_of("x" * 1_000))
+        _, answer = pipe.pull()
+        assert len(answer["responses"][0]["partitions"][0]["records"]) > 3_000
+
+    def test_min_bytes_counts_over_all_partitions(self, pipe, connection):
+        topic = new_name()
+        create(connection, topic, partitions=3)
+        fields = wait_fields(topic, min_bytes=2_500)
+        wanted = fields["topics"][0]["partitions"][0]
+        fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in range(3)]
+        pipe.push("Fetch", 12, **fields)
+        for partition in range(3):
+            assert is_silent(pipe._socket)
+            produce(connection, topic, batch_of("x" * 1_000), partition=partition)
+        _, answer = pipe.pull()
+        parts = answer["responses"][0]["partitions"]
+        assert all(part["records"] for part in parts)
+
+    def test_too_little_is_answered_when_the_time_is_over(self, pipe, connection, topic):
+        produce(connection, topic, batch_of("x"))
+        pipe.push("Fetch", 12, **wait_fields(topic, min_bytes=MIB, max_wait_ms=200))
+        _, answer = pipe.pull()
+        assert answer["responses"][0]["partitions"][0]["records"]
+
+    def test_a_deleted_topic_wakes(self, pipe, connection, topic):
+        pipe.push("Fetch", 12, **wait_fields(topic))
+        assert is_silent(pipe._socket)
+        connection.ask("DeleteTopics", 1, topic_names=[topic], timeout_ms=1_000)
+        _, answer = pipe.pull()
+        assert answer["responses"][0]["partitions"][0]["error_code"] == 3
+
+    def test_waiting_on_a_partition_of_another_topic_is_not_disturbed(
+        self, pipe, connection, topic
+    ):
+        other = new_name()
+        create(connection, other)
+        pipe.push("Fetch", 12, **wait_fields(topic))
+        produce(connection, other, batch_of("x"))
+        assert is_silent(pipe._socket)
+
+    def test_a_hundred_waiting_on_one_partition_are_all_woken(self, broker, connection, topic):
+        with ExitStack() as stack:
+            pipes = [stack.enter_context(Pipe(broker)) for _ in range(100)]
+            for pipe in pipes:
+                pipe.push("Fetch", 12, **wait_fields(topic))
+            assert is_silent(*(pipe._socket for pipe in pipes))
+            produce(connection, topic, batch_of("x"))
+            for pipe in pipes:
+                assert pipe.pull()[1]["responses"][0]["partitions"][0]["high_watermark"] == 1
+
+
+@pytest.fixture(scope="module")
+def big(broker):
+    """A topic with 60 MB of records."""
+    name = new_name()
+    with broker.connect() as connection:
+        create(connection, name)
+        records = batch_of("x" * 1_000_000)
+        for _ in range(60):
+            assert produce(connection, name, records)["error_code"] == 0
+    return name
+
+
+class TestSlowReaders:
+    """They ask for more than they read; what waits for them is bounded, and others are served."""
+
+    def test_pipelined_fetches_that_nobody_reads(self, broker, connection, big, topic):
+        before = broker.forget_peak()
+        with Pipe(broker) as slow:
+            fields = fetch_fields(big, partition_max_bytes=MIB, max_bytes=MIB)
+            for _ in range(1_000):
+                slow.push("Fetch", 11, **fields)
+            for _ in range(20):
+                assert produce(connection, topic, batch_of("x"))["error_code"] == 0
+            assert len(read_values(connection, topic)) == 20
+            assert broker.rss_mb(peak=True) - before < 40
+            # it reads after all: everything is there, in order
+            for number in range(1_000):
+                got, answer = slow.pull()
+                assert got == number
+                if number > 20:
+                    break
+                assert len(answer["responses"][0]["partitions"][0]["records"]) > 1_000_000
+
+    def test_requests_are_not_taken_in_without_end(self, broker, connection):
+        """A peer that sends and never reads is not read from any more, beyond what buffers hold."""
+        before = broker.forget_peak()
+        with Pipe(broker) as slow:
+            slow.push("ApiVersions", 0)
+            slow._socket.setblocking(False)
+            data = frame(header(18, 0)) * 4_000
+            sent = 0
+            while sent < 64 * MIB and select.select([], [slow._socket], [], 1)[1]:
+                sent += slow._socket.send(data)
+            assert sent < 64 * MIB, "the broker took everything in"
+            assert connection.ask("ApiVersions", 0)["error_code"] == 0
+            assert broker.rss_mb(peak=True) - before < 40
+
+    def test_many_slow_readers_share_a_bound(self, broker, connection, big):
+        before = broker.forget_peak()
+        with ExitStack() as stack:
+            slow = [stack.enter_context(Pipe(broker)) for _ in range(30)]
+            for pipe in slow:
+                pipe.push("Fetch", 11, **fetch_fields(big, partition_max_bytes=50 * MIB))
+            assert fetch(connection, big, 0, partition_max_bytes=MIB)["records"]
+            assert broker.rss_mb(peak=True) - before < 450
+            for pipe in slow:  # every one of them makes progress when it reads
+                part = pipe.pull()[1]["responses"][0]["partitions"][0]
+                assert len(part["records"]) > 1_000_000
+            pipe.push("Fetch", 11, **fetch_fields(big, partition_max_bytes=50 * MIB))
+            part = pipe.pull()[1]["responses"][0]["partitions"][0]
+            assert len(part["records"]) > 45 * MIB, "the bound is lifted again"
+
+
+class TestManyConnections:
+    COUNT = 2_100
+
+    def test_idle_and_waiting_connections_cost_nothing(self, start):
+        """2,100 connections, half of them with a waiting fetch: no CPU, little memory, woken at once."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < self.COUNT + 200:
+            pytest.skip(f"only {hard} descriptors are allowed here")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, self.COUNT + 200), hard))
+        broker = start()
+        with broker.connect() as connection, ExitStack() as stack:
+            create(connection, "t", partitions=4)
+            assert broker.page("/metrics")  # its libraries are loaded before memory is measured
+            before_mb = broker.rss_mb()
+            pipes = [stack.enter_context(Pipe(broker)) for _ in range(self.COUNT)]
+            for pipe in pipes:
+                pipe.push("ApiVersions", 0)
+            for pipe in pipes:
+                assert pipe.pull()[0] == 0
+            waiting = pipes[::2]
+            for number, pipe in enumerate(waiting):
+                pipe.push("Fetch", 12, **wait_fields("t", partition=number % 4))
+            assert connection.ask("ApiVersions", 0)["error_code"] == 0
+            count = "kafka_server_socket_server_metrics_connection_count"
+            assert broker.metric(count) == self.COUNT + 1
+            assert broker.rss_mb() - before_mb < self.COUNT * 0.025
+            used_s = broker.cpu_s()
+            assert is_silent(*(pipe._socket for pipe in pipes[:500]), seconds=2)
+            assert broker.cpu_s() - used_s < 0.1
+            for partition in range(4):
+                assert (
+                    produce(connection, "t", batch_of("x"), partition=partition)["base_offset"] == 0
+                )
+            for pipe in waiting:
+                assert pipe.pull()[1]["responses"][0]["partitions"][0]["records"]
+
+    def test_idle_connections_are_closed(self, start):
+        """A waiting fetch and half a request: the one is served, the other counts as silence."""
+        broker = start({"connections.max.idle.ms": 2_000})
+        with (
+            Pipe(broker) as idle,
+            Pipe(broker) as half,
+            Pipe(broker) as waiting,
+            Pipe(broker) as busy,
+        ):
+            busy.push("ApiVersions", 0)
+            busy.pull()
+            create(busy, "t")
+            idle.push("ApiVersions", 0)
+            idle.pull()
+            half.send(frame(header(18, 0))[:-2])
+            waiting.push("Fetch", 12, **wait_fields("t"))
+            gone = {idle._socket, half._socket}
+            while gone:
+                busy.push("ApiVersions", 0)
+                assert busy.pull() is not None
+                for ready in select.select(list(gone), [], [], 0.3)[0]:
+                    assert ready.recv(100) == b""
+                    gone.remove(ready)
+            assert is_silent(waiting._socket, seconds=0)
+            produce(busy, "t", batch_of("x"))
+            assert waiting.pull() is not None
+        assert broker.lines("idle connections closed")
+
+    def test_max_connections(self, start):
+        broker = start({"max.connections": 5})
+        with ExitStack() as stack:
+            pipes = [stack.enter_context(Pipe(broker)) for _ in range(5)]
+            for pipe in pipes:
+                pipe.push("ApiVersions", 0)
+                assert pipe.pull()[0] == 0
+            with Pipe(broker) as refused:
+                refused.push("ApiVersions", 0)
+                assert refused.pull() is None
+            assert broker.metric("tidelog_connections_refused_total") == 1
+            assert broker.lines("max.connections")
+            for pipe in pipes:
+                pipe.push("ApiVersions", 0)
+                assert pipe.pull()[0] == 1
+            pipes[0].close()
+
+            def is_free():
+                with Pipe(broker) as again:
+                    again.push("ApiVersions", 0)
+                    return again.pull() is not None
+
+            assert eventually(is_free)
+
+    def test_connections_that_come_and_go_leave_nothing_behind(self, broker):
+        def visit(_):
+            with Pipe(broker) as visitor:
+                visitor.push("ApiVersions", 0)
+                assert visitor.pull()[0] == 0
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(visit, range(500)))
+            before = broker.rss_mb()
+            list(threads.map(visit, range(1_500)))
+        assert broker.rss_mb() - before < 8
