@@ -37,6 +37,10 @@ from config import BrokerConfig, ConfigError, topic_config
 from protocol.errors import BrokerError
 from protocol.records.batch import Record, build
 from protocol.records.convert import down_convert
+from storage import timestamps
+from storage.append_times import AppendTimes
+from storage.producers import Producers
+from storage.segment import Segment
 from storage.store import LogStore
 
 with warnings.catch_warnings():
@@ -400,3 +404,59 @@ def test_a_wrong_expectation_fails(tmp_path):
     (part,) = parse("topic\n----\nformat 1, CreateTime\n")
     assert run_part(part, tmp_path) == {1: ["format 2, CreateTime"]}
     assert part.blocks[1] == ("topic", ["format 1, CreateTime"])
+
+
+# --- the scripts can fail ------------------------------------------------------------------------
+
+
+def stamped(**changes):
+    """Plant a change of the stamps; each is a function of (stamps, now)."""
+
+    def plant(monkeypatch):
+        real = timestamps.stamps_at
+
+        def planted(rules, last, now):
+            stamps = real(rules, last, now)
+            return stamps._replace(**{k: change(stamps, now) for k, change in changes.items()})
+
+        monkeypatch.setattr(timestamps, "stamps_at", planted)
+
+    return plant
+
+
+def patched(target, name, replacement):
+    return lambda monkeypatch: monkeypatch.setattr(target, name, replacement)
+
+
+PLANTS = {
+    "the append time goes back": patched(timestamps, "append_time", lambda _, now: now),
+    "the window lies around the append time": stamped(
+        min_timestamp=lambda s, now: s.min_timestamp + (s.append_time_ms - now),
+        max_timestamp=lambda s, now: min(s.max_timestamp + s.append_time_ms - now, 2**63 - 1),
+    ),
+    "the early edge is outside": stamped(min_timestamp=lambda s, _: s.min_timestamp + 1),
+    "the late edge is outside": stamped(max_timestamp=lambda s, _: s.max_timestamp - 1),
+    "there is no window": stamped(
+        min_timestamp=lambda *_: -(2**63), max_timestamp=lambda *_: 2**63 - 1
+    ),
+    "the stamp is the clock's": stamped(append_time_ms=lambda _, now: now),
+    "a LogAppendTime topic does not stamp": stamped(log_append_time=lambda *_: False),
+    "every topic stamps": stamped(log_append_time=lambda *_: True),
+    "the answer does not tell the stamp": patched(timestamps, "reported", lambda _: -1),
+    "the answer always tells a stamp": patched(
+        timestamps, "reported", lambda stamps: stamps.append_time_ms
+    ),
+    "append times are not kept": patched(AppendTimes, "append", lambda *_: None),
+    "duplicates are stored again": patched(Producers, "check", lambda *_: None),
+    "lookups take the last segment's word": patched(Segment, "find_time", lambda *_, **__: None),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_mistake_is_caught(plant, tmp_path, monkeypatch):
+    PLANTS[plant](monkeypatch)
+    for number, part in enumerate(SCRIPTS["kip-32.txt"]):
+        results = run_part(part, tmp_path / str(number))
+        if any(part.blocks[block][1] != result for block, result in results.items()):
+            return
+    pytest.fail("no script noticed")
