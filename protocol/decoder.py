@@ -11,7 +11,7 @@ struct and array written out in place, for example for a partition of Produce v9
 
 Objects are made by `object.__new__` and filled slot by slot, which costs half of a constructor
 call. The one-byte case of a varint is read inside a run, like any other byte. A count is compared
-with the bytes that remain before a list is made.
+with the bytes that remain, and with a budget for the whole message, before a list is made.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.schema import FIXED, Field, Message, default_source, struct_of
 from protocol.source import Source
 from protocol.wire import (
+    ELEMENTS_MAX,
     Buffer,
     DecodeError,
     bad_length,
@@ -29,6 +30,7 @@ from protocol.wire import (
     read_uuid,
     read_uvarint,
     skip_tags,
+    too_many_elements,
 )
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class _Decoder:
                 "read_uuid": read_uuid,
                 "bad_length": bad_length,
                 "bad_tag": bad_tag,
+                "too_many_elements": too_many_elements,
                 "unpack_from": struct.unpack_from,
             }
         )
@@ -90,6 +93,7 @@ class _Decoder:
         source = self._source
         with source.block("def decode(buffer, position):"):
             source.line("limit = len(buffer)")
+            source.line(f"budget = {ELEMENTS_MAX}")
             if self._holds_records(cls):
                 source.line("view = memoryview(buffer)")
             self._struct(cls, "o")
@@ -252,6 +256,8 @@ class _Decoder:
             f"if n < 0 or n * {least} > limit - position: "
             f"raise bad_length({field.name!r}, n, limit - position)"
         )
+        source.line("budget -= n")
+        source.line("if budget < 0: raise too_many_elements()")
         if field.kind in FIXED and field.kind != "Uuid":
             letter = FIXED[field.kind]
             source.line(f"{target} = [*unpack_from(f'>{{n}}{letter}', buffer, position)]")

@@ -15,6 +15,9 @@ from uuid import UUID, SafeUUID
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_UUID: Final = UUID(int=0)
+ELEMENTS_MAX: Final = 1_000_000
+"""The most array elements in one message. Three bytes on the wire can become an object of 150, so a
+frame of 100 MB could otherwise fill 5 GB; the largest honest request has some ten thousand."""
 _UUIDS_MAX: Final = 4096
 
 
@@ -122,6 +125,11 @@ def bad_length(field: str, length: int, remaining: int) -> DecodeError:
     if length < 0:
         return DecodeError(f"{field} has the length {length}")
     return DecodeError(f"{field} claims {length} but only {remaining} bytes remain")
+
+
+def too_many_elements() -> DecodeError:
+    """Return the error for a message that would take too much memory."""
+    return DecodeError(f"there are more than {ELEMENTS_MAX} array elements")
 
 
 def bad_tag(field: str, size: int) -> DecodeError:

@@ -23,7 +23,7 @@ from protocol.message import ZERO_UUID, codec
 from protocol.schema import Message
 from tests.protocol.random_messages import all_codecs, codec_name, messages
 
-QUICK, LONG = 5, 400
+QUICK, LONG = 5, 100
 EPOCH = dt.dt.fromtimestamp(0, dt.UTC)
 
 KAFKA_PYTHON_MODULES = (

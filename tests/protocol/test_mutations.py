@@ -195,5 +195,13 @@ def test_time_and_memory_grow_with_the_frame_and_not_faster(key, version):
         assert seconds(decode, long) < 8 * 4 * seconds(decode, short) + 0.005
 
 
+def test_a_huge_frame_of_tiny_elements_is_refused():
+    """Ten topics of 200,000 partitions each: the lists together break the budget, none alone."""
+    partitions = (200_000).to_bytes(4, "big") + bytes(200_000 * 16)
+    frame = bytes(12) + (10).to_bytes(4, "big") + (b"\0\0" + partitions) * 10
+    with pytest.raises(DecodeError, match="more than 1000000 array elements"):
+        codec(api_of(1).request, 0).decode(frame)
+
+
 def seconds(decode: Callable[[bytes], object], frame: bytes) -> float:
     return min(timeit.repeat(lambda: decode(frame), number=1, repeat=3, timer=time.process_time))
