@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from broker.clock import Clock
@@ -42,71 +43,81 @@ def is_heavy(records: Buffer, target_magic: int) -> bool:
     return size >= _THREAD_BYTES[attributes & 7]
 
 
-class Appends:
-    """Runs appends, each partition's in order."""
+class _Job(NamedTuple):
+    """One append that waits for its turn, and who wants to know."""
 
-    def __init__(self, clock: Clock, executor: Executor) -> None:
+    records: Buffer
+    produce_version: int
+    answer: asyncio.Future[Appended]
+
+
+class Appends:
+    """Runs appends, each partition's in order.
+
+    `told` is called on the loop with every append that was written, whether or not anybody still
+    waits for its answer.
+    """
+
+    def __init__(
+        self, clock: Clock, executor: Executor, told: Callable[[Partition, Appended], None]
+    ) -> None:
         self._clock = clock
         self._executor = executor
-        self._queues: dict[Partition, deque[asyncio.Future[None]]] = {}
+        self._told = told
+        self._queues: dict[Partition, deque[_Job]] = {}
 
     def append(
         self, partition: Partition, records: Buffer, produce_version: int
-    ) -> Appended | Coroutine[Any, Any, Appended]:
-        """Append now and return the result, or return a coroutine that waits for it.
+    ) -> Appended | asyncio.Future[Appended]:
+        """Append now and return the result, or return a future of it.
 
-        Raises (or the coroutine raises) what `Partition.append` raises.
+        Raises (or the future raises) what `Partition.append` raises. A future that is cancelled
+        before its turn appends nothing; once in the thread the append goes through.
         """
-        if partition not in self._queues and not is_heavy(records, partition.config.target_magic):
-            return partition.append(
+        queue = self._queues.get(partition)
+        if queue is None and not is_heavy(records, partition.config.target_magic):
+            appended = partition.append(
                 records, now_ms=self._clock.now_ms(), produce_version=produce_version
             )
-        turn = asyncio.get_running_loop().create_future()
-        queue = self._queues.setdefault(partition, deque())
-        queue.append(turn)
-        if len(queue) == 1:
-            turn.set_result(None)
-        return self._queued(partition, records, produce_version, turn)
+            self._told(partition, appended)
+            return appended
+        job = _Job(records, produce_version, asyncio.get_running_loop().create_future())
+        if queue is None:
+            self._queues[partition] = deque([job])
+            self._start(partition)
+        else:
+            queue.append(job)
+        return job.answer
 
-    async def _queued(
-        self,
-        partition: Partition,
-        records: Buffer,
-        produce_version: int,
-        turn: asyncio.Future[None],
-    ) -> Appended:
+    def _start(self, partition: Partition) -> None:
+        """Send the next append that somebody still wants to a thread."""
         queue = self._queues[partition]
-        try:
-            await turn
-        except asyncio.CancelledError:
-            self._leave(partition, queue, turn)
-            raise
-        work = asyncio.get_running_loop().run_in_executor(
-            self._executor,
-            lambda: partition.append(
-                records, now_ms=self._clock.now_ms(), produce_version=produce_version
-            ),
-        )
-        # The thread cannot be called back: the next append waits for it even if this request is gone.
-        work.add_done_callback(lambda _: self._leave(partition, queue, turn))
-        try:
-            return await asyncio.shield(work)
-        finally:
-            # An error's traceback holds this frame: with `work` in it the two would hold each other,
-            # and what the failed append had unpacked, until the garbage collector came by.
-            del work
+        while queue:
+            job = queue[0]
+            if not job.answer.cancelled():
+                work = asyncio.get_running_loop().run_in_executor(
+                    self._executor, self._run, partition, job.records, job.produce_version
+                )
+                work.add_done_callback(partial(self._done, partition))
+                return
+            queue.popleft()
+        del self._queues[partition]
 
-    def _leave(
-        self,
-        partition: Partition,
-        queue: deque[asyncio.Future[None]],
-        turn: asyncio.Future[None],
-    ) -> None:
-        """Give the turn to the next append of the partition."""
-        was_first = bool(queue) and queue[0] is turn
-        if turn in queue:
-            queue.remove(turn)
-        if not queue:
-            self._queues.pop(partition, None)
-        elif was_first and not queue[0].done():
-            queue[0].set_result(None)
+    def _run(self, partition: Partition, records: Buffer, produce_version: int) -> Appended:
+        """In the thread: time and offset are taken now, when the records are written."""
+        return partition.append(
+            records, now_ms=self._clock.now_ms(), produce_version=produce_version
+        )
+
+    def _done(self, partition: Partition, work: asyncio.Future[Appended]) -> None:
+        """Pass the outcome on and let the next append go."""
+        answer = self._queues[partition].popleft().answer
+        error = work.exception()
+        if error is None:
+            self._told(partition, work.result())
+        if not answer.cancelled():
+            if error is None:
+                answer.set_result(work.result())
+            else:
+                answer.set_exception(error)
+        self._start(partition)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.appends import Appends
 from broker.waiting import Waiting
@@ -22,10 +22,9 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from storage.partition import Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
     from uuid import UUID
 
     from broker.clock import Clock
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from broker.metadata.store import MetadataStore, Topic
     from broker.metrics import Metrics
     from config import BrokerConfig, TopicConfig
-    from storage.partition import Partition
+    from storage.partition import Appended, Partition
     from storage.store import LogStore
 
 log = logging.getLogger("tidelog.node")
@@ -75,7 +74,7 @@ class Node:
         self.metrics = metrics
         self.waiting = Waiting()
         self.executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="append")
-        self.appends = Appends(clock, self.executor)
+        self.appends = Appends(clock, self.executor, self._appended)
         self.connections: set[Connection] = set()
         self.unsent_bytes = 0  # answers that wait for their peers to read
         self.ready = False
@@ -152,22 +151,12 @@ class Node:
 
     def append(
         self, partition: Partition, records: Buffer, produce_version: int
-    ) -> Appended | Coroutine[Any, Any, Appended]:
-        """Append as the leader, now or in a thread, and tell those who wait."""
-        appended = self.appends.append(partition, records, produce_version)
-        if isinstance(appended, Appended):
-            self._appended(partition, appended)
-            return appended
-        return self._append_later(partition, appended)
-
-    async def _append_later(
-        self, partition: Partition, pending: Coroutine[Any, Any, Appended]
-    ) -> Appended:
-        appended = await pending
-        self._appended(partition, appended)
-        return appended
+    ) -> Appended | asyncio.Future[Appended]:
+        """Append as the leader, now or in a thread; raises what `Partition.append` raises."""
+        return self.appends.append(partition, records, produce_version)
 
     def _appended(self, partition: Partition, appended: Appended) -> None:
+        """Count what was written and tell those who wait for it."""
         self.metrics.appended(partition.topic, appended)
         if not appended.duplicate:
             self.waiting.told(partition, appended.size)

@@ -153,6 +153,12 @@ class TransactionalIdNotFound(BrokerError, code=ErrorCode.TRANSACTIONAL_ID_NOT_F
     """No transaction was ever begun under this id."""
 
 
+class TransactionalIdAuthorizationFailed(
+    BrokerError, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+):
+    """Transactional records without a transactional id, or under somebody else's."""
+
+
 class InvalidRequiredAcks(BrokerError, code=ErrorCode.INVALID_REQUIRED_ACKS):
     """acks is none of -1, 0 and 1."""
 

@@ -3,7 +3,7 @@
 Behaviour: each topic succeeds or fails on its own, with a sentence from version 1 on. -1 partitions or
 replicas mean the broker's default (num.partitions, default.replication.factor). More replicas than
 brokers is INVALID_REPLICATION_FACTOR; a manual assignment may only name this broker. A name given twice
-is INVALID_REQUEST for both.
+is INVALID_REQUEST, answered once.
 
 Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, answers partitions and
 settings; 7 topic id.
@@ -22,6 +22,7 @@ from protocol.api.create_topics import (
     CreateTopicsResponse,
 )
 from protocol.errors import (
+    InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -41,7 +42,7 @@ async def handle(
     """Create every topic asked for, each for itself."""
     times = Counter(topic.name for topic in request.topics)
     results = []
-    for topic in request.topics:
+    for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             if times[topic.name] > 1:
                 raise InvalidRequest(f"topic {topic.name!r} is named more than once")
@@ -57,11 +58,15 @@ async def _create(
     node: Node, wanted: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
     partitions = _partitions(node, wanted)
-    configs = {entry.name: entry.value for entry in wanted.configs}
+    configs: dict[str, str] = {}
+    for entry in wanted.configs:
+        if entry.value is None:
+            raise InvalidConfig(f"{entry.name} needs a value")
+        configs[entry.name] = entry.value
     topic = await node.create_topic(
         wanted.name,
         partitions=partitions,
-        configs={name: value for name, value in configs.items() if value is not None},
+        configs=configs,
         validate_only=validate_only,
     )
     return CreatableTopicResult(

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32): settings of topics and brokers, and where each value comes from.
 
 Behaviour: topics (type 2) and brokers (type 4: this one by its id, or "" for the cluster's defaults);
-other resources are INVALID_REQUEST. No list of keys asks for all. Each resource succeeds or fails on
+other resources are INVALID_REQUEST. No keys ask for all. Each resource succeeds or fails on
 its own.
 
 Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type and documentation
@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.context import as_broker_error
+from broker.metadata.names import check_topic_name
 from config import Source, broker_entries, topic_entries
 from protocol.api.describe_configs import (
     DescribeConfigsResourceResult,
@@ -56,7 +57,7 @@ def _describe(
         configs=[
             _shown(entry, request)
             for entry in _entries(node, resource)
-            if wanted is None or entry.name in wanted
+            if not wanted or entry.name in wanted
         ],
     )
 
@@ -67,6 +68,7 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
     if resource.resource_type == TOPIC:
         topic = node.metadata.image.topics.get(name)
         if topic is None:
+            check_topic_name(name)
             raise UnknownTopicOrPartition(f"there is no topic {name}")
         return topic_entries(node.config, node.config_of_topic(topic.configs), topic.configs)
     if resource.resource_type == BROKER:

@@ -4,7 +4,8 @@ Behaviour: -1 is the end (the high watermark, or the last stable offset for read
 start, -3 the record with the largest time, -4 the earliest local offset (the start: nothing is tiered),
 -5 the latest tiered offset and -6 the earliest pending upload (none). A version that does not know one
 of these answers UNSUPPORTED_VERSION. Any other value is a time, those below -6 included (KIP-228).
-Nothing at or after the time: offset -1, time -1, no error. A partition named twice is INVALID_REQUEST.
+Nothing at or after the time: offset -1, time -1, no error. A partition named twice is INVALID_REQUEST
+(from version 1 on).
 
 Version notes: 0 a list of offsets, segment by segment; 1 one offset and its time (KIP-79); 2 isolation
 level; 4 leader epochs; 6 flexible; 7 the largest time; 8 earliest local; 9 latest tiered; 10 a time-out
@@ -52,9 +53,9 @@ def handle(node: Node, request: ListOffsetsRequest, context: Context) -> ListOff
         for topic in request.topics
         for wanted in topic.partitions
     ]
-    twice = (
-        {name for name in named if named.count(name) > 1} if len(set(named)) < len(named) else set()
-    )
+    twice: set[tuple[str, int]] = set()
+    if version > 0 and len(set(named)) < len(named):
+        twice = {name for name in named if named.count(name) > 1}
     for topic in request.topics:
         answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
         response.topics.append(answer)

@@ -15,13 +15,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.context import as_broker_error
+from broker.metadata.names import check_topic_name
 from protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.errors import TopicAlreadyExists, UnknownTopicId, UnknownTopicOrPartition
+from protocol.errors import (
+    BrokerError,
+    InvalidRequest,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
@@ -30,9 +37,9 @@ if TYPE_CHECKING:
     from broker.metadata.store import Topic
     from broker.node import Node
     from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
-    from protocol.errors import BrokerError
 
 _AUTO_CREATE_FLAG_SINCE = 4
+_BY_ID_SINCE = 12
 
 
 def handle(
@@ -42,22 +49,28 @@ def handle(
     image = node.metadata.image
     if request.topics is None or (context.version == 0 and not request.topics):
         return _response(node, context, (_describe(node, t) for t in image.topics.values()))
+    wanted = _once(request.topics)
     allowed = node.config.auto_create_topics_enable and (
         context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
     )
     if allowed and any(
-        topic.name is not None and topic.name not in image.topics for topic in request.topics
+        topic.name is not None and topic.name not in image.topics for topic in wanted
     ):
-        return _create_and_answer(node, request, context)
-    return _response(node, context, (_one(node, topic) for topic in request.topics))
+        return _create_and_answer(node, wanted, context)
+    return _response(node, context, (_one(node, topic, context.version) for topic in wanted))
+
+
+def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    """Each topic once, however often it was named."""
+    return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
 
 
 async def _create_and_answer(
-    node: Node, request: MetadataRequest, context: Context
+    node: Node, wanted: list[MetadataRequestTopic], context: Context
 ) -> MetadataResponse:
     """Create the topics that are missing, then answer."""
     answers = []
-    for topic in request.topics or ():
+    for topic in wanted:
         try:
             if topic.name is not None and topic.name not in node.metadata.image.topics:
                 await node.create_topic(topic.name)
@@ -65,30 +78,40 @@ async def _create_and_answer(
             pass  # another request was faster
         except Exception as error:  # noqa: BLE001 - one topic's failure is its own
             known = as_broker_error(node, error, "auto creation")
-            answers.append(
-                MetadataResponseTopic(
-                    error_code=known.code, name=topic.name, topic_id=topic.topic_id, partitions=[]
-                )
-            )
+            answers.append(_failed(topic, known, context.version))
             continue
-        answers.append(_one(node, topic))
+        answers.append(_one(node, topic, context.version))
     return _response(node, context, answers)
 
 
-def _one(node: Node, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-    """Describe one topic, by name or by id."""
+def _one(node: Node, wanted: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
+    """Describe one topic, by name or, from version 12 on, by id."""
     image = node.metadata.image
-    if wanted.name is None:
-        found = image.topics_by_id.get(wanted.topic_id)
-        missing: type[BrokerError] = UnknownTopicId
-    else:
-        found = image.topics.get(wanted.name)
-        missing = UnknownTopicOrPartition
-    if found is None:
-        return MetadataResponseTopic(
-            error_code=missing.code, name=wanted.name, topic_id=wanted.topic_id, partitions=[]
-        )
+    try:
+        if wanted.name is not None:
+            found = image.topics.get(wanted.name)
+            if found is None:
+                check_topic_name(wanted.name)
+                raise UnknownTopicOrPartition
+        elif version < _BY_ID_SINCE:
+            raise InvalidRequest(f"version {version} cannot ask for a topic by its id")
+        else:
+            found = image.topics_by_id.get(wanted.topic_id)
+            if found is None:
+                raise UnknownTopicId
+    except BrokerError as error:
+        return _failed(wanted, error, version)
     return _describe(node, found)
+
+
+def _failed(
+    wanted: MetadataRequestTopic, error: BrokerError, version: int
+) -> MetadataResponseTopic:
+    """A topic's error; before version 12 an answer must have a name."""
+    name = "" if wanted.name is None and version < _BY_ID_SINCE else wanted.name
+    return MetadataResponseTopic(
+        error_code=error.code, name=name, topic_id=wanted.topic_id, partitions=[]
+    )
 
 
 def _describe(node: Node, topic: Topic) -> MetadataResponseTopic:
@@ -129,10 +152,5 @@ def refuse(request: MetadataRequest, error: BrokerError) -> MetadataResponse:
     return MetadataResponse(
         error_code=error.code,
         brokers=[],
-        topics=[
-            MetadataResponseTopic(
-                error_code=error.code, name=topic.name, topic_id=topic.topic_id, partitions=[]
-            )
-            for topic in request.topics or ()
-        ],
+        topics=[_failed(topic, error, 0) for topic in request.topics or ()],
     )

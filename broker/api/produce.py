@@ -12,7 +12,7 @@ partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.context import CloseConnection, as_broker_error
 from protocol.api.produce import (
@@ -21,7 +21,14 @@ from protocol.api.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.errors import ERRORS, InvalidRequiredAcks, NotEnoughReplicas
+from protocol.errors import (
+    ERRORS,
+    ErrorCode,
+    InvalidRequiredAcks,
+    InvalidTxnState,
+    NotEnoughReplicas,
+    TransactionalIdAuthorizationFailed,
+)
 from storage.partition import Appended
 
 if TYPE_CHECKING:
@@ -31,8 +38,37 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from protocol.errors import BrokerError
+    from storage.partition import Partition
+
+Buffer = bytes | bytearray | memoryview
 
 _TOPIC_IDS_SINCE = 13
+_MAGIC_AT = 16
+_ATTRIBUTES_AT = 22  # the low byte
+_TRANSACTIONAL = 0x10
+
+# Errors that Kafka answers without the log's start.
+_WITHOUT_START_OFFSET = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class _Pending(NamedTuple):
+    """One partition whose append went to a thread."""
+
+    result: PartitionProduceResponse
+    partition: Partition
+    answer: asyncio.Future[Appended]
 
 
 def handle(
@@ -40,7 +76,7 @@ def handle(
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     """Append every partition's records, each partition for itself."""
     response = ProduceResponse(responses=[])
-    pending: list[tuple[PartitionProduceResponse, Coroutine[Any, Any, Appended]]] = []
+    pending: list[_Pending] = []
     for topic in request.topic_data:
         answer = TopicProduceResponse(
             name=topic.name, topic_id=topic.topic_id, partition_responses=[]
@@ -51,49 +87,66 @@ def handle(
                 index=data.index, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
             )
             answer.partition_responses.append(result)
+            partition = None
             try:
-                appended = _append(node, request.acks, topic, data, context)
-                if isinstance(appended, Appended):
-                    _done(result, appended)
-                else:
-                    pending.append((result, appended))
+                partition = _partition(node, request, topic, data, context.version)
+                appended = node.append(partition, data.records or b"", context.version)
             except Exception as error:  # noqa: BLE001 - one partition's failure is its own
-                _failed(node, result, error, context.version)
+                _failed(node, result, partition, error, context.version)
+                continue
+            if isinstance(appended, Appended):
+                _done(result, appended)
+            else:
+                pending.append(_Pending(result, partition, appended))
     if pending:
         return _finish(node, request, response, pending, context.version)
     return _answer(request, response)
 
 
-def _append(
+def _partition(
     node: Node,
-    acks: int,
+    request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
-    context: Context,
-) -> Appended | Coroutine[Any, Any, Appended]:
-    """Append to one partition; storage and lookup raise what goes wrong."""
+    version: int,
+) -> Partition:
+    """The partition to append to, if the request may; raises what is wrong."""
+    acks = request.acks
     if acks not in (-1, 0, 1):
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
-    version = context.version
     name = node.topic_name(topic.topic_id) if version >= _TOPIC_IDS_SINCE else topic.name
     partition = node.partition(name, data.index)
     if acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
-    return node.append(partition, data.records if data.records is not None else b"", version)
+    if _is_transactional(data.records):
+        if request.transactional_id is None:
+            raise TransactionalIdAuthorizationFailed("transactional records without an id")
+        raise InvalidTxnState("transactions are not served by this broker")
+    return partition
+
+
+def _is_transactional(records: Buffer | None) -> bool:
+    """Whether a format-2 batch says so in its attributes."""
+    return (
+        records is not None
+        and len(records) > _ATTRIBUTES_AT
+        and records[_MAGIC_AT] == 2
+        and records[_ATTRIBUTES_AT] & _TRANSACTIONAL != 0
+    )
 
 
 async def _finish(
     node: Node,
     request: ProduceRequest,
     response: ProduceResponse,
-    pending: list[tuple[PartitionProduceResponse, Coroutine[Any, Any, Appended]]],
+    pending: list[_Pending],
     version: int,
 ) -> ProduceResponse | None:
     """Wait for the appends that went to a thread."""
-    outcomes = await asyncio.gather(*(wait for _, wait in pending), return_exceptions=True)
-    for (result, _), outcome in zip(pending, outcomes, strict=True):
+    outcomes = await asyncio.gather(*(each.answer for each in pending), return_exceptions=True)
+    for (result, partition, _), outcome in zip(pending, outcomes, strict=True):
         if isinstance(outcome, Exception):
-            _failed(node, result, outcome, version)
+            _failed(node, result, partition, outcome, version)
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
@@ -120,10 +173,18 @@ def _done(result: PartitionProduceResponse, appended: Appended) -> None:
     result.log_start_offset = appended.log_start_offset
 
 
-def _failed(node: Node, result: PartitionProduceResponse, error: Exception, version: int) -> None:
+def _failed(
+    node: Node,
+    result: PartitionProduceResponse,
+    partition: Partition | None,
+    error: Exception,
+    version: int,
+) -> None:
     """Write one partition's error code, sentence and guilty records."""
     known = as_broker_error(node, error, "produce")
     node.metrics.produce_failed(known.code)
+    if partition is not None and known.code not in _WITHOUT_START_OFFSET:
+        result.log_start_offset = partition.log_start_offset
     result.error_code = node.code_for(known.code, version <= 3)
     result.error_message = known.message
     result.record_errors = [

@@ -67,20 +67,22 @@ def test_what_is_heavy(records, target, heavy):
 
 def test_a_light_append_is_done_at_once(executor):
     log = Log()
-    appends = Appends(ManualClock(7), executor)
+    told = []
+    appends = Appends(ManualClock(7), executor, lambda *what: told.append(what))
     assert appends.append(log, record_set(100), 9) == (100, 7, 9)
     assert log.threads == [threading.current_thread()]
+    assert told == [(log, (100, 7, 9))]
 
 
 def test_nobody_overtakes(executor):
     log = Log(held=300_000)
     other = Log()
-    appends = Appends(ManualClock(0), executor)
+    told = []
+    appends = Appends(ManualClock(0), executor, lambda _, what: told.append(what[0]))
 
     async def scenario():
         tasks = [
-            asyncio.ensure_future(appends.append(log, record_set(size, codec=LZ4), 9))
-            for size in (300_000, 100, 200)
+            appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 100, 200)
         ]
         await asyncio.sleep(0)
         assert appends.append(other, record_set(50), 9)[0] == 50  # another log is not held up
@@ -95,12 +97,12 @@ def test_nobody_overtakes(executor):
 
 def test_a_failed_append_lets_the_next_go(executor):
     log = Log(held=300_000)
-    appends = Appends(ManualClock(0), executor)
+    told = []
+    appends = Appends(ManualClock(0), executor, lambda _, what: told.append(what[0]))
 
     async def scenario():
         tasks = [
-            asyncio.ensure_future(appends.append(log, record_set(size, codec=LZ4), 9))
-            for size in (300_000, 99_999, 5)
+            appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 99_999, 5)
         ]
         await asyncio.sleep(0)
         log.release.set()
@@ -114,13 +116,14 @@ def test_a_failed_append_lets_the_next_go(executor):
 
 def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(executor):
     log = Log(held=300_000)
-    appends = Appends(ManualClock(0), executor)
+    told = []
+    appends = Appends(ManualClock(0), executor, lambda _, what: told.append(what[0]))
 
     async def scenario():
-        gone = asyncio.ensure_future(appends.append(log, record_set(300_000, codec=LZ4), 9))
-        queued = asyncio.ensure_future(appends.append(log, record_set(6), 9))
-        dropped = asyncio.ensure_future(appends.append(log, record_set(7), 9))
-        last = asyncio.ensure_future(appends.append(log, record_set(8), 9))
+        gone = appends.append(log, record_set(300_000, codec=LZ4), 9)
+        queued = appends.append(log, record_set(6), 9)
+        dropped = appends.append(log, record_set(7), 9)
+        last = appends.append(log, record_set(8), 9)
         for _ in range(3):
             await asyncio.sleep(0)
         gone.cancel()
@@ -136,3 +139,4 @@ def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(executor):
     answers = asyncio.run(scenario())
     assert [size for size, _, _ in answers] == [6, 8]
     assert log.order == [300_000, 6, 8]
+    assert told == [300_000, 6, 8]  # who waits for data hears of it although its producer is gone
