@@ -54,7 +54,7 @@ def error(answer: Any) -> int | None:
 
 def served(answer: Any) -> tuple[list[dict[str, Any]], int]:
     """What the first partition of a Fetch answer carries: batches, and bytes left over."""
-    records = next((one["records"] for one in partitions(answer)), None) or {
+    records = next((one.get("records") for one in partitions(answer)), None) or {
         "batches": [],
         "rest": 0,
     }
@@ -69,6 +69,15 @@ def looked_up(difference: Difference) -> int | None:
 
 def real_times(batch: dict[str, Any]) -> list[int]:
     return [one["timestamp"] for one in batch["records"] if one["timestamp"] != -1]
+
+
+def zstd_sent(answer: Any) -> bool:
+    """Whether any batch of a Fetch answer is compressed with zstd."""
+    return any(one["attributes"] & 7 == ZSTD for one in served(answer)[0])
+
+
+def without_codec(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one | {"attributes": one["attributes"] & ~7} for one in batches]
 
 
 # ------------------------------------------------------------------------------- negative times
@@ -163,11 +172,28 @@ def zstd_converted(d: Difference) -> bool:
     "Kafka promises a size before it converts, pads with an unreadable tail, or leaves batches out",
 )
 def no_filler(d: Difference) -> bool:
-    if d.step.api != "Fetch" or d.step.version >= 4 or ".records." not in d.path:
+    converted = d.step.version < 4 or (d.step.version < 10 and zstd_sent(d.kafka_answer))
+    if d.step.api != "Fetch" or not converted or ".records." not in d.path:
         return False
     (ours, our_rest), (theirs, _) = served(d.tidelog_answer), served(d.kafka_answer)
     shorter = min(len(ours), len(theirs))
-    return our_rest == 0 and shorter > 0 and ours[:shorter] == theirs[:shorter]
+    same = shorter > 0 and without_codec(ours[:shorter]) == without_codec(theirs[:shorter])
+    return same and (our_rest == 0 or " max " in d.step.name)
+
+
+@reason(
+    "a fetch goes on into the next segment",
+    "DESIGN 4 (segment borders may differ); clients know no segments",
+    "Kafka answers at most the rest of one segment file",
+)
+def next_segment(d: Difference) -> bool:
+    if d.step.api != "Fetch" or not d.case.tags.get("segments") or ".records." not in d.path:
+        return False
+    (ours, _), (theirs, their_rest) = served(d.tidelog_answer), served(d.kafka_answer)
+    longer = len(ours) >= len(theirs) > 0 and without_codec(ours[: len(theirs)]) == without_codec(
+        theirs
+    )
+    return longer and (their_rest == 0 or d.step.version < 4)
 
 
 @reason(
@@ -186,13 +212,105 @@ def no_stall(d: Difference) -> bool:
 
 
 @reason(
-    "a refused append says why",
+    "a refusal says why",
     "DESIGN 2 (errors carry a sentence); KIP-467",
     "Kafka leaves error_message null for most errors",
 )
 def says_why(d: Difference) -> bool:
-    message = d.path.endswith(".error_message")
-    return d.step.api == "Produce" and message and d.kafka is None and d.tidelog is not None
+    return d.path.endswith(".error_message") and d.kafka is None and d.tidelog is not None
+
+
+@reason(
+    "a lie inside a compressed payload is refused",
+    "DESIGN 2 (bad input is a named error); facts 5.2",
+    "Kafka stores it, and fails when somebody searches or converts it, or drops a cut message",
+    spoils_the_case=True,
+)
+def lie_refused(d: Difference) -> bool:
+    lies = ("inner cut", "record size lies", "record size negative")
+    known = d.step.api == "Produce" and d.case.name.startswith(lies)
+    return known and error(d.kafka_answer) == 0 and error(d.tidelog_answer) == 87
+
+
+@reason(
+    "unreadable bytes have an error of their own",
+    "DESIGN 2, anything unforeseen is UNKNOWN_SERVER_ERROR, so what is foreseen is not",
+    "Kafka answers UNKNOWN_SERVER_ERROR to a payload or codec it cannot read",
+)
+def named_error(d: Difference) -> bool:
+    foreseen = ("garbage payload", "codec ", "inner is a batch", "lz4 with a broken checksum")
+    known = d.step.api == "Produce" and d.case.name.startswith(foreseen)
+    return known and error(d.kafka_answer) == -1 and error(d.tidelog_answer) in (2, 87)
+
+
+@reason(
+    "offsets inside a batch are made consecutive",
+    "facts 5.2: offsets are assigned by the leader",
+    "Kafka stores a plain batch as it is and answers UNKNOWN_SERVER_ERROR to a compressed one",
+    spoils_the_case=True,
+)
+def consecutive(d: Difference) -> bool:
+    if d.case.tags.get("lie") not in ("offset deltas backwards", "offset deltas all 0"):
+        return False
+    if d.step.api == "Produce":
+        return error(d.kafka_answer) == -1 and error(d.tidelog_answer) == 0
+    ours, _ = served(d.tidelog_answer)
+    return bool(ours) and all(
+        one.get("records") is None or [each["offset"] for each in one["records"]] == [0, 1, 2]
+        for one in ours
+    )
+
+
+@reason(
+    "zstd is refused where no producer of that version knows it",
+    "facts 5.1: zstd with Produce below v7 is 76",
+    "Kafka checks batches of Produce v3-6 alone",
+    spoils_the_case=True,
+)
+def zstd_too_early(d: Difference) -> bool:
+    zstd = d.case.name.startswith("zstd ") and d.step.api == "Produce" and d.step.version < 3
+    return zstd and error(d.kafka_answer) in (0, 87) and error(d.tidelog_answer) == 76
+
+
+@reason(
+    "transactions are not offered yet",
+    "ARCHITECTURE: no transaction coordinator; facts 4.2",
+    "Kafka asks its coordinator, which knows no such transaction; tidelog answers INVALID_TXN_STATE",
+)
+def no_transactions(d: Difference) -> bool:
+    transactional = d.case.tags.get("edge") == "transaction" and d.step.api == "Produce"
+    return transactional and error(d.tidelog_answer) == 48 and error(d.kafka_answer) != 0
+
+
+@reason(
+    "null records are answered",
+    "facts 5.1: an empty set is INVALID_RECORD from v3 on",
+    "Kafka runs into a null pointer and never answers",
+)
+def null_records(d: Difference) -> bool:
+    return (
+        d.case.name == "null records" and d.kafka == "<no answer>" and error(d.tidelog_answer) == 87
+    )
+
+
+@reason(
+    "attribute bits without a meaning are kept",
+    "DESIGN 3, of a stamped batch only maxTimestamp and the bit change",
+    "Kafka writes the attributes of a stamped batch anew, from the bits it knows",
+)
+def unknown_bits(d: Difference) -> bool:
+    bits = d.case.tags.get("lie") == "unused bits" and d.path.endswith("].attributes")
+    return bits and d.kafka & 0x7F == d.tidelog & 0x7F
+
+
+@reason(
+    "a refused append tells no log start",
+    "facts 5.2; clients do not read the fields of a refused append",
+    "Kafka fills log_start_offset for some errors and not for others",
+)
+def refused_log_start(d: Difference) -> bool:
+    refused = d.step.api == "Produce" and d.path.endswith("log_start_offset")
+    return refused and d.kafka == 0 and d.tidelog == -1 and error(d.tidelog_answer) != 0
 
 
 @reason(
@@ -270,10 +388,77 @@ def negative_largest_lookup(d: Difference) -> bool:
 def no_file_times(d: Difference) -> bool:
     ours, theirs = (next(partitions(one), {}) for one in (d.tidelog_answer, d.kafka_answer))
     hidden = theirs.get("offset") == -1 and ours.get("offset", -1) >= 0
-    return d.case.tags.get("edge") == "no times" and (looked_up(d) or -1) >= 0 and hidden
+    time = looked_up(d)
+    return d.case.tags.get("edge") == "no times" and time is not None and time >= 0 and hidden
 
 
 # ------------------------------------------------------------------------------- around the log
+
+NOT_OFFERED = ("remote.", "local.retention.", "leader.replication.thr", "follower.replication.thr")
+
+
+@reason(
+    "the list of settings is tidelog's own",
+    "docs/configuration.md: every setting declared once",
+    "tiered storage and replication throttling are not offered, settings of tidelog are",
+)
+def own_settings(d: Difference) -> bool:
+    if ".configs." not in d.path or d.step.api not in ("DescribeConfigs", "CreateTopics"):
+        return False
+    name = d.path.split(".configs.", 1)[1]
+    if ".synonyms." in name:
+        return "log.retention.hours" in name and d.tidelog == "<missing>"
+    return d.kafka == "<missing>" or (d.tidelog == "<missing>" and name.startswith(NOT_OFFERED))
+
+
+@reason(
+    "a setting is described as it was understood",
+    "config: one type, one check, one spelling of each value",
+    "Kafka keeps blanks around a number",
+)
+def without_blanks(d: Difference) -> bool:
+    value = d.path.endswith(".value") and isinstance(d.kafka, str)
+    return value and d.kafka != d.tidelog and d.kafka.strip() == d.tidelog
+
+
+@reason(
+    "DescribeConfigs v0 says which settings are defaults",
+    "facts 2: every version is served as its schema says",
+    "Kafka 3.9 no longer fills is_default, which only v0 has",
+)
+def defaults_told(d: Difference) -> bool:
+    flag = (
+        d.step.api == "DescribeConfigs" and d.step.version == 0 and d.path.endswith(".is_default")
+    )
+    return flag and d.kafka is False and d.tidelog is True
+
+
+@reason(
+    "topic ids are understood from Metadata v10 on",
+    "facts 1.1: topic ids",
+    "Kafka's v10 and v11 carry ids and answer INVALID_REQUEST; an unknown id fails its whole answer",
+)
+def metadata_by_id(d: Difference) -> bool:
+    by_id = d.step.api == "Metadata" and " by " in d.step.name
+    codes = (
+        [topic["error_code"] for topic in d.tidelog_answer["topics"]]
+        if by_id and isinstance(d.tidelog_answer, dict)
+        else []
+    )
+    return codes in ([0], [100]) and [
+        topic["error_code"] for topic in d.kafka_answer["topics"]
+    ] in ([42], [-1])
+
+
+@reason(
+    "a mistake in a request has an error of its own",
+    "DESIGN 2, anything unforeseen is UNKNOWN_SERVER_ERROR, so what is foreseen is not",
+    "Kafka answers UNKNOWN_SERVER_ERROR to an unknown operation or a negative number of offsets",
+)
+def foreseen_mistake(d: Difference) -> bool:
+    alter = d.step.api == "IncrementalAlterConfigs" and d.kafka == -1 and d.tidelog == 42
+    offsets = d.step.api == "ListOffsets" and d.step.version == 0 and error(d.kafka_answer) == -1
+    return alter or (offsets and error(d.tidelog_answer) == 0)
 
 
 @reason(

@@ -305,7 +305,7 @@ def sequences(base_ms: int) -> Iterator[Case]:
     """Idempotent producers: duplicates, gaps, epochs."""
 
     def send(sequence: int, count: int = 3, epoch: int = 0, pid: int = 77, codec: int = 0) -> bytes:
-        recs = records([base_ms + sequence] * count)
+        recs = records([base_ms + sequence % 1000] * count)
         return batch(recs, codec, producer_id=pid, producer_epoch=epoch, base_sequence=sequence)
 
     stories: dict[str, list[bytes]] = {

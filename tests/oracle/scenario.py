@@ -330,8 +330,10 @@ STAMPED = {"log_append_time_ms", "timestamp", "max_timestamp", "base_timestamp"}
 
 
 def _replace(value: Any, context: Context, ids: dict[str, str], key: str = "") -> Any:
-    if key in ("configs", "synonyms") and isinstance(value, list):
-        value = {one["name"]: one for one in value}
+    if key == "configs" and isinstance(value, list):
+        value = {one["name"]: one for one in value}  # in any order
+    if key == "synonyms" and isinstance(value, list):
+        value = {f"{one['name']} from {one['source']}": one for one in value}
     if isinstance(value, dict):
         return {
             name: _replace(one, context, ids, name)

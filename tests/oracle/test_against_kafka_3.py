@@ -1,0 +1,122 @@
+"""The same requests to Apache Kafka 3.9.1 and to tidelog: the same answers, or a reason.
+
+The cases are in cases.py (the matrix and random logs), edges.py and admin.py; the accepted
+differences in differences.py. Both brokers start once; the whole takes about two minutes.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+
+import pytest
+
+from tests.oracle import admin, cases, comparison, edges
+from tests.oracle.brokers import Player, Tidelog
+from tests.oracle.differences import REASONS
+
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
+
+KAFKA = "3.9.1"
+GROUPS = {
+    "matrix": cases.matrix,
+    "recompression": cases.recompression,
+    "random logs": cases.random_logs,
+    "edges": edges.edge_cases,
+    "admin": lambda _: admin.admin_cases(),
+}
+
+
+class Played:
+    """Every case with the answers of both brokers, group by group."""
+
+    def __init__(self, kafka: str, tidelog: str) -> None:
+        base_ms = time.time_ns() // 1_000_000 - 10 * 60_000  # never mistaken for an append time
+        self.cases = {name: make(base_ms) for name, make in GROUPS.items()}
+        together = [case for group in self.cases.values() for case in group]
+        self.kafka = self._split(Player(kafka).play(together, cases.TOPICS))
+        self.tidelog = self._split(Player(tidelog).play(together, cases.TOPICS))
+
+    def _split(self, answers):
+        rest = iter(answers)
+        return {name: [next(rest) for _ in group] for name, group in self.cases.items()}
+
+    def judge(self, name, tidelog=None):
+        answers = self.tidelog[name] if tidelog is None else tidelog
+        return comparison.judge(self.cases[name], self.kafka[name], answers, REASONS)
+
+
+@pytest.fixture(scope="session")
+def played(run_apache_kafka, scratch):
+    kafka = run_apache_kafka(KAFKA)
+    with Tidelog(scratch) as tidelog:
+        return Played(kafka.bootstrap, tidelog.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def verdicts(played, summarize):
+    found = {name: played.judge(name) for name in GROUPS}
+    total = comparison.Verdict()
+    for name, verdict in found.items():
+        summarize(f"tidelog and Apache Kafka {KAFKA}: {name}", verdict.table())
+        total.add(verdict)
+    summarize(f"tidelog and Apache Kafka {KAFKA}: all", total.table().splitlines()[0])
+    return found
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_difference_without_a_reason(verdicts, group):
+    verdict = verdicts[group]
+    assert not verdict.unexplained, "\n" + verdict.complaint()
+
+
+def test_every_reason_is_needed(verdicts):
+    used = {name for verdict in verdicts.values() for name in verdict.explained}
+    unused = [reason.name for reason in REASONS if reason.name not in used]
+    assert not unused, f"reasons that explain nothing any more: {unused}"
+
+
+@pytest.mark.parametrize(
+    ("api", "key", "change"),
+    [
+        ("Produce", "base_offset", 1),
+        ("Produce", "error_code", 2),
+        ("Fetch", "high_watermark", 1),
+        ("Fetch", "max_timestamp", 1),
+        ("Fetch", "payload", b"x"),
+        ("ListOffsets", "offset", 1),
+        ("ListOffsets", "timestamp", 1),
+        ("Metadata", "partition_index", 1),
+        ("CreateTopics", "error_code", 1),
+    ],
+)
+def test_a_planted_difference_is_caught(played, api, key, change):
+    """Change one value in one answer that was equal: the comparison must complain of it."""
+    for name, group in played.cases.items():
+        for at, case in enumerate(group):
+            for number, step in enumerate(case.steps):
+                ours, theirs = played.tidelog[name][at][number], played.kafka[name][at][number]
+                if step.api != api or ours != theirs:
+                    continue
+                answers = copy.deepcopy(played.tidelog[name])
+                if not plant(answers[at][number], key, change):
+                    continue
+                before, after = played.judge(name), played.judge(name, answers)
+                assert len(after.unexplained) == len(before.unexplained) + 1
+                assert key in after.unexplained[-1].path or key in str(after.complaint(10**6))
+                return
+    pytest.fail(f"nothing to change: no equal answer of {api} has a {key}")
+
+
+def plant(answer, key, change):
+    """Add `change` to the first value called `key`; whether there was one."""
+    if isinstance(answer, dict):
+        for name, value in answer.items():
+            if name == key and isinstance(value, type(change)):
+                answer[name] = value + change
+                return True
+            if plant(value, key, change):
+                return True
+    if isinstance(answer, list):
+        return any(plant(value, key, change) for value in answer)
+    return False
