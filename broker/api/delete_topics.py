@@ -33,8 +33,8 @@ async def handle(
         try:
             if not node.config.delete_topic_enable:
                 raise TopicDeletionDisabled
-            if wanted.name is not None and wanted.topic_id.int:
-                raise InvalidRequest("give the name or the id, not both")
+            if (wanted.name is None) == (wanted.topic_id.int == 0):
+                raise InvalidRequest("give the name or the id, one of them")
             name = node.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
             topic = await node.delete_topic(name)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
