@@ -182,7 +182,10 @@ def _snappy_block(block: Buffer, limit: int) -> bytearray:
     if size > _SNAPPY_RATIO * len(block):
         raise CorruptMessage(f"a snappy block of {len(block)} bytes claims to hold {size}")
     out = bytearray(size)
-    if size and cramjam.snappy.decompress_raw_into(block, out) != size:
+    if not size:
+        if len(block) != 1:
+            raise CorruptMessage("bytes follow an empty snappy block")
+    elif cramjam.snappy.decompress_raw_into(block, out) != size:
         raise CorruptMessage("a snappy block holds less than it claims")
     return out
 
@@ -192,6 +195,8 @@ def _unsnappy(data: Buffer, _magic: int, limit: int) -> Buffer:
     if bytes(data[:8]) != _XERIAL_MAGIC:
         return _snappy_block(data, limit)
     view = memoryview(data)
+    if len(view) < len(_XERIAL_HEAD):
+        raise CorruptMessage("the snappy data of a batch is cut short")
     parts, total, position = [], 0, len(_XERIAL_HEAD)
     while position < len(view):
         (size,) = _XERIAL_SIZE.unpack_from(view, position)
