@@ -11,6 +11,7 @@ import datetime as dt
 import enum
 import importlib
 import io
+import struct
 import warnings
 from functools import cache
 
@@ -19,12 +20,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from protocol.message import ZERO_UUID, codec
+from protocol import message as message_module
+from protocol.api.list_groups import ListGroupsResponse
+from protocol.message import ZERO_UUID, Codec, codec
 from protocol.schema import Message
 from tests.protocol.random_messages import all_codecs, codec_name, messages
 
 QUICK, LONG = 5, 100
-EPOCH = dt.dt.fromtimestamp(0, dt.UTC)
+EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 KAFKA_PYTHON_MODULES = (
     "kafka.protocol.admin",
@@ -186,3 +189,29 @@ def test_every_codec_has_an_oracle():
     ]
     # Younger than both oracles, and not served: KIP-1242.
     assert unjudged == [("ApiVersionsRequest", 5), ("ApiVersionsResponse", 5)]
+
+
+def swapped(fields):
+    """The declaration with its first two fields in the wrong order."""
+    return (fields[1], fields[0], *fields[2:])
+
+
+def one_version_late(fields):
+    """The declaration with its first field missing where it begins."""
+    return (fields[0]._replace(first=fields[0].first + 1), *fields[1:])
+
+
+@pytest.mark.parametrize("check", [check_with_kio, check_with_kafka_python])
+@pytest.mark.parametrize("plant", [swapped, one_version_late])
+def test_a_wrong_declaration_would_be_caught(monkeypatch, check, plant):
+    cls, version = ListGroupsResponse, 1
+    monkeypatch.setattr(cls, "declared_fields", plant(cls.declared_fields))
+    monkeypatch.setitem(message_module._codecs, (cls, version), Codec(cls, version, flexible=False))
+
+    @profile(20)
+    @given(data=st.data())
+    def run(data):
+        check(data, cls, version)
+
+    with pytest.raises((AssertionError, ValueError, IndexError, struct.error, ExceptionGroup)):
+        run()

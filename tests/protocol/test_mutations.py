@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from protocol.decoder import _Decoder
 from protocol.message import DecodeError, api_of, codec, known_apis, read_request_header
 from protocol.schema import Field, Message, struct_of
 from protocol.wire import write_uvarint
@@ -117,21 +118,50 @@ def read(frame: bytes) -> bool:
     return False
 
 
+def fuzz(frames: int, seed: int, read_frame: Callable[[bytes], bool]) -> int:
+    """Read mutated frames; return how many could be read. Fails on anything but DecodeError."""
+    rng = random.Random(seed)
+    parents = [frame_of(key, version, rng) for key, version in REQUESTS for _ in range(3)]
+    assert all(map(read_frame, parents))
+    readable = 0
+    for number in range(frames):
+        frame = mutate(parents[number % len(parents)], rng)
+        try:
+            readable += read_frame(frame)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}, frame {number}: {frame.hex()}") from error
+    return readable
+
+
 @pytest.mark.timeout(3600)
 def test_mutated_frames_raise_decode_error_and_nothing_else():
     print(f"TIDELOG_FUZZ_SEED={SEED}")
-    rng = random.Random(SEED)
-    parents = [frame_of(key, version, rng) for key, version in REQUESTS for _ in range(3)]
-    assert all(map(read, parents))
-    readable = 0
-    for number in range(FRAMES):
-        frame = mutate(parents[number % len(parents)], rng)
-        try:
-            readable += read(frame)
-        except Exception as error:
-            raise AssertionError(f"seed {SEED}, frame {number}: {frame.hex()}") from error
+    readable = fuzz(FRAMES, SEED, read)
     # Both outcomes must be common, or the mutations test nothing.
     assert FRAMES * 0.05 < readable < FRAMES * 0.95
+
+
+def test_a_decoder_that_leaks_other_errors_would_be_caught():
+    """The generated functions without what surrounds them raise struct.error and more."""
+    raw = {
+        (key, version): _Decoder(
+            version,
+            flexible=api_of(key).first_flexible is not None
+            and version >= api_of(key).first_flexible,
+        ).generate(api_of(key).request)
+        for key, version in REQUESTS
+    }
+
+    def read_unsafely(frame: bytes) -> bool:
+        try:
+            header = read_request_header(frame)
+            decode = raw.get((header.api_key, header.api_version))
+            return decode is not None and decode(frame, header.body_offset)[1] > 0
+        except DecodeError:
+            return False
+
+    with pytest.raises(AssertionError, match="seed 1, frame"):
+        fuzz(2_000, 1, read_unsafely)
 
 
 @pytest.mark.parametrize(("key", "version"), REQUESTS, ids=str)
