@@ -89,7 +89,7 @@ def test_the_log_cut_at_every_byte(small, tmp_path):
         end = copy.partition.log_end_offset
         assert copy.partition.last_append_time == (small.times[end - 1] if end else None)
         assert [copy.partition.append_time_of(o) for o in range(end)] == small.times[:end]
-        if cut % 16 == 0:
+        if cut % 40 == 0:
             check_goes_on(copy, copy.partition.last_append_time)
         copy.crash()
 
@@ -111,6 +111,7 @@ def test_every_byte_of_the_log_changed(small, tmp_path):
             copy.crash()
 
 
+@pytest.mark.parametrize("small", ["v2", "v1-gzip"], indirect=True)
 @pytest.mark.parametrize("suffix", [".index", ".appendtimes"])
 def test_the_other_files_cut_at_every_byte(small, tmp_path, suffix):
     small.open()
@@ -123,10 +124,12 @@ def test_the_other_files_cut_at_every_byte(small, tmp_path, suffix):
         path_of(copy, suffix).write_bytes(data[:cut])
         copy.open()
         check(copy, small, len(small.batches))
-        check_goes_on(copy, None)
+        if cut % 5 == 0:
+            check_goes_on(copy, None)
         copy.crash()
 
 
+@pytest.mark.parametrize("small", ["v2", "v1-gzip"], indirect=True)
 @pytest.mark.parametrize("suffix", [".index", ".appendtimes"])
 def test_every_byte_of_the_other_files_changed(small, tmp_path, suffix):
     small.open()
