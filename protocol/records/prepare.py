@@ -93,7 +93,8 @@ def inspect(records: Buffer, *, produce_version: int, max_message_bytes: int) ->
     damaged = kernels.first_damaged(records, batches)
     if damaged is not None:
         raise CorruptMessage(f"the batch at byte {damaged} of the record set fails its CRC")
-    return Produced(batches, size)
+    # What Produced(batches, size) does, without the Python frame of a NamedTuple's constructor.
+    return tuple.__new__(Produced, (batches, size))
 
 
 def _check_zstd(codec: int, magic: int, produce_version: int) -> None:
@@ -124,13 +125,18 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
     first = batches[0]
     magic = first.magic
     source = first.attributes & CODEC_MASK
+    shortcut = kernels.keep_v2 if magic == 2 and len(batches) == 1 else None
+    if shortcut is not None and not source:
+        kept = shortcut(records, first, records, plan)
+        if kept is not None:
+            return kept
     if len(batches) > 1:
         _check_set(batches)
     if magic == 2:
         _check_v2(first, plan)
     region = _open(records, produced, plan)
-    if magic == 2 and kernels.keep_v2 is not None:
-        kept = kernels.keep_v2(records, first, region.data, plan)
+    if shortcut is not None and source:
+        kept = shortcut(records, first, region.data, plan)
         if kept is not None:
             return kept
     low, high = _window(plan)
