@@ -38,6 +38,7 @@ class Client(NamedTuple):
     empty_value: bool = True
     unreadable: tuple[str, ...] = ()  # codecs the client has no decompression for
     unreadable_in_format_0: tuple[str, ...] = ()  # those it refuses there (lz4's old checksum)
+    finds: str = "times"  # or "ends" or "nothing": what it can ask ListOffsets without a group
     idempotence: str = "never"  # or "optional" or "default"
     java_version: str | None = None
 
@@ -99,10 +100,19 @@ AIOKAFKA = Client(
 JAVA_09 = Client(
     "java 0.9.0", "java", "", ALL_CODECS[:4], 0, 0, 1,
     sets_timestamps=False, shows_timestamps=False, shows_types=False, headers=False,
-    java_version="0.9.0.1",
+    finds="nothing", java_version="0.9.0.1",
 )  # fmt: skip
 JAVA_010 = Client(
-    "java 0.10.0", "java", "", ALL_CODECS[:4], 1, 1, 2, headers=False, java_version="0.10.0.1"
+    "java 0.10.0",
+    "java",
+    "",
+    ALL_CODECS[:4],
+    1,
+    1,
+    2,
+    headers=False,
+    finds="nothing",
+    java_version="0.10.0.1",
 )
 JAVA_011 = Client(
     "java 0.11.0", "java", "", ALL_CODECS[:4], 2, 2, 5,
@@ -113,12 +123,12 @@ JAVA_39 = Client(
 )
 KAFKA_NODE = Client(
     "kafka-node 5", "node", "node/kafka_node_driver.js", ALL_CODECS[:3], 1, 1, 2,
-    shows_types=False, headers=False, unreadable=("lz4",),
+    shows_types=False, headers=False, unreadable=("lz4",), finds="ends",
 )  # fmt: skip
 NO_KAFKA = Client(
     "no-kafka 3", "node", "node/no_kafka_driver.js", ALL_CODECS[:3], 0, 0, 0,
     sets_timestamps=False, shows_timestamps=False, shows_types=False, headers=False,
-    unreadable=("lz4",),
+    unreadable=("lz4",), finds="ends",
 )  # fmt: skip
 
 CLIENTS = (

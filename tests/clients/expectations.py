@@ -22,6 +22,7 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 LONG_VALUE_BYTES = 300  # as drivers/lines.py
 EVENT_TIME_MS = 1_600_000_000_000
 NO_TIMESTAMP = -1
+START, END = -2, -1  # as times of ListOffsets
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 ZSTD_FETCH_VERSION = 10  # the first that may be answered with zstd
 
@@ -112,26 +113,58 @@ def expect(
     topic: Topic, records: list[dict[str, Any]], consumer: Client, began_ms: int, ended_ms: int
 ) -> list[Expected]:
     """How `consumer` must see records sent to one partition between two times of the wall clock."""
-    producer = topic.producer
     magic = min(topic.magic, consumer.fetch_magic)
+    kind = "append" if topic.timestamp_type == "LogAppendTime" else "create"
+    kind = "none" if magic == 0 else kind
+    times = stored_times(topic, records, began_ms, ended_ms)
     expected = []
     for offset, record in enumerate(records):
-        if magic == 0:
-            earliest, latest, kind = NO_TIMESTAMP, NO_TIMESTAMP, "none"
-        elif topic.timestamp_type == "LogAppendTime":
-            earliest, latest, kind = began_ms, ended_ms, "append"
-        elif producer.produce_magic == 0:
-            earliest, latest, kind = NO_TIMESTAMP, NO_TIMESTAMP, "create"
-        elif "timestamp" in record:
-            earliest, latest, kind = record["timestamp"], record["timestamp"], "create"
-        else:
-            earliest, latest, kind = began_ms, ended_ms, "create"
+        earliest, latest = (NO_TIMESTAMP, NO_TIMESTAMP) if magic == 0 else times[offset]
         headers = None
         if consumer.headers:
             headers = record.get("headers") or [] if magic == 2 else []
         value = shown(record["value"])
         expected.append(Expected(offset, record["key"], value, headers, earliest, latest, kind))
     return expected
+
+
+def stored_times(
+    topic: Topic, records: list[dict[str, Any]], began_ms: int, ended_ms: int
+) -> list[tuple[int, int]]:
+    """The earliest and latest possible time of each record as stored; NO_TIMESTAMP twice: none."""
+    if topic.magic == 0:
+        return [(NO_TIMESTAMP, NO_TIMESTAMP)] * len(records)
+    if topic.timestamp_type == "LogAppendTime":
+        return [(began_ms, ended_ms)] * len(records)
+    if topic.producer.produce_magic == 0:
+        return [(NO_TIMESTAMP, NO_TIMESTAMP)] * len(records)
+    return [
+        (record["timestamp"], record["timestamp"])
+        if "timestamp" in record
+        else (began_ms, ended_ms)
+        for record in records
+    ]
+
+
+def lookups(
+    topic: Topic, records: list[dict[str, Any]], began_ms: int, ended_ms: int
+) -> list[tuple[int, int | None]]:
+    """Questions to ListOffsets, and the offset that answers each (None: no record is as late).
+
+    In this order: start, end, then times: the earliest of all, the latest, and one after it. The
+    answer is the smallest offset whose time is at or after the one asked for (KIP-33).
+    """
+    times = stored_times(topic, records, began_ms, ended_ms)
+    questions: list[tuple[int, int | None]] = [(START, 0), (END, len(records))]
+    earliest = min(low for low, _ in times)
+    latest = max(low for low, _ in times)
+    after = max(high for _, high in times) + 1
+    if earliest == NO_TIMESTAMP:
+        return [*questions, (0, None), (EVENT_TIME_MS, None), (began_ms, None)]
+    for target in (earliest, latest):
+        first = next(offset for offset, (low, _) in enumerate(times) if low >= target)
+        questions.append((target, first))
+    return [*questions, (after, None)]
 
 
 def difference(

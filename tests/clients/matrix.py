@@ -7,10 +7,10 @@
 Each producer writes every codec it has to one topic per format and timestamp type (one partition
 per codec); every consumer then reads all partitions, once from the start and once from the middle
 of the batches. Contents, offsets, times and time types are compared with expectations.py, and
-the times also between readers. Requests that must be refused are made and must be refused with
-exactly the named error, leaving nothing behind. `--broker` says whose abilities to judge by: the
-drivers and expectations are themselves tested against Apache Kafka 3.9 (format 2 only) and 2.8
-(all formats).
+the times also between readers; offsets are asked for by start, end and time. Requests that must be
+refused are made and must be refused with exactly the named error, leaving nothing behind.
+`--broker` says whose abilities to judge by: the drivers and expectations are themselves tested
+against Apache Kafka 3.9 (format 2 only) and 2.8 (all formats).
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class Report:
         self.good: Counter[tuple[str, str, int]] = Counter()
         self.bad: defaultdict[tuple[str, str, int], list[str]] = defaultdict(list)
         self.refusals: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        self.found: Counter[tuple[str, int]] = Counter()
         self.problems: list[str] = []
         self.seconds: dict[str, float] = {}
 
@@ -280,6 +281,41 @@ def run_consumer(
     return times
 
 
+def run_finder(
+    session: Session, client: Client, written: Sequence[Written], report: Report
+) -> None:
+    """Ask ListOffsets what the client can ask: starts and ends, and offsets of times."""
+    if client.finds == "nothing":
+        return
+    questions = [
+        rules.lookups(entry.topic, entry.records, entry.began_ms, entry.ended_ms)
+        for entry in written
+    ]
+    wrong = []
+    for number in range(2 if client.finds == "ends" else len(questions[0])):
+        wanted = [
+            {"topic": entry.topic.name, "partition": entry.partition, "timestamp": asked[number][0]}
+            for entry, asked in zip(written, questions, strict=True)
+        ]
+        try:
+            answers = session.ask({"op": "find", "partitions": wanted}, ANSWER_TIMEOUT_S)
+        except DriverError as error:
+            report.problems.append(f"{client.name} finds offsets: {error}")
+            return
+        by_place = {(one["topic"], one["partition"]): one["offset"] for one in answers}
+        for entry, asked in zip(written, questions, strict=True):
+            target, expected = asked[number]
+            found = by_place.get((entry.topic.name, entry.partition), "nothing")
+            if found == expected:
+                report.found[client.name, entry.topic.magic] += 1
+            else:
+                place = f"{entry.topic.name} {entry.codec}"
+                wrong.append(f"{place} at {target}: offset {found} instead of {expected}")
+    if wrong:
+        first = "; ".join(wrong[:3])
+        report.problems.append(f"{client.name} finds {len(wrong)} wrong offsets: {first}")
+
+
 def compare(
     entry: Written, consumer: Client, start: int, answer: dict[str, Any], report: Report
 ) -> None:
@@ -368,6 +404,7 @@ def run_matrix(
             began = time.monotonic()
             session = sessions[client.name]
             times = run_consumer(session, client, written, broker, report)
+            run_finder(session, client, written, report)
             report.seconds[f"{client.name} reads"] = time.monotonic() - began
             return times
 
@@ -430,6 +467,14 @@ def render(report: Report, broker: Rules = rules.BROKERS["tidelog"]) -> str:
         for (producer, label), outcomes in by_client:
             text = ", ".join(dict.fromkeys(outcomes))
             lines.append(f"| {producer} | {label} | {text} |")
+        lines.append("")
+    if report.found:
+        lines += ["Offsets asked for by place (start, end) and by time, all answered right:", ""]
+        lines += ["| client | " + " | ".join(f"format {m}" for m in broker.format_versions) + " |"]
+        lines += ["|---" * (len(broker.format_versions) + 1) + "|"]
+        for name in (name for name in report.versions if report.found[name, 2]):
+            cells = [str(report.found[name, magic]) for magic in broker.format_versions]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
         lines.append("")
     for name, reason in report.skipped.items():
         lines.append(f"- {name}: skipped, {reason}")

@@ -102,9 +102,34 @@ async def consume_all(command):
     ]
 
 
+async def find_all(command):
+    client = AIOKafkaConsumer(bootstrap_servers=SERVER, group_id=None, enable_auto_commit=False)
+    await client.start()
+    targets = {
+        TopicPartition(p["topic"], p["partition"]): p["timestamp"] for p in command["partitions"]
+    }
+    kinds = set(targets.values())
+    client.assign(list(targets))  # all topics' metadata at once, not one topic after the other
+    try:
+        if kinds == {lines.START}:
+            offsets = await client.beginning_offsets(list(targets))
+        elif kinds == {lines.END}:
+            offsets = await client.end_offsets(list(targets))
+        else:
+            found = await client.offsets_for_times(targets)
+            offsets = {place: None if one is None else one.offset for place, one in found.items()}
+    finally:
+        await client.stop()
+    return [
+        {"topic": place.topic, "partition": place.partition, "offset": offsets[place]}
+        for place in targets
+    ]
+
+
 if __name__ == "__main__":
     lines.serve(
         f"aiokafka {aiokafka.__version__}",
         lambda command: asyncio.run(produce_all(command)),
         lambda command: asyncio.run(consume_all(command)),
+        lambda command: asyncio.run(find_all(command)),
     )

@@ -104,6 +104,26 @@ def consume(command):
     client.close()
 
 
+def find(command):
+    client = Consumer({"bootstrap.servers": SERVER, "group.id": "matrix", "log_level": 0})
+    places = [
+        TopicPartition(p["topic"], p["partition"], p["timestamp"]) for p in command["partitions"]
+    ]
+    for place in places:
+        if place.offset in (lines.START, lines.END):
+            bounds = client.get_watermark_offsets(place, timeout=20)
+            place.offset = bounds[0 if place.offset == lines.START else 1]
+    targets = [
+        p for p, asked in zip(places, command["partitions"], strict=True) if asked["timestamp"] >= 0
+    ]
+    found = client.offsets_for_times(targets, timeout=20) if targets else places
+    for place in found:
+        # It answers OFFSET_END where no record is as late.
+        offset = None if place.offset < 0 else place.offset
+        yield {"topic": place.topic, "partition": place.partition, "offset": offset}
+    client.close()
+
+
 if __name__ == "__main__":
     version = f"confluent-kafka {confluent_kafka.__version__}"
-    lines.serve(f"{version} (librdkafka {confluent_kafka.libversion()[0]})", produce, consume)
+    lines.serve(f"{version} (librdkafka {confluent_kafka.libversion()[0]})", produce, consume, find)

@@ -99,5 +99,24 @@ def consume(command):
     client.close()
 
 
+def find(command):
+    client = KafkaConsumer(bootstrap_servers=SERVER, group_id=None, enable_auto_commit=False)
+    targets = {
+        TopicPartition(p["topic"], p["partition"]): p["timestamp"] for p in command["partitions"]
+    }
+    kinds = set(targets.values())
+    client.assign(list(targets))  # all topics' metadata at once, not one topic after the other
+    if kinds == {lines.START}:
+        offsets = client.beginning_offsets(list(targets))
+    elif kinds == {lines.END}:
+        offsets = client.end_offsets(list(targets))
+    else:
+        found = client.offsets_for_times(targets)
+        offsets = {place: None if one is None else one.offset for place, one in found.items()}
+    for place in targets:
+        yield {"topic": place.topic, "partition": place.partition, "offset": offsets[place]}
+    client.close()
+
+
 if __name__ == "__main__":
-    lines.serve(f"kafka-python {kafka.__version__}", produce, consume)
+    lines.serve(f"kafka-python {kafka.__version__}", produce, consume, find)

@@ -128,6 +128,21 @@ def consume(command):
             yield from answers
 
 
+def find(command):
+    arguments = ["-Q"]
+    for entry in command["partitions"]:
+        arguments += ["-t", f"{entry['topic']}:{entry['partition']}:{entry['timestamp']}"]
+    code, output, errors = kcat(arguments)
+    if code != 0:
+        raise RuntimeError(errors)
+    for topic, partition, offset in re.findall(
+        r"^(\S+) \[(\d+)\] offset (-?\d+)$", output.decode(), re.MULTILINE
+    ):
+        # It answers OFFSET_END where no record is as late.
+        place = {"topic": topic, "partition": int(partition)}
+        yield {**place, "offset": None if int(offset) < 0 else int(offset)}
+
+
 if __name__ == "__main__":
     version = re.search(r"Version (\S+) .*(librdkafka \S+)", kcat(["-V"])[1].decode())
-    lines.serve(f"kcat {version[1]} ({version[2]})" if version else "kcat", produce, consume)
+    lines.serve(f"kcat {version[1]} ({version[2]})" if version else "kcat", produce, consume, find)

@@ -75,6 +75,17 @@ for name, result, arguments in (
         POINTER(TopicPartitionEntry),
         (c_void_p, c_char_p, c_int32),
     ),
+    (
+        "rd_kafka_topic_partition_list_find",
+        POINTER(TopicPartitionEntry),
+        (c_void_p, c_char_p, c_int32),
+    ),
+    (
+        "rd_kafka_query_watermark_offsets",
+        c_int,
+        (c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_int64), c_int),
+    ),
+    ("rd_kafka_offsets_for_times", c_int, (c_void_p, c_void_p, c_int)),
     ("rd_kafka_topic_partition_list_destroy", None, (c_void_p,)),
     ("rd_kafka_assign", c_int, (c_void_p, c_void_p)),
     ("rd_kafka_consumer_poll", POINTER(Message), (c_void_p, c_int)),
@@ -254,5 +265,44 @@ def consume(command):
     rd.rd_kafka_destroy(handle)
 
 
+def watermark(handle, entry):
+    low, high = c_int64(), c_int64()
+    error = rd.rd_kafka_query_watermark_offsets(
+        handle, entry["topic"].encode(), entry["partition"], byref(low), byref(high), 20_000
+    )
+    if error:
+        raise RuntimeError(rd.rd_kafka_err2name(error).decode())
+    return low.value if entry["timestamp"] == lines.START else high.value
+
+
+def find(command):
+    options = {"bootstrap.servers": SERVER, "group.id": "matrix", "log_level": 0}
+    handle = client_of(CONSUMER, configure(options))
+    entries = command["partitions"]
+    if all(entry["timestamp"] < 0 for entry in entries):
+        offsets = [watermark(handle, entry) for entry in entries]
+    else:
+        targets = rd.rd_kafka_topic_partition_list_new(len(entries))
+        added = []
+        for entry in entries:
+            topic = entry["topic"].encode()
+            rd.rd_kafka_topic_partition_list_add(targets, topic, entry["partition"])
+        for entry in entries:
+            topic = entry["topic"].encode()
+            place = rd.rd_kafka_topic_partition_list_find(targets, topic, entry["partition"])
+            place.contents.offset = entry["timestamp"]
+            added.append(place)
+        error = rd.rd_kafka_offsets_for_times(handle, targets, 20_000)
+        if error:
+            raise RuntimeError(rd.rd_kafka_err2name(error).decode())
+        # It answers OFFSET_END where no record is as late.
+        offsets = [None if p.contents.offset < 0 else p.contents.offset for p in added]
+        rd.rd_kafka_topic_partition_list_destroy(targets)
+    for entry, offset in zip(entries, offsets, strict=True):
+        yield {"topic": entry["topic"], "partition": entry["partition"], "offset": offset}
+    rd.rd_kafka_consumer_close(handle)
+    rd.rd_kafka_destroy(handle)
+
+
 if __name__ == "__main__":
-    lines.serve(f"librdkafka {rd.rd_kafka_version_str().decode()}", produce, consume)
+    lines.serve(f"librdkafka {rd.rd_kafka_version_str().decode()}", produce, consume, find)

@@ -9,6 +9,8 @@ One JSON object per line. The driver gets the broker's address as its only argum
   {"op": "consume", "timeout_ms": N, "partitions": [{"topic", "partition", "from", "count"}]}
     -> per partition {"topic", "partition", "records": [{"offset", "key", "value", "timestamp",
        "timestamp_type", "headers"}]}, everything the client handed out until `count` were there
+    {"op": "find", "partitions": [{"topic", "partition", "timestamp"}]}: all -2 (start), all -1 (end), or times
+    -> per partition {"topic", "partition", "offset"}, null where no record is as late
   and after each command {"done": op}.
 
 Texts are UTF-8; a value above LONG_VALUE_BYTES is told by its digest. What a client does not show
@@ -24,6 +26,7 @@ import sys
 import traceback
 
 LONG_VALUE_BYTES = 300
+START, END = -2, -1  # as "timestamp" of find
 
 
 def text(data: bytes | None) -> str | None:
@@ -51,13 +54,13 @@ def failure(code: int | None, name: str, message: object) -> dict[str, object]:
     return {"code": code, "name": name, "message": str(message)[:300]}
 
 
-def serve(version: str, produce, consume) -> None:
+def serve(version: str, produce, consume, find) -> None:
     """Answer commands until standard input ends.
 
-    `produce(command)` and `consume(command)` yield the answer lines as dicts.
+    `produce(command)`, `consume(command)` and `find(command)` yield the answer lines as dicts.
     """
     say(ready=version)
-    operations = {"produce": produce, "consume": consume}
+    operations = {"produce": produce, "consume": consume, "find": find}
     for line in sys.stdin:
         command = json.loads(line)
         try:

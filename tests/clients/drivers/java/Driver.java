@@ -198,6 +198,24 @@ final class Driver {
         }
     }
 
+    private static void find(Map<String, Object> command) {
+        Map<TopicPartition, Long> targets = new LinkedHashMap<>();
+        for (Map<String, Object> one : list(command.get("partitions"))) {
+            targets.put(
+                    new TopicPartition((String) one.get("topic"), number(one.get("partition"))),
+                    (Long) one.get("timestamp"));
+        }
+        try (KafkaConsumer<byte[], byte[]> client = consumer()) {
+            for (Map.Entry<TopicPartition, Long> entry : Records.find(client, targets).entrySet()) {
+                Map<String, Object> answer = new LinkedHashMap<>();
+                answer.put("topic", entry.getKey().topic());
+                answer.put("partition", (long) entry.getKey().partition());
+                answer.put("offset", entry.getValue());
+                say(answer);
+            }
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         server = arguments[1];
         say("ready", "kafka-clients " + arguments[0]);
@@ -209,6 +227,8 @@ final class Driver {
             try {
                 if (operation.equals("produce")) {
                     produce(command);
+                } else if (operation.equals("find")) {
+                    find(command);
                 } else {
                     consume(command);
                 }

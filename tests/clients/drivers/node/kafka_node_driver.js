@@ -101,4 +101,18 @@ async function consume (command) {
   })
 }
 
-serve(`kafka-node ${version}`, { produce, consume })
+async function find (command) {
+  const client = await connect(null)
+  const asked = command.partitions.map(one => ({
+    topic: one.topic, partition: one.partition, time: one.timestamp, maxNum: 1
+  }))
+  const found = await new Promise((resolve, reject) =>
+    new kafka.Offset(client).fetch(asked, (error, data) => error ? reject(error) : resolve(data)))
+  await close(client)
+  return command.partitions.map(one => {
+    const offset = found[one.topic][one.partition][0]
+    return { topic: one.topic, partition: one.partition, offset: offset === undefined ? null : offset }
+  })
+}
+
+serve(`kafka-node ${version}`, { produce, consume, find })

@@ -83,4 +83,16 @@ async function consume (command) {
   }))
 }
 
-serve(`no-kafka ${version}`, { produce, consume })
+async function find (command) {
+  const consumer = new Kafka.SimpleConsumer({ connectionString: server, logger: quiet })
+  await consumer.init()
+  const answers = []
+  for (const one of command.partitions) {
+    const offset = await consumer.offset(one.topic, one.partition, one.timestamp)
+    answers.push({ topic: one.topic, partition: one.partition, offset: offset === undefined ? null : offset })
+  }
+  await consumer.end()
+  return answers
+}
+
+serve(`no-kafka ${version}`, { produce, consume, find })
