@@ -12,12 +12,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from protocol.error_codes import ErrorCode
+from protocol.error_codes import ErrorCode as ErrorCode  # noqa: PLC0414 - re-exported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-__all__ = ["ERRORS", "BrokerError", "ErrorCode", "ErrorInfo", "RecordError", "error_class"]
 
 
 class ErrorInfo(NamedTuple):

@@ -30,14 +30,17 @@ class Coordinator(Message):
 
 
 class FindCoordinatorResponse(Message):
-    """The coordinator itself (to v3), or one for every key (from v4)."""
+    """The coordinator itself (to v3), or one for every key (from v4).
+
+    The fields of old versions may be filled beside the list: the new ones drop them.
+    """
 
     throttle_time_ms: Int32 = since(1, ignorable=True)
-    error_code: Int16 = since(0, until=3)
+    error_code: Int16 = since(0, until=3, ignorable=True)
     error_message: String | None = since(1, until=3, default=None, ignorable=True)
-    node_id: Int32 = since(0, until=3)
-    host: String = since(0, until=3)
-    port: Int32 = since(0, until=3)
+    node_id: Int32 = since(0, until=3, ignorable=True)
+    host: String = since(0, until=3, ignorable=True)
+    port: Int32 = since(0, until=3, ignorable=True)
     coordinators: list[Coordinator] = since(4)
 
 
