@@ -31,7 +31,7 @@ class LeaderEpochs:
         try:
             entries = checkpoints.read_epochs(self._path)
         except checkpoints.CheckpointError as error:
-            _log.warning("leader epochs forgotten: %s", error)
+            _log.warning("leader epochs forgotten", extra={"reason": str(error)})
             entries = []
         self._entries = [entry for entry in entries if entry.start_offset < end_offset]
 

@@ -86,6 +86,7 @@ class Partition:
         self.leader_epoch = 0
         self.is_deleted = False
         self._is_closed = False
+        self._logged_errors: set[tuple[str, str]] = set()  # said once, until a flush succeeds
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._opened_ms = now_ms
         self._producers: Producers | None = None  # read when the first sequence arrives
@@ -285,7 +286,9 @@ class Partition:
         try:
             previous.seal()
         except OSError as error:  # an index that is too short costs time, not answers
-            _log.warning("index not written: %s: %s", previous.path, error)
+            _log.warning(
+                "index not written", extra={"segment": previous.path, "reason": str(error)}
+            )
         return active
 
     @property
@@ -403,6 +406,7 @@ class Partition:
             except OSError as error:
                 raise self._storage_error("the log cannot be made durable", error) from error
             self.recovery_point = end_offset
+            self._logged_errors.clear()
             return end_offset
 
     def close(self) -> None:
@@ -442,5 +446,15 @@ class Partition:
         if self.is_deleted:
             return UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
         reason = error.strerror or str(error)
-        _log.error("storage error: %s-%d: %s: %s", self.topic, self.index, what, reason)
+        if (what, reason) not in self._logged_errors:  # a full disk fails every append
+            self._logged_errors.add((what, reason))
+            _log.error(
+                "storage error",
+                extra={
+                    "topic": self.topic,
+                    "partition": self.index,
+                    "what": what,
+                    "reason": reason,
+                },
+            )
         return KafkaStorageError(f"{self.topic}-{self.index}: {what}: {reason}")

@@ -40,6 +40,9 @@ def read(
     """
     buffers: list[memoryview] = []
     size = first_batch_size = 0
+    max_bytes = max(max_bytes, 0)
+    if not max_bytes and not minimum_one:
+        return Fetched(buffers, size, first_batch_size)
     while offset < upper_offset:
         part = _read_part(
             segments, offset, max_bytes - size, upper_offset, minimum_one=minimum_one and not size

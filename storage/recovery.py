@@ -139,12 +139,14 @@ def _recover(
         if checked.is_whole:
             continue
         _log.warning(
-            "log cut: %s at offset %d, %d of %d bytes kept, %d later segments dropped",
-            segment.path,
-            checked.tail.end_offset,
-            checked.tail.size,
-            size,
-            len(segments) - 1 - number,
+            "log cut",
+            extra={
+                "segment": segment.path,
+                "end_offset": checked.tail.end_offset,
+                "kept_bytes": checked.tail.size,
+                "dropped_bytes": size - checked.tail.size,
+                "dropped_segments": len(segments) - 1 - number,
+            },
         )
         for later in reversed(segments[number + 1 :]):
             later.remove()
@@ -189,7 +191,10 @@ def _check(
                 if timestamps.exceeds(seen, stamp):
                     stamp = seen
     except CorruptMessage as error:
-        _log.warning("bad batch: %s at position %d: %s", segment.path, good.size, error.message)
+        _log.warning(
+            "bad batch",
+            extra={"segment": segment.path, "position": good.size, "reason": error.message},
+        )
     is_whole = good.size == segment.tail.size
     if strict and limit_offset != _NO_LIMIT:
         is_whole = is_whole and good.end_offset == limit_offset
@@ -244,7 +249,7 @@ def load_producers(
         try:
             producers, offset = snapshots.read(path, expiration_ms), snapshot
         except snapshots.SnapshotError as error:
-            _log.warning("bad snapshot removed: %s", error)
+            _log.warning("bad snapshot removed", extra={"reason": str(error)})
             path.unlink()
             continue
         break

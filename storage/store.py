@@ -281,7 +281,7 @@ class LogStore:
             try:
                 topic_id = checkpoints.read_topic_id(path)
             except checkpoints.CheckpointError as error:
-                _log.warning("topic id unknown: %s", error)
+                _log.warning("topic id unknown", extra={"reason": str(error)})
                 topic_id = None
             partition = Partition(
                 path,
@@ -345,5 +345,5 @@ def _read(path: Path) -> Offsets:
     try:
         return checkpoints.read_offsets(path)
     except checkpoints.CheckpointError as error:
-        _log.warning("checkpoint ignored, more will be recovered: %s", error)
+        _log.warning("checkpoint ignored, more to recover", extra={"reason": str(error)})
         return {}

@@ -477,3 +477,26 @@ def test_list_offsets_v0(make_log):
     for special in (-3, -4, -5, -6):
         with pytest.raises(UnsupportedVersion):
             ask(special, 1)
+
+
+def test_a_read_of_no_bytes_is_empty(log):
+    log.append([1])
+    for max_bytes in (0, -1, -(2**31)):
+        assert log.read(0, max_bytes, minimum_one=False).size == 0
+        assert offsets_in(log.read(0, max_bytes, minimum_one=True)) == [0]
+    assert log.read(0, 2**31 - 1, minimum_one=False).size == log.partition.size
+
+
+def test_a_full_disk_is_logged_once(log, monkeypatch, caplog):
+    Disk(monkeypatch).allowed = 0
+    for _ in range(5):
+        with pytest.raises(KafkaStorageError):
+            log.append([1])
+    assert [r.message for r in caplog.records] == ["storage error"]
+    monkeypatch.undo()
+    log.append([1])
+    log.partition.flush()
+    Disk(monkeypatch).allowed = 0
+    with pytest.raises(KafkaStorageError):
+        log.append([1])
+    assert len(caplog.records) == 2
