@@ -18,7 +18,8 @@ from crc32c import crc32c
 from protocol.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType
 from protocol.records import kernels
 from protocol.records.compression import STORED_LIMIT, compress, decompress
-from protocol.records.kernels_py import put_message, put_record, put_varint, walk
+from protocol.records.decode import walk
+from protocol.records.encode import put_message, put_record, put_varint
 from protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,

@@ -69,6 +69,11 @@ MESSAGE_NOT_FILLED = "the fields of a message do not fill it"
 MESSAGE_CRC = "a message inside a set fails its CRC"
 
 
+def int64(value: int) -> int:
+    """Return `value` wrapped to a signed 64-bit integer, as it would be in Java or C."""
+    return ((value + 2**63) & 0xFFFFFFFFFFFFFFFF) - 2**63
+
+
 class Compression(IntEnum):
     """A codec by the number it has in a batch's attributes."""
 

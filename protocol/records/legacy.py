@@ -15,7 +15,7 @@ from zlib import crc32
 from protocol.errors import InvalidRecord
 from protocol.records import kernels
 from protocol.records.compression import compress, decompress
-from protocol.records.kernels_py import put_message
+from protocol.records.encode import put_message
 from protocol.records.layout import (
     CODEC_MASK,
     INT64_MAX,

@@ -28,7 +28,7 @@ from protocol.errors import (
 )
 from protocol.records import kernels
 from protocol.records.compression import decompress, produce_limit
-from protocol.records.kernels_py import walk
+from protocol.records.decode import walk
 from protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,

@@ -19,7 +19,7 @@ from protocol.errors import (
 )
 from protocol.records import kernels
 from protocol.records.batch import Compression, Record, build, records, scan
-from protocol.records.kernels_py import put_message
+from protocol.records.encode import put_message
 from protocol.records.layout import INT64_MAX, INT64_MIN
 from protocol.records.legacy import wrapped
 from protocol.records.prepare import MOST_RECORD_ERRORS, Produced, inspect, prepare

@@ -1,0 +1,235 @@
+"""Reading records one by one, in plain Python: the slow door and the twin's loops.
+
+`raw_records` yields what is written in a region of any format; `walk` makes `Record`s of it, with
+absolute offsets and the times a consumer sees. No length is trusted: what does not add up is
+InvalidRecord, an inner CRC that is wrong is CorruptMessage. All integers wrap as int64.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.records.layout import (
+    BATCH_NOT_FILLED,
+    CODEC_MASK,
+    COUNT_NEGATIVE,
+    FIELD_LENGTH,
+    FIELD_LONG,
+    HEADER_NULL,
+    HEADERS_NEGATIVE,
+    MESSAGE_CRC,
+    MESSAGE_CUT,
+    MESSAGE_MAGIC,
+    MESSAGE_NOT_FILLED,
+    MESSAGE_OVERHEAD,
+    MESSAGE_SIZE,
+    NO_TIMESTAMP,
+    NUMBER_CUT,
+    NUMBER_LONG,
+    PREFIX_SIZE,
+    RECORD_LONG,
+    RECORD_NOT_FILLED,
+    SMALLEST,
+    Buffer,
+    Record,
+    int64,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX = Struct(">qi")
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+_CRC = Struct(">I")
+
+# (raw offset, time, key, value, (start, end) of the headers, is compressed)
+Raw = tuple[int, int, Buffer | None, Buffer | None, tuple[int, int], bool]
+
+
+def check_span(data: Buffer, start: int, end: int) -> None:
+    """Raise ValueError for a caller's mistake: a span outside the buffer."""
+    if not 0 <= start <= end <= len(data):
+        raise ValueError(f"{start}..{end} is not within {len(data)} bytes")
+
+
+def _varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """Read a zig-zag varint of at most 32 bits; returns (value, position after)."""
+    value = shift = 0
+    while True:
+        if position >= end:
+            raise InvalidRecord(NUMBER_CUT)
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= 0xFFFFFFFF
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 28:
+            raise InvalidRecord(NUMBER_LONG)
+
+
+def _varlong(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """Read a zig-zag varint of at most 64 bits; returns (value, position after)."""
+    value = shift = 0
+    while True:
+        if position >= end:
+            raise InvalidRecord(NUMBER_CUT)
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= 0xFFFFFFFFFFFFFFFF
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise InvalidRecord(NUMBER_LONG)
+
+
+def _bytes_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, int]:
+    """Read a varint length (-1: null) and that many bytes; returns (field, position after)."""
+    length, position = _varint(data, position, end)
+    if length < 0:
+        if length == -1:
+            return None, position
+        raise InvalidRecord(FIELD_LENGTH)
+    if length > end - position:
+        raise InvalidRecord(FIELD_LONG)
+    return data[position : position + length], position + length
+
+
+def _raw_v2(data: Buffer, start: int, end: int, count: int, base_timestamp: int) -> Iterator[Raw]:
+    """Yield the records of a format-2 batch; exactly `count` must fill data[start:end]."""
+    if count < 0:
+        raise InvalidRecord(COUNT_NEGATIVE)
+    position = start
+    for _ in range(count):
+        length, position = _varint(data, position, end)
+        if length < 0 or length > end - position:
+            raise InvalidRecord(RECORD_LONG)
+        stop = position + length
+        delta, position = _varlong(data, position + 1, stop)
+        offset_delta, position = _varint(data, position, stop)
+        key, position = _bytes_field(data, position, stop)
+        value, position = _bytes_field(data, position, stop)
+        header_count, position = _varint(data, position, stop)
+        if header_count < 0:
+            raise InvalidRecord(HEADERS_NEGATIVE)
+        headers = position
+        for _ in range(header_count):
+            name, position = _bytes_field(data, position, stop)
+            if name is None:
+                raise InvalidRecord(HEADER_NULL)
+            _, position = _bytes_field(data, position, stop)
+        if position != stop:
+            raise InvalidRecord(RECORD_NOT_FILLED)
+        spans = (headers, stop)
+        yield offset_delta, int64(base_timestamp + delta), key, value, spans, False
+    if position != end:
+        raise InvalidRecord(BATCH_NOT_FILLED)
+
+
+def _message_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, int]:
+    """Read an int32 length (-1: null) and that many bytes; returns (field, position after)."""
+    if end - position < 4:
+        raise InvalidRecord(MESSAGE_CUT)
+    (length,) = _INT32.unpack_from(data, position)
+    position += 4
+    if length < 0:
+        if length == -1:
+            return None, position
+        raise InvalidRecord(FIELD_LENGTH)
+    if length > end - position:
+        raise InvalidRecord(FIELD_LONG)
+    return data[position : position + length], position + length
+
+
+def _raw_messages(
+    data: Buffer, start: int, end: int, magic: int, *, check_crc: bool
+) -> Iterator[Raw]:
+    """Yield the messages of format `magic` that must fill data[start:end]."""
+    position = start
+    while position < end:
+        if end - position < PREFIX_SIZE:
+            raise InvalidRecord(MESSAGE_CUT)
+        offset, size = _PREFIX.unpack_from(data, position)
+        if size < SMALLEST[0] or size > end - position - PREFIX_SIZE:
+            raise InvalidRecord(MESSAGE_SIZE)
+        if data[position + 16] != magic:
+            raise InvalidRecord(MESSAGE_MAGIC)
+        if size < MESSAGE_OVERHEAD[magic]:
+            raise InvalidRecord(MESSAGE_SIZE)
+        stop = position + PREFIX_SIZE + size
+        if (
+            check_crc
+            and crc32(data[position + 16 : stop]) != _CRC.unpack_from(data, position + 12)[0]
+        ):
+            raise CorruptMessage(MESSAGE_CRC)
+        timestamp = _INT64.unpack_from(data, position + 18)[0] if magic else NO_TIMESTAMP
+        nested = bool(data[position + 17] & CODEC_MASK)
+        key, after = _message_field(data, position + 18 + 8 * magic, stop)
+        value, after = _message_field(data, after, stop)
+        if after != stop:
+            raise InvalidRecord(MESSAGE_NOT_FILLED)
+        yield offset, timestamp, key, value, (0, 0), nested
+        position = stop
+
+
+def raw_records(
+    data: Buffer,
+    start: int,
+    end: int,
+    magic: int,
+    count: int,
+    base_timestamp: int,
+    *,
+    check_crc: bool = False,
+) -> Iterator[Raw]:
+    """Yield the records of a region of any format, offsets as they are written there."""
+    check_span(data, start, end)
+    if magic == 2:
+        return _raw_v2(data, start, end, count, base_timestamp)
+    return _raw_messages(data, start, end, magic, check_crc=check_crc)
+
+
+def walk(
+    data: Buffer,
+    start: int,
+    end: int,
+    magic: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    stamp: int | None,
+) -> Iterator[Record]:
+    """Yield Record after Record: the readable, slow door. Raises InvalidRecord on the way."""
+    raws = raw_records(data, start, end, magic, count, base_timestamp)
+    for offset, timestamp, key, value, (headers_start, stop), _ in raws:
+        headers = []
+        position = headers_start
+        while position < stop:
+            name, position = _bytes_field(data, position, stop)
+            content, position = _bytes_field(data, position, stop)
+            if name is not None:
+                headers.append((bytes(name), None if content is None else bytes(content)))
+        yield Record(
+            int64(base_offset + offset),
+            timestamp if stamp is None else stamp,
+            None if key is None else bytes(key),
+            None if value is None else bytes(value),
+            tuple(headers),
+        )
+
+
+def count_headers(encoded: Buffer) -> int:
+    """Count well-formed encoded headers."""
+    number = position = 0
+    while position < len(encoded):
+        _, position = _bytes_field(encoded, position, len(encoded))
+        _, position = _bytes_field(encoded, position, len(encoded))
+        number += 1
+    return number
