@@ -186,8 +186,15 @@ async def _wait(
 def _encode(
     node: Node, route: _Route, header: RequestHeader, response: Any, started_s: float
 ) -> list[Buffer]:
-    """Turn a response into buffers that begin with the frame's length."""
-    parts = route.encode_parts(response)
+    """Turn a response into buffers that begin with the frame's length.
+
+    Raises CloseConnection for one that its version cannot carry: that is a mistake of ours.
+    """
+    try:
+        parts = route.encode_parts(response)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other connections go on
+        as_broker_error(node, error, f"encoding the answer of {route.name}")
+        raise CloseConnection(f"no answer could be made to {route.name}") from None
     head = response_header(header.api_key, header.api_version, header.correlation_id)
     size = len(head)
     for part in parts:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
 
 _GROUP = 0
+_SEVERAL_KEYS_SINCE = 4
 
 
 def handle(
@@ -31,19 +32,24 @@ def handle(
     if context.version == 0:
         host, port = context.connection.listener.advertised
         return FindCoordinatorResponse(node_id=node.config.node_id, host=host, port=port)
+    error: BrokerError
     if request.key_type == _GROUP:
-        raise CoordinatorNotAvailable("consumer groups are not served by this broker")
-    raise InvalidRequest("transactions are not served by this broker")
+        error = CoordinatorNotAvailable("consumer groups are not served by this broker")
+    else:
+        error = InvalidRequest("transactions are not served by this broker")
+    if context.version >= _SEVERAL_KEYS_SINCE:
+        return _none_for_each(request, error)
+    return _none(error)
 
 
-def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
-    """No coordinator, for the key or for every key."""
+def _none(error: BrokerError) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
-        error_code=error.code,
-        error_message=error.message,
-        node_id=-1,
-        host="",
-        port=-1,
+        error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1
+    )
+
+
+def _none_for_each(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
         coordinators=[
             Coordinator(
                 key=key,
@@ -54,5 +60,10 @@ def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinat
                 error_message=error.message,
             )
             for key in request.coordinator_keys
-        ],
+        ]
     )
+
+
+def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
+    """No coordinator, for the key or for every key."""
+    return _none_for_each(request, error) if request.coordinator_keys else _none(error)

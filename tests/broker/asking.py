@@ -272,3 +272,48 @@ def batch_of(*texts: str, **lies: Any) -> bytes:
 def all_versions(api: str) -> Sequence[int]:
     """Every version served of an API."""
     return range(VERSIONS[api] + 1)
+
+
+# One request of every API that every version can be made of; none of them changes anything.
+SOFTWARE = {"client_software_name": "raw", "client_software_version": "1"}
+BODIES = {
+    "Produce": produce_fields("some-topic", b""),
+    "Fetch": fetch_fields("some-topic"),
+    "ListOffsets": BODY_OF_LIST_OFFSETS,
+    "Metadata": {"topics": [{"name": "some-topic"}], "allow_auto_topic_creation": False},
+    "FindCoordinator": {"key": "group", "key_type": 0, "coordinator_keys": ["group"]},
+    "ListGroups": {"states_filter": ["Stable"], "types_filter": ["classic"]},
+    "ApiVersions": SOFTWARE,
+    "CreateTopics": {
+        "topics": [{"name": "bad/name", "num_partitions": 1, "replication_factor": 1}],
+        "timeout_ms": 1,
+        "validate_only": True,
+    },
+    "DeleteTopics": {
+        "topics": [{"name": "some-topic"}],
+        "topic_names": ["some-topic"],
+        "timeout_ms": 1,
+    },
+    "InitProducerId": {"transactional_id": "some-id", "transaction_timeout_ms": 1},
+    "OffsetForLeaderEpoch": {
+        "replica_id": -1,
+        "topics": [{"topic": "some-topic", "partitions": [{"partition": 0, "leader_epoch": 0}]}],
+    },
+    "DescribeConfigs": {
+        "resources": [
+            {"resource_type": 2, "resource_name": "some-topic", "configuration_keys": None}
+        ],
+        "include_synonyms": False,
+        "include_documentation": False,
+    },
+    "IncrementalAlterConfigs": {
+        "resources": [
+            {
+                "resource_type": 2,
+                "resource_name": "some-topic",
+                "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1"}],
+            }
+        ],
+        "validate_only": True,
+    },
+}

@@ -53,7 +53,7 @@ class Subject(BrokerProcess):
         with urllib.request.urlopen(url, timeout=20) as answer:
             return answer.read().decode()
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """One metric, summed over the label sets that have `labels`; 0 if there is none."""
         total = 0.0
         for line in self.page("/metrics").splitlines():

@@ -207,14 +207,14 @@ class TestRequests:
             connection.send(frame(header(18, version, flexible=True) + b"whatever"))
             answer = connection.receive()
             assert answer == struct.pack(">ihihhh", 7, UNSUPPORTED_VERSION, 1, 18, 0, 4)
-            assert connection.ask("ApiVersions", 4, **SOFTWARE)["error_code"] == 0
+            assert connection.ask("ApiVersions", 4, **asking.SOFTWARE)["error_code"] == 0
         assert broker.bad_requests == counted
 
     @pytest.mark.parametrize("api", sorted(asking.VERSIONS))
     def test_a_truncated_body_closes(self, broker, api):
         """Cut at every tenth of its length, in the oldest and the newest version."""
         for version in (0, asking.VERSIONS[api]):
-            whole = request(api, version, **BODIES[api])
+            whole = request(api, version, **asking.BODIES[api])
             start_of_body = len(header(0, 0)) + (1 if whole[11 + 2 :][:1] == b"\0" else 0)
             cuts = {start_of_body + (len(whole) - start_of_body) * i // 10 for i in range(10)}
             for cut in sorted(cuts):
@@ -266,48 +266,6 @@ class TestRequests:
             assert connection.receive() is None
 
 
-SOFTWARE = {"client_software_name": "raw", "client_software_version": "1"}
-BODIES = {
-    "Produce": asking.produce_fields("some-topic", batch_of("x")),
-    "Fetch": asking.fetch_fields("some-topic"),
-    "ListOffsets": asking.BODY_OF_LIST_OFFSETS,
-    "Metadata": {"topics": [{"name": "some-topic"}], "allow_auto_topic_creation": False},
-    "FindCoordinator": {"key": "group", "key_type": 0, "coordinator_keys": ["group"]},
-    "ListGroups": {"states_filter": ["Stable"], "types_filter": ["classic"]},
-    "ApiVersions": SOFTWARE,
-    "CreateTopics": {
-        "topics": [{"name": "bad/name", "num_partitions": 1, "replication_factor": 1}],
-        "timeout_ms": 1,
-        "validate_only": True,
-    },
-    "DeleteTopics": {
-        "topics": [{"name": "some-topic"}],
-        "topic_names": ["some-topic"],
-        "timeout_ms": 1,
-    },
-    "InitProducerId": {"transactional_id": "some-id", "transaction_timeout_ms": 1},
-    "OffsetForLeaderEpoch": {
-        "replica_id": -1,
-        "topics": [{"topic": "some-topic", "partitions": [{"partition": 0, "leader_epoch": 0}]}],
-    },
-    "DescribeConfigs": {
-        "resources": [
-            {"resource_type": 2, "resource_name": "some-topic", "configuration_keys": None}
-        ],
-        "include_synonyms": False,
-        "include_documentation": False,
-    },
-    "IncrementalAlterConfigs": {
-        "resources": [
-            {
-                "resource_type": 2,
-                "resource_name": "some-topic",
-                "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1"}],
-            }
-        ],
-        "validate_only": True,
-    },
-}
 EMPTY_BODIES = {("ApiVersions", 0), ("ListGroups", 0)}
 
 

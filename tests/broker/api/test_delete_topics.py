@@ -1,0 +1,125 @@
+"""DeleteTopics: by name and by id, each for itself; gone at once, and the name is free again."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.broker.asking import (
+    all_versions,
+    batch_of,
+    create,
+    fetch,
+    list_offset,
+    new_name,
+    produce,
+    read_values,
+)
+from tests.broker.subject import eventually
+
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_ID = (
+    3,
+    42,
+    73,
+    100,
+)
+
+
+def ask(connection, version, *names, ids=()):
+    answer = connection.ask(
+        "DeleteTopics",
+        version,
+        topic_names=list(names),
+        topics=[{"name": name} for name in names]
+        + [{"name": None, "topic_id": uuid.UUID(each)} for each in ids],
+        timeout_ms=10_000,
+    )
+    return answer["responses"]
+
+
+@pytest.mark.parametrize("version", all_versions("DeleteTopics"))
+def test_every_version_deletes_by_name(broker, connection, version):
+    name = new_name()
+    topic_id = create(connection, name, partitions=2)
+    produce(connection, name, batch_of("x"))
+    (got,) = ask(connection, version, name)
+    assert (got["name"], got["error_code"]) == (name, 0)
+    assert got.get("topic_id", topic_id) == topic_id
+    assert got.get("error_message") is None
+    assert produce(connection, name, batch_of("x"))["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+    assert fetch(connection, name)["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+    assert list_offset(connection, name, -1)["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+    eventually(lambda: not list(broker.log_dir.glob(f"{name}-*")), what="its directories are gone")
+
+
+def test_by_id(connection):
+    name = new_name()
+    topic_id = create(connection, name)
+    (got,) = ask(connection, 6, ids=[topic_id])
+    assert (got["name"], got["topic_id"], got["error_code"]) == (name, topic_id, 0)
+    (got,) = ask(connection, 6, ids=[topic_id])
+    assert (got["name"], got["topic_id"], got["error_code"]) == (None, topic_id, UNKNOWN_TOPIC_ID)
+
+
+@pytest.mark.parametrize("version", all_versions("DeleteTopics"))
+def test_unknown_names(connection, version):
+    (got,) = ask(connection, version, "nowhere")
+    assert (got["name"], got["error_code"]) == ("nowhere", UNKNOWN_TOPIC_OR_PARTITION)
+    if version >= 5:
+        assert got["error_message"]
+
+
+def test_each_for_itself(connection):
+    first, second = new_name(), new_name()
+    create(connection, first)
+    create(connection, second)
+    got = ask(connection, 4, first, "nowhere", second)
+    assert [each["error_code"] for each in got] == [0, UNKNOWN_TOPIC_OR_PARTITION, 0]
+
+
+def test_name_and_id_together(connection):
+    name = new_name()
+    topic_id = create(connection, name)
+    answer = connection.ask(
+        "DeleteTopics",
+        6,
+        topics=[{"name": name, "topic_id": uuid.UUID(topic_id)}],
+        timeout_ms=1_000,
+    )
+    assert answer["responses"][0]["error_code"] == INVALID_REQUEST
+    assert fetch(connection, name)["error_code"] == 0
+
+
+def test_a_name_can_be_used_again_and_starts_empty(connection):
+    name = new_name()
+    create(connection, name)
+    for _ in range(5):
+        produce(connection, name, batch_of("old"))
+    ask(connection, 4, name)
+    create(connection, name, partitions=2)
+    assert produce(connection, name, batch_of("new"))["base_offset"] == 0
+    assert read_values(connection, name) == [b"new"]
+
+
+def test_deleted_is_deleted_after_a_restart(start):
+    broker = start()
+    with broker.connect() as connection:
+        for name in ("gone", "stays"):
+            create(connection, name)
+            produce(connection, name, batch_of(name))
+        ask(connection, 4, "gone")
+    broker.kill()
+    broker.restart()
+    with broker.connect() as connection:
+        assert fetch(connection, "gone")["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+        assert read_values(connection, "stays") == [b"stays"]
+
+
+def test_it_can_be_forbidden(start):
+    broker = start({"delete.topic.enable": "false"})
+    with broker.connect() as connection:
+        create(connection, "t")
+        (got,) = ask(connection, 6, "t")
+        assert got["error_code"] == TOPIC_DELETION_DISABLED
+        assert fetch(connection, "t")["error_code"] == 0

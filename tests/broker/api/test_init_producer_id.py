@@ -1,0 +1,52 @@
+"""InitProducerId: ids that nobody has had, in every version, across restarts and kills."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.asking import all_versions
+
+INVALID_REQUEST = 42
+
+
+def ask(connection, version=4, transactional_id=None):
+    return connection.ask(
+        "InitProducerId",
+        version,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=1_000,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+
+
+@pytest.mark.parametrize("version", all_versions("InitProducerId"))
+def test_every_version_gives_a_fresh_id(connection, version):
+    first, second = ask(connection, version), ask(connection, version)
+    for answer in (first, second):
+        assert (answer["error_code"], answer["producer_epoch"]) == (0, 0)
+        assert answer["producer_id"] >= 0
+    assert first["producer_id"] != second["producer_id"]
+
+
+@pytest.mark.parametrize("version", all_versions("InitProducerId"))
+def test_transactions_are_refused(connection, version):
+    answer = ask(connection, version, transactional_id="mine")
+    found = (answer["error_code"], answer["producer_id"], answer["producer_epoch"])
+    assert found == (INVALID_REQUEST, -1, -1)
+
+
+def test_no_id_is_given_twice_across_restarts_and_kills(start):
+    broker = start()
+    given = []
+    for life in range(4):
+        with broker.connect() as connection:
+            given += [ask(connection)["producer_id"] for _ in range(30)]
+        broker.kill() if life % 2 else broker.stop()
+        broker.restart()
+    assert len(set(given)) == len(given) == 120
+
+
+def test_more_ids_than_one_block_holds(connection):
+    given = [ask(connection)["producer_id"] for _ in range(2_500)]
+    assert len(set(given)) == 2_500

@@ -1,0 +1,143 @@
+"""Metadata: who is there, what exists, what is made by asking; by name and by id."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.broker.asking import NO_ID, all_versions, create, new_name
+
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, UNKNOWN_TOPIC_ID = 3, 17, 100
+
+
+def ask(connection, version, topics, *, allow=False):
+    """`topics`: None, or names (str) and ids (UUID)."""
+    wanted = topics
+    if topics is not None:
+        wanted = [
+            {"name": None, "topic_id": each} if isinstance(each, uuid.UUID) else {"name": each}
+            for each in topics
+        ]
+    return connection.ask("Metadata", version, topics=wanted, allow_auto_topic_creation=allow)
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name("metadata")
+    create(connection, name, partitions=3)
+    return name
+
+
+@pytest.mark.parametrize("version", all_versions("Metadata"))
+def test_every_version_describes_broker_and_topic(broker, connection, topic, version):
+    answer = ask(connection, version, [topic])
+    (node,) = answer["brokers"]
+    assert (node["node_id"], node["host"], node["port"]) == (1, "127.0.0.1", broker.port)
+    assert node.get("rack") is None
+    assert answer.get("controller_id", 1) == 1
+    assert answer.get("cluster_id", broker.cluster_id) == broker.cluster_id
+    assert answer.get("error_code", 0) == 0
+    (found,) = answer["topics"]
+    assert (found["error_code"], found["name"]) == (0, topic)
+    assert found.get("is_internal", False) is False
+    assert [each["partition_index"] for each in found["partitions"]] == [0, 1, 2]
+    for each in found["partitions"]:
+        assert (each["error_code"], each["leader_id"]) == (0, 1)
+        assert each["replica_nodes"] == each["isr_nodes"] == [1]
+        assert each.get("offline_replicas", []) == []
+        assert each.get("leader_epoch", 0) == 0
+    if version >= 10:
+        assert found["topic_id"] not in (NO_ID, None)
+
+
+class TestWhichTopics:
+    def test_version_0_takes_an_empty_list_for_all(self, connection, topic):
+        assert topic in {each["name"] for each in ask(connection, 0, [])["topics"]}
+
+    @pytest.mark.parametrize("version", list(all_versions("Metadata"))[1:])
+    def test_later_versions_take_null_for_all_and_empty_for_none(self, connection, topic, version):
+        assert topic in {each["name"] for each in ask(connection, version, None)["topics"]}
+        assert ask(connection, version, [])["topics"] == []
+
+    def test_the_order_and_number_of_what_was_asked(self, connection, topic):
+        other = new_name()
+        create(connection, other)
+        names = [topic, "nowhere", other]
+        assert [each["name"] for each in ask(connection, 9, names)["topics"]] == names
+
+
+class TestAutoCreation:
+    @pytest.mark.parametrize("version", [0, 1, 2, 3])
+    def test_old_versions_create_by_asking(self, connection, version):
+        name = new_name("auto")
+        (found,) = ask(connection, version, [name])["topics"]
+        assert (found["error_code"], len(found["partitions"])) == (0, 1)
+
+    @pytest.mark.parametrize("version", list(all_versions("Metadata"))[4:])
+    def test_newer_versions_say_whether_to(self, connection, version):
+        name = new_name("auto")
+        (found,) = ask(connection, version, [name])["topics"]
+        assert (found["error_code"], found["partitions"]) == (UNKNOWN_TOPIC_OR_PARTITION, [])
+        (found,) = ask(connection, version, [name], allow=True)["topics"]
+        assert (found["error_code"], len(found["partitions"])) == (0, 1)
+        (found,) = ask(connection, version, [name])["topics"]
+        assert found["error_code"] == 0
+
+    @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250])
+    def test_a_bad_name_creates_nothing(self, connection, name):
+        (found,) = ask(connection, 9, [name], allow=True)["topics"]
+        assert found["error_code"] == INVALID_TOPIC
+        assert name not in {each["name"] for each in ask(connection, 9, None)["topics"]}
+
+    def test_the_broker_may_forbid_it(self, start):
+        broker = start({"auto.create.topics.enable": "false", "num.partitions": 3})
+        with broker.connect() as connection:
+            for version in (0, 3, 9, 13):
+                (found,) = ask(connection, version, ["t"], allow=True)["topics"]
+                assert found["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+            assert ask(connection, 9, None)["topics"] == []
+
+    def test_num_partitions(self, start):
+        broker = start({"num.partitions": 3})
+        with broker.connect() as connection:
+            (found,) = ask(connection, 9, ["t"], allow=True)["topics"]
+            assert len(found["partitions"]) == 3
+
+
+class TestIds:
+    @pytest.mark.parametrize("version", [10, 11, 12, 13])
+    def test_ids_are_told_and_stable(self, connection, version):
+        name = new_name()
+        topic_id = create(connection, name)
+        for _ in range(2):
+            (found,) = ask(connection, version, [name])["topics"]
+            assert found["topic_id"] == topic_id
+
+    @pytest.mark.parametrize("version", [12, 13])
+    def test_lookup_by_id(self, connection, version):
+        name = new_name()
+        topic_id = create(connection, name)
+        (found,) = ask(connection, version, [uuid.UUID(topic_id)])["topics"]
+        assert (found["error_code"], found["name"], found["topic_id"]) == (0, name, topic_id)
+
+    @pytest.mark.parametrize("version", [12, 13])
+    def test_an_unknown_id(self, connection, version):
+        unknown = uuid.uuid4()
+        (found,) = ask(connection, version, [unknown], allow=True)["topics"]
+        assert (found["error_code"], found["topic_id"]) == (UNKNOWN_TOPIC_ID, str(unknown))
+        assert found["partitions"] == []
+
+    def test_a_new_topic_of_an_old_name_has_a_new_id(self, connection):
+        name = new_name()
+        first = create(connection, name)
+        connection.ask("DeleteTopics", 1, topic_names=[name], timeout_ms=1_000)
+        assert create(connection, name) != first
+
+
+class TestAdvertised:
+    def test_the_advertised_address_is_told(self, start):
+        broker = start({"advertised.listeners": "PLAINTEXT://kafka.example:19092"})
+        with broker.connect() as connection:
+            (node,) = ask(connection, 9, [])["brokers"]
+            assert (node["host"], node["port"]) == ("kafka.example", 19092)
