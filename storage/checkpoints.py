@@ -98,9 +98,10 @@ def read_topic_id(directory: Path) -> uuid.UUID | None:
 
 
 def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
-    """Write a partition's partition.metadata; raises OSError."""
+    """Write a partition's partition.metadata; raises OSError. Durable with the first flush."""
     text = f"version: {_VERSION}\ntopic_id: {format_topic_id(topic_id)}\n"
-    files.replace(directory / filenames.PARTITION_METADATA_FILE, text.encode())
+    path = directory / filenames.PARTITION_METADATA_FILE
+    files.replace(path, text.encode(), durable=False)
 
 
 def format_topic_id(topic_id: uuid.UUID) -> str:

@@ -25,7 +25,7 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from protocol.records.prepare import Plan, inspect, prepare
-from storage import files, lookup, reading, recovery, snapshots, timestamps
+from storage import filenames, files, lookup, reading, recovery, snapshots, timestamps
 from storage.epochs import LeaderEpochs
 from storage.segment import Segment, Tail
 from storage.settings import settings_of
@@ -402,6 +402,11 @@ class Partition:
                 for segment in self._segments:
                     if segment.tail.end_offset > self.recovery_point:
                         segment.sync()
+                if not self.recovery_point:  # the first time: the partition itself
+                    metadata = self.directory / filenames.PARTITION_METADATA_FILE
+                    if metadata.exists():
+                        files.sync(metadata)
+                    files.sync(self.directory.parent)
                 files.sync(self.directory)
             except OSError as error:
                 raise self._storage_error("the log cannot be made durable", error) from error

@@ -207,7 +207,6 @@ class LogStore:
                 now_ms=now_ms,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
             )
-            files.sync(directory.path)
         except OSError as error:
             shutil.rmtree(path, ignore_errors=True)
             raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
