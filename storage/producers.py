@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REMEMBERED_BATCHES = 5
-NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 2**31 - 1
 _EXPIRY_CHECK_MS = 60_000
