@@ -33,6 +33,7 @@ NAMES = [
     "find",
     "find_offset",
     "first_damaged",
+    "offenders",
     "rewrite",
     "scan",
     "stamp_messages",

@@ -19,7 +19,7 @@ from zlib import crc32 as _zlib_crc32
 
 from crc32c import crc32c as _crc32c
 
-from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from protocol.records import layout
 from protocol.records.layout import Batch, Findings, Rewritten
 from protocol.records.plan import Prepared, PreparedBatch
@@ -77,6 +77,7 @@ cdef enum Fault:
     MESSAGE_MAGIC
     MESSAGE_NOT_FILLED
     MESSAGE_CRC
+    TOO_LARGE
     NO_MEMORY
 
 cdef tuple FAULTS = (
@@ -96,6 +97,7 @@ cdef tuple FAULTS = (
     layout.MESSAGE_MAGIC,
     layout.MESSAGE_NOT_FILLED,
     layout.MESSAGE_CRC,
+    layout.TOO_LARGE,
 )
 
 ctypedef const uint8_t *Bytes
@@ -125,6 +127,12 @@ cdef struct Output:
     uint8_t *data
     Py_ssize_t size
     Py_ssize_t room
+    Py_ssize_t limit
+
+cdef struct Offender:
+    int64_t index
+    int64_t timestamp
+    int outside
 
 
 # --- numbers -------------------------------------------------------------------------------------
@@ -593,11 +601,40 @@ cdef int find_loop(
     return fault
 
 
+cdef int offenders_loop(
+    Source *source, int64_t minimum, int64_t maximum, int keyed, Offender *named, int64_t room,
+    int64_t *outside, int64_t *keyless,
+) noexcept nogil:
+    cdef Raw raw
+    cdef int fault = begin(source)
+    cdef int64_t number = 0, count = 0
+    cdef int late
+    outside[0] = keyless[0] = 0
+    if fault:
+        return fault
+    while advance(source, &raw, &fault):
+        late = raw.timestamp != -1 and (raw.timestamp < minimum or raw.timestamp > maximum)
+        if late or (keyed and raw.key_size < 0):
+            if late:
+                outside[0] += 1
+            else:
+                keyless[0] += 1
+            if count < room:
+                named[count].index = number
+                named[count].timestamp = raw.timestamp
+                named[count].outside = late
+                count += 1
+        number += 1
+    return fault
+
+
 cdef inline int make_room(Output *out, Py_ssize_t more) noexcept nogil:
     cdef Py_ssize_t room
     cdef uint8_t *grown
     if out.size + more <= out.room:
         return NO_FAULT
+    if out.size + more > out.limit:
+        return TOO_LARGE
     room = out.room + (out.room >> 1) + more
     grown = <uint8_t *>realloc(out.data, room)
     if grown == NULL:
@@ -608,6 +645,7 @@ cdef inline int make_room(Output *out, Py_ssize_t more) noexcept nogil:
 
 
 cdef inline int write_v2(Output *out, Raw *raw, int64_t offset_delta, int64_t time_delta) noexcept nogil:
+    cdef int fault
     cdef uint8_t *p
     cdef int64_t size = (
         1
@@ -622,8 +660,9 @@ cdef inline int write_v2(Output *out, Raw *raw, int64_t offset_delta, int64_t ti
         size += raw.key_size
     if raw.value_size > 0:
         size += raw.value_size
-    if make_room(out, size + 10):
-        return NO_MEMORY
+    fault = make_room(out, size + 10)
+    if fault:
+        return fault
     p = put_varint(out.data + out.size, size)
     p[0] = 0
     p = put_varint(p + 1, time_delta)
@@ -647,6 +686,7 @@ cdef inline int write_v2(Output *out, Raw *raw, int64_t offset_delta, int64_t ti
 cdef inline int write_message(
     Output *out, Raw *raw, int magic, int64_t offset, int attributes, int64_t timestamp
 ) noexcept nogil:
+    cdef int fault
     cdef uint8_t *start
     cdef uint8_t *p
     cdef int64_t size = 22 if magic else 14
@@ -654,8 +694,9 @@ cdef inline int write_message(
         size += raw.key_size
     if raw.value_size > 0:
         size += raw.value_size
-    if make_room(out, size + PREFIX):
-        return NO_MEMORY
+    fault = make_room(out, size + PREFIX)
+    if fault:
+        return fault
     start = out.data + out.size
     put64(start, offset)
     put32(start + 8, <uint32_t>size)
@@ -755,6 +796,8 @@ cdef object broken(int fault):
         return MemoryError()
     if fault == MESSAGE_CRC:
         return CorruptMessage(FAULTS[fault])
+    if fault == TOO_LARGE:
+        return MessageTooLarge(FAULTS[fault])
     return InvalidRecord(FAULTS[fault])
 
 
@@ -979,6 +1022,39 @@ def examine(
     return result
 
 
+def offenders(
+    data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
+    int64_t base_timestamp, stamp, int64_t minimum, int64_t maximum, bint keyed, Py_ssize_t most,
+):
+    """See kernels_py.offenders."""
+    cdef Py_buffer view
+    cdef Source source
+    cdef int64_t outside = 0, keyless = 0, i
+    cdef int fault
+    cdef Offender *named = <Offender *>malloc(most * sizeof(Offender) + 1)
+    if named == NULL:
+        raise MemoryError
+    try:
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
+            with nogil:
+                fault = offenders_loop(
+                    &source, minimum, maximum, keyed, named, most, &outside, &keyless
+                )
+        finally:
+            PyBuffer_Release(&view)
+        if fault:
+            raise broken(fault)
+        found = [
+            (named[i].index, named[i].timestamp, named[i].outside != 0)
+            for i in range(min(outside + keyless, most))
+        ]
+        return found, outside, keyless
+    finally:
+        free(named)
+
+
 def find(
     data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
     int64_t base_timestamp, stamp, int64_t timestamp, int64_t min_offset,
@@ -1039,7 +1115,7 @@ def stamp_messages(data, Py_ssize_t start, Py_ssize_t end, int64_t first_offset,
 def rewrite(
     data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
     int64_t base_timestamp, stamp, int target_magic, first_offset, int64_t min_offset,
-    bint relative,
+    bint relative, Py_ssize_t limit,
 ):
     """See kernels_py.rewrite."""
     cdef Py_buffer view
@@ -1056,7 +1132,8 @@ def rewrite(
     try:
         open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
         out.size = 0
-        out.room = (end - start) + (end - start) // 4 + 64
+        out.limit = limit
+        out.room = min((end - start) + (end - start) // 4 + 64, limit)
         out.data = <uint8_t *>malloc(out.room)
         if out.data == NULL:
             raise MemoryError

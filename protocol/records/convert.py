@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
-from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from protocol.records import kernels
 from protocol.records.batch import stored_region
-from protocol.records.compression import compress, decompress
+from protocol.records.compression import STORED_LIMIT, compress, decompress
 from protocol.records.layout import (
     CODEC_MASK,
     INT64_MAX,
@@ -84,9 +84,14 @@ def _down_convert_batch(
     try:
         found = kernels.examine(*region, INT64_MIN, INT64_MAX, False)
         written = kernels.rewrite(
-            *region, target_magic, None, INT64_MIN if codec else fetch_offset, relative
+            *region,
+            target_magic,
+            None,
+            INT64_MIN if codec else fetch_offset,
+            relative,
+            2 * STORED_LIMIT,
         )
-    except InvalidRecord as error:
+    except (InvalidRecord, MessageTooLarge) as error:
         message = f"the batch at byte {batch.position} is broken: {error.message}"
         raise CorruptMessage(message) from error
     if not codec or not written.count:

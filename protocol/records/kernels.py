@@ -33,6 +33,7 @@ examine = _chosen.examine
 find = _chosen.find
 find_offset = _chosen.find_offset
 first_damaged = _chosen.first_damaged
+offenders = _chosen.offenders
 rewrite = _chosen.rewrite
 scan = _chosen.scan
 stamp_messages = _chosen.stamp_messages

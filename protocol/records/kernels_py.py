@@ -17,7 +17,7 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from protocol.errors import CorruptMessage, InvalidRecord
+from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from protocol.records.decode import check_span, count_headers, raw_records
 from protocol.records.encode import put_message, put_record
 from protocol.records.layout import (
@@ -34,6 +34,7 @@ from protocol.records.layout import (
     OUTSIDE,
     PREFIX_SIZE,
     SMALLEST,
+    TOO_LARGE,
     V2_HEADER,
     Batch,
     Buffer,
@@ -228,6 +229,42 @@ def examine(
     return Findings(number, first_offset, last_offset, largest, first, flags)
 
 
+def offenders(
+    data: Buffer,
+    start: int,
+    end: int,
+    magic: int,
+    count: int,
+    base_offset: int,  # noqa: ARG001  (the fields of a Region come as they are)
+    base_timestamp: int,
+    stamp: int | None,  # noqa: ARG001
+    minimum: int,
+    maximum: int,
+    keyed: bool,
+    most: int,
+) -> tuple[list[tuple[int, int, bool]], int, int]:
+    """Name the records a topic must refuse, by their index from 0.
+
+    Returns the first `most` of them as (index, own time, whether the time is what is wrong), how
+    many have a real time outside minimum..maximum, and how many of the others lack the key they
+    must have when `keyed`. `base_offset` and `stamp` mean nothing here.
+    """
+    named: list[tuple[int, int, bool]] = []
+    outside = keyless = 0
+    for number, raw in enumerate(raw_records(data, start, end, magic, count, base_timestamp)):
+        timestamp = raw[1]
+        late = timestamp != NO_TIMESTAMP and not minimum <= timestamp <= maximum
+        if late:
+            outside += 1
+        elif keyed and raw[2] is None:
+            keyless += 1
+        else:
+            continue
+        if len(named) < most:
+            named.append((number, timestamp, late))
+    return named, outside, keyless
+
+
 def find(
     data: Buffer,
     start: int,
@@ -296,6 +333,7 @@ def rewrite(
     first_offset: int | None,
     min_offset: int,
     relative: bool,
+    limit: int,
 ) -> Rewritten:
     """Write the records of a region anew in another format (or the same).
 
@@ -303,7 +341,8 @@ def rewrite(
     their offsets when it is None; `relative` writes format-1 offsets relative to the first, as
     the inside of a wrapper has them. Format 2 gets offset deltas to the first kept record, and
     time deltas to its time. Onto format 0/1 headers are lost, and a `stamp` becomes every
-    record's time, with the LogAppendTime bit in format 1. Raises InvalidRecord as `examine`.
+    record's time, with the LogAppendTime bit in format 1. Raises InvalidRecord as `examine`, and
+    MessageTooLarge rather than write much more than `limit` bytes.
     """
     out = bytearray()
     number = 0
@@ -336,6 +375,8 @@ def rewrite(
         else:
             written = int64(offset - base) if relative else offset
             put_message(out, target_magic, written, attributes, timestamp, key, value)
+        if len(out) > limit:
+            raise MessageTooLarge(TOO_LARGE)
     return Rewritten(bytes(out), number, base, last, origin)
 
 

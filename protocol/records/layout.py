@@ -67,6 +67,7 @@ MESSAGE_SIZE = "a message inside a set claims an impossible size"
 MESSAGE_MAGIC = "a message set mixes message formats"
 MESSAGE_NOT_FILLED = "the fields of a message do not fill it"
 MESSAGE_CRC = "a message inside a set fails its CRC"
+TOO_LARGE = "the records would be too large in the format they are converted to"
 
 
 def int64(value: int) -> int:

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from protocol.errors import MessageTooLarge
 from protocol.records import kernels
 from protocol.records.batch import pack_v2_header
-from protocol.records.compression import compress
+from protocol.records.compression import compress, produce_limit
 from protocol.records.layout import (
     CONTROL_BIT,
     HAS_MISSING,
@@ -155,7 +155,13 @@ def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: i
     inner_stamp = None if target else stamp
     relative = plan.magic == 1 and target != Compression.NONE
     written = kernels.rewrite(
-        *region[:7], inner_stamp, plan.magic, plan.first_offset, INT64_MIN, relative
+        *region[:7],
+        inner_stamp,
+        plan.magic,
+        plan.first_offset,
+        INT64_MIN,
+        relative,
+        2 * produce_limit(plan.max_message_bytes),
     )
     if plan.magic == 2:
         return _rebuilt_v2(written.data, written.base_timestamp, batch, plan, found, target)

@@ -28,7 +28,6 @@ from protocol.errors import (
 )
 from protocol.records import kernels
 from protocol.records.compression import decompress, produce_limit
-from protocol.records.decode import walk
 from protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -38,7 +37,6 @@ from protocol.records.layout import (
     INT64_MIN,
     NESTED,
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     NULL_KEY,
     OUTSIDE,
     V2_HEADER_SIZE,
@@ -249,28 +247,27 @@ def _check_bit(batches: Sequence[Batch], count: int) -> None:
 
 
 def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | InvalidRecord:
-    """Name the guilty records, slowly; a time outside the window outweighs all else."""
+    """Name the guilty records; a time outside the window outweighs all else."""
     low, high = _window(plan)
     window = f"[{low if low > INT64_MIN else '...'}, {high if high < INT64_MAX else '...'}]"
-    errors: list[RecordError] = []
-    too_old_or_new = total = 0
-    for index, record in enumerate(walk(*region)):
-        timestamp = record.timestamp
-        if timestamp != NO_TIMESTAMP and not low <= timestamp <= high:
-            message = f"record {index}: timestamp {timestamp} is outside the window {window}"
-            too_old_or_new += 1
-        elif plan.compacted and record.key is None:
-            message = f"record {index}: a record of a compacted topic needs a key"
-        else:
-            continue
-        total += 1
-        if len(errors) < MOST_RECORD_ERRORS:
-            errors.append(RecordError(index, message))
-    if too_old_or_new:
+    named, outside, keyless = kernels.offenders(
+        *region, low, high, plan.compacted, MOST_RECORD_ERRORS
+    )
+    errors = [
+        RecordError(
+            index,
+            f"record {index}: timestamp {timestamp} is outside the window {window}"
+            if is_time
+            else f"record {index}: a record of a compacted topic needs a key",
+        )
+        for index, timestamp, is_time in named
+    ]
+    if outside:
         return InvalidTimestamp(
-            f"{too_old_or_new} records have timestamps outside the window {window}",
-            record_errors=errors,
+            f"{outside} records have timestamps outside the window {window}", record_errors=errors
         )
     if nested:
         return InvalidRecord("a compressed message holds a compressed message")
-    return InvalidRecord(f"{total} records of a compacted topic have no key", record_errors=errors)
+    return InvalidRecord(
+        f"{keyless} records of a compacted topic have no key", record_errors=errors
+    )

@@ -18,6 +18,7 @@ LOOPS = (
     "find",
     "find_offset",
     "first_damaged",
+    "offenders",
     "rewrite",
     "scan",
     "stamp_messages",

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from protocol.errors import BrokerError
+from protocol.errors import BrokerError, MessageTooLarge
 from protocol.records import kernels_py
 from protocol.records.batch import Record, build
 from protocol.records.compression import decompress
@@ -69,7 +69,8 @@ def compare(rng, region):
     for target, relative in ((0, False), (1, False), (1, True), (2, False)):
         kept = rng.choice([None, 0, 10**12])
         least = rng.choice([INT64_MIN, base])
-        calls.append(("rewrite", (*prefix, target, kept, least, relative)))
+        calls.append(("rewrite", (*prefix, target, kept, least, relative, 1 << 20)))
+    calls.append(("offenders", (*prefix, 0, NOW, rng.random() < 0.5, rng.choice([0, 2, 99]))))
     for name, args in calls:
         if name == "find" and args[-1] > INT64_MAX:
             continue
@@ -128,3 +129,11 @@ def test_checksums_of_every_length(implementation):
         assert implementation.checksum_ok(data, 0, len(data), 1)
         data[-1] ^= 1
         assert not implementation.checksum_ok(data, 0, len(data), 1)
+
+
+def test_rewriting_stops_at_its_limit(implementation):
+    data = build([Record(i, 5, None, b"") for i in range(1000)])
+    args = (data, 61, len(data), 2, 1000, 0, 5, None, 1, None, 0, False)
+    assert len(implementation.rewrite(*args, 40_000).data) == 34_000
+    with pytest.raises(MessageTooLarge):
+        implementation.rewrite(*args, 20_000)
