@@ -224,7 +224,7 @@ def _failed(index: int, code: int) -> PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=[],
+        aborted_transactions=None,
         records=b"",
     )
 
