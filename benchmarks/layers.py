@@ -1,0 +1,235 @@
+"""Where the time of one request goes, layer by layer, inside one process without a network.
+
+A node as the server makes it, a connection whose transport throws answers away, and the same frame over
+and over. The layers are then called on their own, from the outside in; each line is the time of a layer
+with all below it, and what is left of it without them. `--cprofile` prints where a profiler sees the time
+instead. `layers.py` measures Produce v9 and Fetch v11; it needs no Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import os
+import pstats
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import raw
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from broker.clock import SystemClock  # noqa: E402 - after the path
+from broker.connection import Connection  # noqa: E402
+from broker.dispatch import dispatch  # noqa: E402
+from broker.metadata.local import LocalMetadataStore  # noqa: E402
+from broker.metrics import Metrics  # noqa: E402
+from broker.node import Listener, Node  # noqa: E402
+from config import load  # noqa: E402
+from protocol.api.fetch import API as FETCH  # noqa: E402
+from protocol.api.produce import API as PRODUCE  # noqa: E402
+from protocol.message import codec, read_request_header, response_header  # noqa: E402
+from protocol.records.prepare import Plan, inspect, prepare  # noqa: E402
+from storage.store import LogStore  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_ROUNDS = 200  # short ones: the best is one that nothing interrupted
+_FAR = 2**63 - 1
+
+
+class _Sink(asyncio.Transport):
+    """A transport that sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.bytes += len(data)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        for data in list_of_data:
+            self.bytes += len(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        return None
+
+    def resume_reading(self) -> None:
+        return None
+
+
+def best_us(work: Callable[[], Any], calls: int) -> float:
+    """The best of several rounds, in microseconds per call."""
+    best = float("inf")
+    for _ in range(_ROUNDS):
+        began = time.perf_counter_ns()
+        for _ in range(calls):
+            work()
+        best = min(best, time.perf_counter_ns() - began)
+    return best / calls / 1000
+
+
+def _print(title: str, layers: list[tuple[str, int, float]]) -> None:
+    """Print layers with their depth; a layer's own time is what its children leave of it."""
+    print(f"\n{title}")
+    for number, (name, depth, total) in enumerate(layers):
+        below = 0.0
+        for _, its_depth, its_total in layers[number + 1 :]:
+            if its_depth <= depth:
+                break
+            if its_depth == depth + 1:
+                below += its_total
+        print(f"  {'  ' * depth + name:<48} {total:8.2f} us  of its own {total - below:8.2f}")
+
+
+async def _node(directory: Path) -> Node:
+    config = load(None, {}, {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    clock = SystemClock()
+    store = LogStore(
+        [directory], default_config=config.topic_defaults, producer_id_expiration_ms=86_400_000
+    )
+    store.open(clock.now_ms())
+    metadata = LocalMetadataStore(directory / "tidelog.sqlite")
+    await metadata.open()
+    return Node(config, clock, store, metadata, Metrics())
+
+
+def _produce(node: Node, connection: Connection, count: int, size: int, calls: int) -> None:
+    records = raw.batch_v2([b"x" * size] * count, int(time.time() * 1000))
+    whole = raw.produce_v9("bench", 0, records)
+    frame = whole[4:]
+    header = read_request_header(frame)
+    decode = codec(PRODUCE.request, 9).decode
+    request, _ = decode(frame, header.body_offset)
+    body = request.topic_data[0].partition_data[0].records
+    partition = node.partition("bench", 0)
+    from broker.api import produce  # noqa: PLC0415 - after the path
+    from broker.context import Context  # noqa: PLC0415
+
+    context = Context(header, connection)
+    response = produce.handle(node, request, context)
+    encode = codec(PRODUCE.response, 9).encode_parts
+    limit = partition.config.max_message_bytes
+    produced = inspect(body, produce_version=9, max_message_bytes=limit)
+    plan = Plan(0, 2, None, 0, False, -(2**63), _FAR, 0, False, limit)
+    now = node.clock.now_ms
+    layers = [
+        ("connection.data_received", 0, lambda: connection.data_received(whole)),
+        ("dispatch", 1, lambda: dispatch(node, connection, frame)),
+        ("read_request_header", 2, lambda: read_request_header(frame)),
+        ("decode request", 2, lambda: decode(frame, header.body_offset)),
+        ("produce.handle", 2, lambda: produce.handle(node, request, context)),
+        ("node.append", 3, lambda: node.append(partition, body, 9)),
+        (
+            "partition.append",
+            4,
+            lambda: partition.append(body, now_ms=now(), produce_version=9),
+        ),
+        ("inspect", 5, lambda: inspect(body, produce_version=9, max_message_bytes=limit)),
+        ("prepare", 5, lambda: prepare(body, produced, plan)),
+        ("encode response", 2, lambda: encode(response)),
+        ("response header", 2, lambda: response_header(0, 9, 1)),
+        ("metrics", 2, lambda: node.metrics.request_done(0, 9, 0.0001)),
+    ]
+    timed = [(name, depth, best_us(work, calls)) for name, depth, work in layers]
+    _print(f"Produce v9, one batch of {count} records of {size} B, in microseconds", timed)
+    number = os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR)
+    buffers = prepare(body, produced, plan).buffers
+    print(
+        f"  (pwritev alone, to memory: {best_us(lambda: os.pwritev(number, buffers, 0), calls):.2f} us)"
+    )
+    os.close(number)
+
+
+def _fetch(node: Node, connection: Connection, max_bytes: int, calls: int) -> None:
+    name = b"bench"
+    whole = raw.fetch_v11("bench", 1, 0)
+    whole = whole.replace((1 << 20).to_bytes(4, "big"), max_bytes.to_bytes(4, "big"))
+    assert name in whole
+    frame = whole[4:]
+    header = read_request_header(frame)
+    decode = codec(FETCH.request, 11).decode
+    request, _ = decode(frame, header.body_offset)
+    from broker.api import fetch  # noqa: PLC0415 - after the path
+    from broker.context import Context  # noqa: PLC0415
+
+    context = Context(header, connection)
+    response = fetch.handle(node, request, context)
+    encode = codec(FETCH.response, 11).encode_parts
+    partition = node.partition("bench", 0)
+    upper = partition.high_watermark
+    layers = [
+        ("connection.data_received", 0, lambda: connection.data_received(whole)),
+        ("dispatch", 1, lambda: dispatch(node, connection, frame)),
+        ("read_request_header", 2, lambda: read_request_header(frame)),
+        ("decode request", 2, lambda: decode(frame, header.body_offset)),
+        ("fetch.handle", 2, lambda: fetch.handle(node, request, context)),
+        (
+            "partition.read",
+            3,
+            lambda: partition.read(0, max_bytes, upper_offset=upper, minimum_one=True),
+        ),
+        ("encode response", 2, lambda: encode(response)),
+    ]
+    timed = [(title, depth, best_us(work, calls)) for title, depth, work in layers]
+    _print(f"Fetch v11, up to {max_bytes} bytes, in microseconds", timed)
+
+
+async def _main(directory: Path, options: argparse.Namespace) -> None:
+    node = await _node(directory)
+    await node.create_topic("bench", partitions=1)
+    connection = Connection(node, Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0)))
+    connection.connection_made(_Sink())
+    gc.collect()
+    gc.freeze()
+    if options.cprofile:
+        _profile(connection, options)
+    else:
+        _produce(node, connection, 1, 100, 50)
+        _produce(node, connection, 1000, 100, 20)
+        _fetch(node, connection, 1 << 20, 10)
+        _fetch(node, connection, 100, 50)
+    node.executor.shutdown()
+    node.store.close()
+    await node.metadata.close()
+
+
+def _profile(connection: Connection, options: argparse.Namespace) -> None:
+    whole = raw.produce_v9("bench", 0, raw.batch_v2([b"x" * 100], int(time.time() * 1000)))
+    if options.cprofile == "fetch":
+        for _ in range(100):
+            connection.data_received(whole)
+        whole = raw.fetch_v11("bench", 1, 0)
+    connection.data_received(whole)
+    profile = cProfile.Profile()
+    profile.enable()
+    for _ in range(20_000):
+        connection.data_received(whole)
+    profile.disable()
+    pstats.Stats(profile).sort_stats("tottime").print_stats(40)
+
+
+def main() -> None:
+    """Run on a directory that is removed afterwards."""
+    parser = argparse.ArgumentParser(description="time per layer of one request")
+    parser.add_argument("--cprofile", choices=("produce", "fetch"), help="profile instead")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        with runner:
+            runner.run(_main(Path(work), options))
+
+
+if __name__ == "__main__":
+    main()
