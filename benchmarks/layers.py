@@ -25,18 +25,18 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from broker.clock import SystemClock  # noqa: E402 - after the path
-from broker.connection import Connection  # noqa: E402
-from broker.dispatch import dispatch  # noqa: E402
-from broker.metadata.local import LocalMetadataStore  # noqa: E402
-from broker.metrics import Metrics  # noqa: E402
-from broker.node import Listener, Node  # noqa: E402
-from config import load  # noqa: E402
-from protocol.api.fetch import API as FETCH  # noqa: E402
-from protocol.api.produce import API as PRODUCE  # noqa: E402
-from protocol.message import codec, read_request_header, response_header  # noqa: E402
-from protocol.records.prepare import Plan, inspect, prepare  # noqa: E402
-from storage.store import LogStore  # noqa: E402
+from broker.clock import SystemClock
+from broker.connection import Connection
+from broker.dispatch import dispatch
+from broker.metadata.local import LocalMetadataStore
+from broker.metrics import Metrics
+from broker.node import Listener, Node
+from config import load
+from protocol.api.fetch import API as FETCH
+from protocol.api.produce import API as PRODUCE
+from protocol.message import codec, read_request_header, response_header
+from protocol.records.prepare import Plan, inspect, prepare
+from storage.store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
