@@ -1,0 +1,225 @@
+"""ListOffsets: ends, starts, times, the largest time, and which version knows which of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.asking import (
+    all_versions,
+    batch_of,
+    create,
+    list_offset,
+    new_name,
+    produce,
+)
+from tests.oracle import recordset
+from tests.oracle.recordset import Rec
+
+UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION, INVALID_REQUEST = 3, 35, 42
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 74, 75
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
+KNOWN_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING: 11,
+}
+NEWER = list(all_versions("ListOffsets"))[1:]
+# offsets 0..7: times out of order, negative ones and records without any
+TIMES = [1_000, 3_000, -1, 2_000, -50_000, 5_000, 4_000, -7]
+
+
+@pytest.fixture(scope="module")
+def topic(broker):
+    name = new_name()
+    with broker.connect() as connection:
+        create(connection, name)
+        for time in TIMES:
+            assert produce(connection, name, recordset.batch([Rec(time)]))["error_code"] == 0
+    return name
+
+
+def ask(connection, topic, timestamp, version=7, **more):
+    got = list_offset(connection, topic, timestamp, version=version, **more)
+    return got["error_code"], got["offset"], got["timestamp"]
+
+
+class TestSentinels:
+    @pytest.mark.parametrize("version", NEWER)
+    @pytest.mark.parametrize(
+        ("sentinel", "found"),
+        [
+            (LATEST, (8, -1)),
+            (EARLIEST, (0, -1)),
+            (MAX_TIMESTAMP, (5, 5_000)),
+            (EARLIEST_LOCAL, (0, -1)),
+            (LATEST_TIERED, (-1, -1)),
+            (EARLIEST_PENDING, (-1, -1)),
+        ],
+    )
+    def test_each_from_its_version_on(self, connection, topic, version, sentinel, found):
+        got = ask(connection, topic, sentinel, version)
+        if version < KNOWN_SINCE[sentinel]:
+            assert got == (UNSUPPORTED_VERSION, -1, -1)
+        else:
+            assert got == (0, *found)
+
+    @pytest.mark.parametrize("isolation_level", [0, 1])
+    def test_isolation(self, connection, topic, isolation_level):
+        got = ask(connection, topic, LATEST, 2, isolation_level=isolation_level)
+        assert got == (0, 8, -1)
+
+    def test_an_empty_partition(self, connection):
+        name = new_name()
+        create(connection, name)
+        assert ask(connection, name, LATEST) == (0, 0, -1)
+        assert ask(connection, name, EARLIEST) == (0, 0, -1)
+        assert ask(connection, name, MAX_TIMESTAMP) == (0, -1, -1)
+        assert ask(connection, name, 0) == (0, -1, -1)
+
+    def test_a_partition_without_times(self, connection):
+        name = new_name()
+        create(connection, name)
+        for _ in range(3):
+            produce(connection, name, recordset.batch([Rec(-1)]))
+        assert ask(connection, name, MAX_TIMESTAMP) == (0, -1, -1)
+        assert ask(connection, name, 0) == (0, -1, -1)
+        assert ask(connection, name, -1_000) == (0, -1, -1)
+
+    def test_the_largest_time_may_be_negative(self, connection):
+        """Kafka answers -1, -1 here."""
+        name = new_name()
+        create(connection, name)
+        for time in (-5_000, -2_000, -3_000):
+            produce(connection, name, recordset.batch([Rec(time)]))
+        assert ask(connection, name, MAX_TIMESTAMP) == (0, 1, -2_000)
+
+
+class TestTimes:
+    @pytest.mark.parametrize("version", NEWER)
+    @pytest.mark.parametrize(
+        ("time", "offset"),
+        [(0, 0), (999, 0), (1_000, 0), (1_001, 1), (3_000, 1), (3_001, 5), (5_000, 5), (5_001, -1)],
+    )
+    def test_the_smallest_offset_at_or_after(self, connection, topic, version, time, offset):
+        found = TIMES[offset] if offset >= 0 else -1
+        assert ask(connection, topic, time, version) == (0, offset, found)
+
+    @pytest.mark.parametrize("version", NEWER)
+    @pytest.mark.parametrize("time", [-7, -8, -50_000, -(2**63)])
+    def test_times_below_the_sentinels_are_real(self, connection, topic, version, time):
+        """Kafka answers 35; here -7 and below are asked for like any other time."""
+        smallest = next(i for i, each in enumerate(TIMES) if each != -1 and each >= time)
+        assert ask(connection, topic, time, version) == (0, smallest, TIMES[smallest])
+
+    def test_only_negative_times(self, connection):
+        name = new_name()
+        create(connection, name)
+        for time in (-50_000, -40_000, -30_000):
+            produce(connection, name, recordset.batch([Rec(time)]))
+        assert ask(connection, name, -(2**63)) == (0, 0, -50_000)
+        assert ask(connection, name, -45_000) == (0, 1, -40_000)
+        assert ask(connection, name, -30_000) == (0, 2, -30_000)
+        assert ask(connection, name, -29_999) == (0, -1, -1)
+        assert ask(connection, name, 0) == (0, -1, -1)
+
+    def test_inside_a_batch(self, connection):
+        name = new_name()
+        create(connection, name)
+        produce(connection, name, recordset.batch([Rec(t) for t in (10, 50, 20, 70, 60)]))
+        for time, offset, found in ((0, 0, 10), (11, 1, 50), (51, 3, 70), (70, 3, 70)):
+            assert ask(connection, name, time) == (0, offset, found)
+
+    def test_on_a_log_append_time_topic(self, connection):
+        name = new_name()
+        create(connection, name, message_timestamp_type="LogAppendTime")
+        told = produce(connection, name, batch_of("x", "y"))["log_append_time_ms"]
+        assert ask(connection, name, told) == (0, 0, told)
+        assert ask(connection, name, told + 1) == (0, -1, -1)
+        assert ask(connection, name, 0) == (0, 0, told)
+
+    def test_over_segments_and_formats(self, connection):
+        name = new_name()
+        create(connection, name, segment_bytes="200", message_format_version="0.10.0")
+        times = [(i * 37) % 100 * 10 for i in range(40)]
+        for time in times:
+            assert produce(connection, name, recordset.batch([Rec(time)]))["error_code"] == 0
+        for time in range(0, 1_000, 35):
+            offset = next((i for i, each in enumerate(times) if each >= time), -1)
+            found = times[offset] if offset >= 0 else -1
+            assert ask(connection, name, time) == (0, offset, found)
+
+
+class TestVersion0:
+    """A list of offsets, descending: the end, then segment by segment."""
+
+    def ask(self, connection, topic, timestamp, max_num_offsets=100):
+        got = list_offset(connection, topic, timestamp, version=0, max_num_offsets=max_num_offsets)
+        return got["error_code"], got["old_style_offsets"]
+
+    def test_ends(self, connection, topic):
+        assert self.ask(connection, topic, LATEST) == (0, [8, 0])
+        assert self.ask(connection, topic, LATEST, 1) == (0, [8])
+        assert self.ask(connection, topic, EARLIEST) == (0, [0])
+        assert self.ask(connection, topic, LATEST, 0)[1] == []
+
+    def test_segments(self, connection):
+        name = new_name()
+        create(connection, name, segment_bytes="150")
+        for _ in range(6):
+            produce(connection, name, batch_of("x" * 20))
+        code, offsets = self.ask(connection, name, LATEST)
+        assert code == 0
+        assert offsets[0] == 6
+        assert offsets[-1] == 0
+        assert len(offsets) > 3
+        assert offsets == sorted(offsets, reverse=True)
+        assert self.ask(connection, name, LATEST, 2)[1] == offsets[:2]
+
+    def test_a_time(self, connection, topic):
+        code, offsets = self.ask(connection, topic, 2_500)
+        assert (code, offsets[0]) == (0, 1)
+
+    @pytest.mark.parametrize("sentinel", [MAX_TIMESTAMP, EARLIEST_LOCAL, -5, -6])
+    def test_newer_sentinels_are_not_known(self, connection, topic, sentinel):
+        assert self.ask(connection, topic, sentinel) == (UNSUPPORTED_VERSION, [])
+
+    def test_an_empty_partition(self, connection):
+        name = new_name()
+        create(connection, name)
+        assert self.ask(connection, name, LATEST) == (0, [0])
+        assert self.ask(connection, name, EARLIEST) == (0, [0])
+
+    def test_unknown(self, connection):
+        assert self.ask(connection, "nowhere", LATEST) == (UNKNOWN_TOPIC_OR_PARTITION, [])
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("version", NEWER)
+    def test_unknown_partitions(self, connection, topic, version):
+        for name, partition in (("nowhere", 0), (topic, 7), (topic, -1)):
+            got = ask(connection, name, LATEST, version, partition=partition)
+            assert got == (UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+    def test_a_partition_named_twice(self, connection, topic):
+        wanted = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": LATEST}
+        answer = connection.ask(
+            "ListOffsets",
+            5,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[{"name": topic, "partitions": [wanted, wanted]}],
+        )
+        found = [each["error_code"] for each in answer["topics"][0]["partitions"]]
+        assert found == [INVALID_REQUEST] * 2
+
+    @pytest.mark.parametrize("version", [4, 7, 11])
+    def test_leader_epochs(self, connection, topic, version):
+        got = list_offset(connection, topic, LATEST, version=version, epoch=0)
+        assert (got["error_code"], got["leader_epoch"]) == (0, 0)
+        got = list_offset(connection, topic, LATEST, version=version, epoch=3)
+        assert got["error_code"] == UNKNOWN_LEADER_EPOCH
+        got = list_offset(connection, topic, LATEST, version=version, epoch=-5)
+        assert got["error_code"] == FENCED_LEADER_EPOCH

@@ -1,0 +1,325 @@
+"""Produce: every version and format, acks, refusals, idempotence; each partition for itself."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.asking import (
+    all_versions,
+    batch_of,
+    create,
+    fetch,
+    new_name,
+    produce,
+    produce_fields,
+    read_values,
+    records_for,
+    values,
+)
+from tests.oracle import codecs, recordset
+
+CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION = 2, 3
+INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT = 21, 32, 43
+OUT_OF_ORDER, INVALID_PRODUCER_EPOCH, TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 45, 47, 53
+UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, UNKNOWN_TOPIC_ID = 76, 87, 100
+INT32_MAX = 2**31 - 1
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name()
+    create(connection, name, partitions=2)
+    return name
+
+
+def named(connection, topic, version):
+    return asking.topic_id_of(connection, topic) if version >= 13 else topic
+
+
+class TestVersions:
+    @pytest.mark.parametrize("version", all_versions("Produce"))
+    def test_every_version_appends(self, connection, topic, version):
+        to = named(connection, topic, version)
+        for offset in (0, 2):
+            got = produce(connection, to, records_for(version, "a", "b"), version=version)
+            assert (got["index"], got["error_code"], got["base_offset"]) == (0, 0, offset)
+            assert got.get("log_append_time_ms", -1) == -1, "only LogAppendTime topics tell it"
+            assert got.get("log_start_offset", 0) == 0
+            assert got.get("record_errors", []) == []
+            assert got.get("error_message") is None
+        assert read_values(connection, topic) == [b"a", b"b"] * 2
+
+    @pytest.mark.parametrize("version", list(all_versions("Produce"))[2:])
+    def test_the_log_append_time_is_told(self, connection, version):
+        name = new_name()
+        topic_id = create(connection, name, message_timestamp_type="LogAppendTime")
+        to = topic_id if version >= 13 else name
+        before = time.time_ns() // 1_000_000
+        got = produce(connection, to, records_for(version, "a"), version=version)
+        told = got["log_append_time_ms"]
+        assert before <= told <= time.time_ns() // 1_000_000
+        batches, _ = recordset.parse(fetch(connection, name)["records"])
+        assert batches[0]["records"][0]["timestamp"] == told
+
+    def test_an_unknown_topic_id(self, connection):
+        unknown = asking.NO_ID[:-1] + "9"
+        got = produce(connection, unknown, batch_of("x"), version=13)
+        assert (got["error_code"], got["base_offset"]) == (UNKNOWN_TOPIC_ID, -1)
+
+
+class TestAcks:
+    @pytest.mark.parametrize("acks", [1, -1])
+    def test_answered(self, connection, topic, acks):
+        assert produce(connection, topic, batch_of("x"), acks=acks)["base_offset"] == 0
+
+    @pytest.mark.parametrize("version", all_versions("Produce"))
+    def test_acks_0_is_not_answered(self, connection, topic, version):
+        to = named(connection, topic, version)
+        for _ in range(3):
+            produce(connection, to, records_for(version, "x"), acks=0, version=version)
+        assert connection.ask("ApiVersions", 0)["error_code"] == 0, "the next answer is the next's"
+        assert read_values(connection, topic) == [b"x"] * 3
+
+    @pytest.mark.parametrize("acks", [5, 2, -2, 32767, -32768])
+    @pytest.mark.parametrize("version", [0, 3, 9])
+    def test_any_other_number_is_refused(self, connection, topic, acks, version):
+        got = produce(connection, topic, records_for(version, "x"), acks=acks, version=version)
+        assert (got["error_code"], got["base_offset"]) == (INVALID_REQUIRED_ACKS, -1)
+        assert read_values(connection, topic) == []
+
+    @pytest.mark.parametrize("records", [batch_of("x", bad_crc=True), batch_of("x", count=7)])
+    def test_an_error_under_acks_0_closes(self, connection, topic, records):
+        produce(connection, topic, records, acks=0)
+        assert connection.receive() is None
+        connection.close()
+
+    def test_acks_all_needs_min_insync_replicas(self, connection):
+        """One replica cannot be two: NOT_ENOUGH_REPLICAS (19), unless acks=1."""
+        name = new_name()
+        create(connection, name, min_insync_replicas="2")
+        assert produce(connection, name, batch_of("x"), acks=-1)["error_code"] == 19
+        assert produce(connection, name, batch_of("x"), acks=1)["base_offset"] == 0
+
+
+class TestPartitions:
+    def test_each_for_itself(self, connection, topic):
+        fields = produce_fields(topic, None)
+        fields["topic_data"] = [
+            {
+                "name": topic,
+                "partition_data": [
+                    {"index": 0, "records": batch_of("x")},
+                    {"index": 9, "records": batch_of("x")},
+                    {"index": 1, "records": batch_of("x", bad_crc=True)},
+                ],
+            },
+            {"name": "nowhere", "partition_data": [{"index": 0, "records": batch_of("x")}]},
+        ]
+        answer = connection.ask("Produce", 9, **fields)
+        first, second = answer["responses"]
+        found = [
+            (p["index"], p["error_code"], p["base_offset"]) for p in first["partition_responses"]
+        ]
+        assert found == [(0, 0, 0), (9, UNKNOWN_TOPIC_OR_PARTITION, -1), (1, CORRUPT_MESSAGE, -1)]
+        assert second["name"] == "nowhere"
+        assert second["partition_responses"][0]["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_a_request_without_topics(self, connection):
+        fields = {**produce_fields("t", None), "topic_data": []}
+        assert connection.ask("Produce", 9, **fields)["responses"] == []
+
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    @pytest.mark.parametrize("records", [b"", None])
+    def test_old_versions_take_an_empty_set(self, connection, topic, version, records):
+        """And store nothing: offset -1, no error."""
+        got = produce(connection, topic, records, version=version)
+        assert (got["error_code"], got["base_offset"]) == (0, -1)
+
+    @pytest.mark.parametrize("version", [3, 9])
+    @pytest.mark.parametrize("records", [b"", None])
+    def test_newer_versions_do_not(self, connection, topic, version, records):
+        got = produce(connection, topic, records, version=version)
+        assert got["error_code"] == INVALID_RECORD
+
+
+class TestRecordSets:
+    @pytest.mark.parametrize("version", [3, 8, 9])
+    @pytest.mark.parametrize(
+        "records",
+        [
+            batch_of("x") + batch_of("y"),
+            recordset.plain_set(1, values("x")),
+            recordset.plain_set(0, values("x")),
+            batch_of("x", base_offset=5),
+            batch_of("x", attributes=recordset.CONTROL_BIT),
+        ],
+        ids=["two batches", "format 1", "format 0", "base offset", "control"],
+    )
+    def test_invalid_record(self, connection, topic, version, records):
+        got = produce(connection, topic, records, version=version)
+        assert got["error_code"] == INVALID_RECORD
+
+    @pytest.mark.parametrize("version", [3, 6, 7, 9])
+    def test_zstd_is_known_from_version_7_on(self, connection, topic, version):
+        records = recordset.batch(values("x"), codecs.ZSTD)
+        got = produce(connection, topic, records, version=version)
+        assert got["error_code"] == (UNSUPPORTED_COMPRESSION_TYPE if version < 7 else 0)
+
+    @pytest.mark.parametrize(
+        "codec", [codecs.NONE, codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD]
+    )
+    def test_every_codec_comes_back(self, connection, topic, codec):
+        produce(connection, topic, recordset.batch(values("a", "b" * 1_000), codec))
+        assert read_values(connection, topic) == [b"a", b"b" * 1_000]
+
+    def test_a_record_outside_the_window(self, connection):
+        """The whole batch is refused; version 8 and later name the record and the window."""
+        name = new_name()
+        create(connection, name, message_timestamp_before_max_ms="1000")
+        now = time.time_ns() // 1_000_000
+        records = recordset.batch([recordset.Rec(now, b"x"), recordset.Rec(5, b"y")])
+        got = produce(connection, name, records, version=9)
+        assert (got["error_code"], got["base_offset"]) == (INVALID_TIMESTAMP, -1)
+        assert [each["batch_index"] for each in got["record_errors"]] == [1]
+        assert "5" in got["record_errors"][0]["batch_index_error_message"]
+        assert got["error_message"]
+        assert produce(connection, name, records, version=7)["error_code"] == INVALID_TIMESTAMP
+        assert fetch(connection, name)["high_watermark"] == 0
+
+    def test_a_hundred_thousand_bad_records_do_not_blow_up_the_answer(self, broker, connection):
+        name = new_name()
+        create(connection, name, message_timestamp_before_max_ms="1000")
+        records = recordset.batch([recordset.Rec(5, b"")] * 100_000)
+        before = broker.forget_peak()
+        got = produce(connection, name, records)
+        assert got["error_code"] == INVALID_TIMESTAMP
+        assert broker.rss_mb(peak=True) - before < 120
+
+
+class Sequence:
+    """A producer's view of itself."""
+
+    def __init__(self, connection, topic):
+        self.connection = connection
+        self.topic = topic
+        answer = connection.ask(
+            "InitProducerId", 0, transactional_id=None, transaction_timeout_ms=1_000
+        )
+        self.producer_id = answer["producer_id"]
+
+    def send(self, sequence, *texts, epoch=0, **more):
+        records = batch_of(
+            *(texts or ("x",)),
+            producer_id=self.producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            **more,
+        )
+        got = produce(self.connection, self.topic, records)
+        return got["error_code"], got["base_offset"]
+
+
+@pytest.fixture
+def sequence(connection, topic):
+    return Sequence(connection, topic)
+
+
+class TestIdempotence:
+    def test_a_duplicate_is_answered_as_the_first_time(self, connection, topic, sequence):
+        assert sequence.send(0, "a", "b") == (0, 0)
+        assert sequence.send(2, "c") == (0, 2)
+        assert sequence.send(0, "a", "b") == (0, 0)
+        assert sequence.send(2, "c") == (0, 2)
+        assert read_values(connection, topic) == [b"a", b"b", b"c"]
+
+    def test_a_duplicate_tells_the_append_time_of_the_first(self, connection):
+        name = new_name()
+        create(connection, name, message_timestamp_type="LogAppendTime")
+        mine = Sequence(connection, name)
+        records = batch_of("x", producer_id=mine.producer_id, producer_epoch=0, base_sequence=0)
+        first = produce(connection, name, records)
+        deadline = time.monotonic() + 10
+        while time.time_ns() // 1_000_000 <= first["log_append_time_ms"]:
+            assert time.monotonic() < deadline
+        again = produce(connection, name, records)
+        assert first["log_append_time_ms"] > 0
+        assert again == first
+
+    def test_the_last_five_batches_are_remembered(self, sequence):
+        for number in range(7):
+            assert sequence.send(number) == (0, number)
+        for number in range(2, 7):
+            assert sequence.send(number) == (0, number)
+        assert sequence.send(0)[0] == OUT_OF_ORDER
+
+    def test_a_gap(self, sequence):
+        sequence.send(0)
+        assert sequence.send(2) == (OUT_OF_ORDER, -1)
+        assert sequence.send(1) == (0, 1)
+
+    def test_an_old_epoch(self, sequence):
+        assert sequence.send(0, epoch=1) == (0, 0)
+        assert sequence.send(0, epoch=0) == (INVALID_PRODUCER_EPOCH, -1)
+        assert sequence.send(1, epoch=0) == (INVALID_PRODUCER_EPOCH, -1)
+
+    def test_a_new_epoch_begins_at_0(self, sequence):
+        sequence.send(0)
+        assert sequence.send(5, epoch=1) == (OUT_OF_ORDER, -1)
+        assert sequence.send(0, epoch=1) == (0, 1)
+        assert sequence.send(1, epoch=1) == (0, 2)
+
+    def test_an_unknown_producer_may_begin_anywhere(self, sequence):
+        """Its state may have expired; Kafka accepts the same."""
+        assert sequence.send(41) == (0, 0)
+        assert sequence.send(42) == (0, 1)
+
+    def test_sequences_wrap(self, connection, topic, sequence):
+        assert sequence.send(INT32_MAX - 1, "a", "b") == (0, 0)
+        assert sequence.send(0, "c") == (0, 2)
+        assert sequence.send(INT32_MAX - 1, "a", "b") == (0, 0)
+        assert read_values(connection, topic) == [b"a", b"b", b"c"]
+
+    def test_a_producer_id_without_a_sequence(self, sequence):
+        assert sequence.send(-1)[0] == INVALID_RECORD
+
+    def test_transactional_records_without_a_transactional_id(self, sequence):
+        sent = sequence.send(0, attributes=recordset.TRANSACTIONAL_BIT)
+        assert sent[0] == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+    @pytest.mark.parametrize("end", ["stop", "kill"])
+    def test_duplicates_are_known_after_a_restart(self, start, end):
+        broker = start()
+        with broker.connect() as connection:
+            create(connection, "t", segment_bytes="300")
+            mine = Sequence(connection, "t")
+            for number in range(8):
+                assert mine.send(number) == (0, number)
+        getattr(broker, end)()
+        broker.restart()
+        with broker.connect() as connection:
+            mine.connection = connection
+            for number in range(3, 8):
+                assert mine.send(number) == (0, number)
+            assert mine.send(9)[0] == OUT_OF_ORDER
+            assert mine.send(8) == (0, 8)
+            assert len(read_values(connection, "t")) == 9
+
+    @pytest.mark.parametrize("version", ["0.8.2", "0.10.0"])
+    def test_an_old_format_cannot_carry_it(self, connection, version):
+        name = new_name()
+        create(connection, name, message_format_version=version)
+        mine = Sequence(connection, name)
+        assert mine.send(0)[0] == UNSUPPORTED_FOR_MESSAGE_FORMAT
+        assert produce(connection, name, batch_of("x"))["error_code"] == 0
+
+
+def test_what_was_appended_is_counted(broker, connection, topic):
+    produce(connection, topic, batch_of("x", "y"))
+    produce(connection, topic, batch_of("x", count=9))
+    count = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert broker.metric(count, topic=topic) == 2
+    count = "kafka_server_brokertopicmetrics_failedproducerequests_total"
+    assert broker.metric(count, error="INVALID_RECORD") >= 1
