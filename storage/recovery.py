@@ -207,7 +207,8 @@ def _starting_point(segment: Segment, recovery_point: int) -> Tail:
     As (offset that comes next there, position). The segment's beginning when there is no entry, or
     when the entry does not hold true; then the whole index is made anew.
     """
-    entry = segment.read_index().floor(recovery_point - 1)
+    segment.read_index()
+    entry = segment.index.floor(recovery_point - 1)
     if entry is not None:
         try:
             found = next(segment.walk(entry.position), None)

@@ -82,6 +82,7 @@ class Segment:
         "_descriptor",
         "_hints",
         "_index",
+        "_is_ragged",
         "_largest",
         "_last_hint",
         "_last_indexed",
@@ -102,6 +103,7 @@ class Segment:
         self._descriptor: files.Descriptor | None = None
         self._index: OffsetIndex | None = None
         self._append_times: AppendTimes | None = None
+        self._is_ragged = False  # a failed append may have left bytes behind the tail
         self._last_indexed = 0  # where the last batch with an index entry starts
         self._largest = Largest(0, None)
         # Offset -> position of the batch that holds it, for readers that go on where they stopped.
@@ -145,10 +147,12 @@ class Segment:
     ) -> None:
         """Write batches behind the last one; all or nothing.
 
-        Raises OSError, and then the log ends where it ended before. (When even cutting it back
-        fails, the next append overwrites what is too much, or recovery cuts it off.)
+        Raises OSError, and then the log ends where it ended before. When even cutting it back
+        fails, that is done before the next append, or by recovery.
         """
         assert self.is_active, "only the active segment takes batches"
+        if self._is_ragged:
+            self.cut(self.tail)
         end_offset, position = self.tail
         try:
             descriptor = self._descriptor
@@ -157,6 +161,7 @@ class Segment:
             self.append_times.append(append_time_ms, end_offset)
             files.write_at(descriptor, buffers, position, size)
         except OSError:
+            self._is_ragged = True
             self.cut(self.tail)
             raise
         largest = self._largest
@@ -200,6 +205,7 @@ class Segment:
             os.truncate(self.path, tail.size)
         self.truncate_index(tail.size)
         self.append_times.truncate(tail.end_offset)
+        self._is_ragged = False
 
     def seal(self) -> None:
         """End the active time of the segment: write the index out and let go of everything.
@@ -227,25 +233,20 @@ class Segment:
 
     # --- what belongs to the log -----------------------------------------------------------------
 
-    def read_index(self) -> OffsetIndex:
-        """Read the offset index from its file; it is empty when that is not usable."""
-        index = OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), self.base_offset)
-        index.load(self.tail.size)
-        self._index = index
-        return index
+    def read_index(self) -> bool:
+        """Read the offset index from its file; when that is not usable, False and it is empty."""
+        self._index = OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), self.base_offset)
+        return self._index.load(self.tail.size)
 
     @property
     def index(self) -> OffsetIndex:
         """The offset index, read from its file, or made from the log when that is not usable."""
-        index = self._index
-        if index is None:
-            index = self.read_index()
-            if not len(index) and self.tail.size > _REBUILD_INTERVAL_BYTES:
-                self._rebuild_index()
-                index = self._index or index
-        return index
+        if self._index is None and not self.read_index() and self.tail.size:
+            return self._rebuild_index()
+        assert self._index is not None
+        return self._index
 
-    def _rebuild_index(self) -> None:
+    def _rebuild_index(self) -> OffsetIndex:
         """Make the offset index from batch headers. Not for a segment that is appended to."""
         rebuilt = OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), self.base_offset)
         last_indexed = 0
@@ -254,6 +255,7 @@ class Segment:
                 rebuilt.append(found.batch.last_offset, found.position)
                 last_indexed = found.position
         self._index = rebuilt
+        return rebuilt
 
     @property
     def append_times(self) -> AppendTimes:

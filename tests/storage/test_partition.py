@@ -500,3 +500,28 @@ def test_a_full_disk_is_logged_once(log, monkeypatch, caplog):
     with pytest.raises(KafkaStorageError):
         log.append([1])
     assert len(caplog.records) == 2
+
+
+def test_a_log_that_cannot_be_cut_back_is_cut_before_the_next_append(make_log, monkeypatch):
+    log = make_log(message_format_version="0.10.0").create()
+    log.append([1], now=5, magic=1)
+    disk = Disk(monkeypatch)
+
+    def broken(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    # An append time, two of three messages, and then nothing works.
+    disk.allowed = 12 + 2 * 37 + 5
+    monkeypatch.setattr(os, "truncate", broken)
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError, match="Input/output error"):
+            log.append([2, 3, 4], now=6, magic=1)
+    assert [r[1] for r in log.contents()] == [1]
+    assert log.partition.segments[0].path.stat().st_size > log.partition.size
+    monkeypatch.undo()
+    log.append([5], now=9, magic=1)
+    for _ in range(2):
+        assert [r[1] for r in log.contents()] == [1, 5]
+        assert [log.partition.append_time_of(o) for o in (0, 1)] == [5, 9]
+        log.crash()
+        log.open()
