@@ -174,7 +174,7 @@ class Partition:
             return self._nothing_appended()
         first, sequenced = batches[0], None
         if first.producer_id >= 0 and len(batches) == 1:  # no set of several may be idempotent
-            sequenced = self._sequence_of(first, settings.magic)
+            sequenced = self._sequence_of(first, settings.magic, internal)
             if sequenced is not None:
                 duplicate = self.producers.check(sequenced, now_ms)
                 if duplicate is not None:
@@ -213,9 +213,9 @@ class Partition:
             prepared.converted,
         )
 
-    def _sequence_of(self, batch: Batch, magic: int) -> Sequenced | None:
+    def _sequence_of(self, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
         """Return what an idempotent batch says of its producer; None where `prepare` refuses it."""
-        if batch.is_transactional and magic == _NEWEST_MAGIC:
+        if batch.is_transactional and magic == _NEWEST_MAGIC and not internal:
             raise InvalidTxnState(
                 f"{self.topic}-{self.index}: this broker does not serve transactions yet"
             )
@@ -423,6 +423,7 @@ class Partition:
             snapshot = recovery.snapshot_path(self.directory, self.log_end_offset)
             if self._producers is not None or not snapshot.exists():
                 snapshots.write(self.directory, self.log_end_offset, self.producers)
+            recovery.remove_stray_snapshots(self.directory, self._segments)
         except OSError as error:
             raise self._storage_error("producers' state cannot be written", error) from error
         self.flush()

@@ -292,6 +292,14 @@ def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: i
             snapshot_path(directory, offset).unlink(missing_ok=True)
 
 
+def remove_stray_snapshots(directory: Path, segments: Sequence[Segment]) -> None:
+    """Remove snapshots but those at the beginning of a segment and at the log's end."""
+    wanted = {segment.base_offset for segment in segments} | {segments[-1].tail.end_offset}
+    for offset in tidy(directory).snapshot_offsets:
+        if offset not in wanted:
+            snapshot_path(directory, offset).unlink(missing_ok=True)
+
+
 def snapshot_path(directory: Path, offset: int) -> Path:
     """Name the snapshot of the producers before an offset."""
     return directory / filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)

@@ -172,7 +172,7 @@ class Segment:
             if start - self._last_indexed > index_interval_bytes:
                 self.index.append(batch.last_offset, start)
                 self._last_indexed = start
-            if timestamps.exceeds(batch.largest, timestamp):
+            if not batch.is_control and timestamps.exceeds(batch.largest, timestamp):
                 timestamp = batch.largest
         if known:
             self._largest = Largest(position + size, timestamp)

@@ -102,6 +102,12 @@ class Log:
         return entries
 
 
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch):
+    """No test here cuts the power, and hundreds of fsyncs cost a minute."""
+    monkeypatch.setattr("storage.files.os.fsync", lambda _: None)
+
+
 @pytest.fixture
 def make_log(tmp_path):
     """Make logs; those still open at the end are dropped."""

@@ -525,3 +525,35 @@ def test_a_log_that_cannot_be_cut_back_is_cut_before_the_next_append(make_log, m
         assert [log.partition.append_time_of(o) for o in (0, 1)] == [5, 9]
         log.crash()
         log.open()
+
+
+def test_snapshots_do_not_pile_up(make_log):
+    log = make_log(segment_bytes=400).create()
+    for _ in range(4):
+        log.append([1])
+        log.close()
+        log.open()
+    bases = {segment.base_offset for segment in log.partition.segments}
+    kept = {int(path.name[:20]) for path in log.directory.glob("*.snapshot")}
+    assert kept <= bases | {4}
+    assert 4 in kept
+
+
+def test_control_batches_have_no_event_time(log):
+    log.append([1000], now=5)
+    marker = build(
+        [Record(0, 9000, b"\0\0\0\1", b"\0\0\0\0\0\0", ())],
+        is_control=True,
+        is_transactional=True,
+        producer_id=3,
+        producer_epoch=0,
+    )
+    appended = log.partition.append(marker, now_ms=6, produce_version=9, internal=True)
+    assert (appended.base_offset, appended.last_offset) == (1, 1)
+    log.append([2000], now=7)
+    for _ in range(2):
+        assert log.partition.find_by_time(1500, upper_offset=3) == (2, 2000)
+        assert log.partition.find_by_time(5000, upper_offset=3) is None
+        assert log.partition.find_largest_time(upper_offset=3) == (2, 2000)
+        log.crash()
+        log.open()
