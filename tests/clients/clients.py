@@ -38,6 +38,7 @@ class Client(NamedTuple):
     empty_value: bool = True
     unreadable: tuple[str, ...] = ()  # codecs the client has no decompression for
     unreadable_in_format_0: tuple[str, ...] = ()  # those it refuses there (lz4's old checksum)
+    reads_mixed: bool = True  # whether it can follow formats that change within one answer
     finds: str = "times"  # or "ends" or "nothing": what it can ask ListOffsets without a group
     idempotence: str = "never"  # or "optional" or "default"
     java_version: str | None = None
@@ -93,9 +94,11 @@ KAFKA_PYTHON_20 = Client(
 KAFKA_PYTHON_14 = Client(
     "kafka-python 1.4", "kafka-python-1.4.7", "kafka_python_driver.py", ALL_CODECS[:4], 2, 2, 4
 )
+# Its compiled reader takes the format of an answer's first message for that of all (the pure Python
+# reader of the same release does not).
 AIOKAFKA = Client(
     "aiokafka", None, "aiokafka_driver.py", ALL_CODECS, 2, 2, 11,
-    unreadable_in_format_0=("lz4",), idempotence="optional",
+    unreadable_in_format_0=("lz4",), reads_mixed=False, idempotence="optional",
 )  # fmt: skip
 JAVA_09 = Client(
     "java 0.9.0", "java", "", ALL_CODECS[:4], 0, 0, 1,

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from tests.clients.clients import Client
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+MIXED = "mixed"
+# Formats and timestamp types of a mixed topic in the order of its writing: up, and down again.
+STAGES = (
+    (0, "CreateTime"),
+    (1, "LogAppendTime"),
+    (2, "CreateTime"),
+    (2, "LogAppendTime"),
+    (1, "CreateTime"),
+    (0, "LogAppendTime"),
+)
 LONG_VALUE_BYTES = 300  # as drivers/lines.py
 EVENT_TIME_MS = 1_600_000_000_000
 NO_TIMESTAMP = -1
@@ -33,25 +43,71 @@ class Rules(NamedTuple):
     format_versions: dict[int, str | None]  # message.format.version per format it can write
     zstd_for_all: bool  # zstd reaches clients and formats older than zstd
     names_refusals: bool  # what a format cannot carry is answered with the error that says so
+    downgrades: bool = True  # a topic's format may become older again, and old readers still served
+    settle_s: float = 0.0  # how long changed settings take to reach the log
+
+    def groups(self) -> dict[str, str]:
+        """The report's tables: their names, and how they are headed."""
+        heads = {
+            f"format {magic}": f"format {magic} (`message.format.version={version}`), both time types"
+            if version
+            else f"format {magic}, both time types"
+            for magic, version in self.format_versions.items()
+        }
+        stages = [f"{magic} {kind}" for magic, kind in self.stages()]
+        return {**heads, MIXED: f"formats changed between writes ({', '.join(stages)})"}
+
+    def stages(self) -> list[tuple[int, str]]:
+        """The formats and timestamp types that a mixed topic of this broker goes through."""
+        stages = [(magic, kind) for magic, kind in STAGES if magic in self.format_versions]
+        if self.downgrades:
+            return stages
+        newest = max(range(len(stages)), key=lambda number: (stages[number][0], number))
+        return stages[: newest + 1]
 
 
 BROKERS = {
     "tidelog": Rules({0: "0.9.0", 1: "0.10.2", 2: "3.0"}, zstd_for_all=True, names_refusals=True),
     # It answers UNKNOWN_SERVER_ERROR to headers and zstd that formats 0 and 1 cannot carry.
     "kafka-2.8": Rules(
-        {0: "0.9.0", 1: "0.10.2", 2: "2.8"}, zstd_for_all=False, names_refusals=False
+        {0: "0.9.0", 1: "0.10.2", 2: "2.8"},
+        zstd_for_all=False,
+        names_refusals=False,
+        downgrades=False,
+        settle_s=2.0,
     ),
-    "kafka-3.9": Rules({2: None}, zstd_for_all=False, names_refusals=True),
+    "kafka-3.9": Rules({2: None}, zstd_for_all=False, names_refusals=True, settle_s=2.0),
 }
 
 
 class Topic(NamedTuple):
-    """A topic of the matrix: written by one client only, one partition per codec."""
+    """A topic of the matrix, or one stage of it: written by one client, one partition per codec.
+
+    The stages of a mixed topic are written one after the other, its settings changed in between.
+    """
 
     name: str
     producer: Client
     magic: int
     timestamp_type: str
+    stage: int | None = None
+
+    @property
+    def group(self) -> str:
+        """Which table of the report it belongs to."""
+        return f"format {self.magic}" if self.stage is None else MIXED
+
+
+class Written(NamedTuple):
+    """Records that a producer got acknowledged in one partition, from which offset, and when."""
+
+    topic: Topic
+    partition: int
+    codec: str
+    records: list[dict[str, Any]]
+    began_ms: int
+    ended_ms: int
+    base_offset: int = 0
 
 
 class Expected(NamedTuple):
@@ -73,10 +129,19 @@ def topic_of(producer: Client, magic: int, timestamp_type: str) -> Topic:
     return Topic(f"format{magic}-{kind}-{name}", producer, magic, timestamp_type)
 
 
+def mixed_topic_of(producer: Client, rules: Rules) -> list[Topic]:
+    """The stages of the producer's mixed topic that the broker can have."""
+    name = "mixed-" + producer.name.replace(" ", "-").replace(".", "-")
+    return [
+        Topic(name, producer, magic, timestamp_type, stage)
+        for stage, (magic, timestamp_type) in enumerate(rules.stages())
+    ]
+
+
 def records_for(topic: Topic, codec: str) -> list[dict[str, Any]]:
     """What the topic's producer sends with one codec: nulls, long and non-ASCII texts, times out of order."""
     client = topic.producer
-    tag = f"{topic.name} {codec}"
+    tag = f"{topic.name} {codec}" + ("" if topic.stage is None else f" {topic.stage}")
     long_text = f"{tag} ".encode() + b"".join(
         hashlib.sha256(f"{tag}{i}".encode()).hexdigest().encode() + b"-repeated" * 20
         for i in range(290)
@@ -109,62 +174,56 @@ def shown(value: str | None) -> str | None:
     return f"sha1:{hashlib.sha1(data).hexdigest()}:{len(data)}"
 
 
-def expect(
-    topic: Topic, records: list[dict[str, Any]], consumer: Client, began_ms: int, ended_ms: int
-) -> list[Expected]:
-    """How `consumer` must see records sent to one partition between two times of the wall clock."""
+def expect(entry: Written, consumer: Client) -> list[Expected]:
+    """How `consumer` must see what was written."""
+    topic = entry.topic
     magic = min(topic.magic, consumer.fetch_magic)
     kind = "append" if topic.timestamp_type == "LogAppendTime" else "create"
     kind = "none" if magic == 0 else kind
-    times = stored_times(topic, records, began_ms, ended_ms)
+    times = stored_times(entry)
     expected = []
-    for offset, record in enumerate(records):
-        earliest, latest = (NO_TIMESTAMP, NO_TIMESTAMP) if magic == 0 else times[offset]
+    for number, record in enumerate(entry.records):
+        earliest, latest = (NO_TIMESTAMP, NO_TIMESTAMP) if magic == 0 else times[number]
         headers = None
         if consumer.headers:
             headers = record.get("headers") or [] if magic == 2 else []
-        value = shown(record["value"])
+        offset, value = entry.base_offset + number, shown(record["value"])
         expected.append(Expected(offset, record["key"], value, headers, earliest, latest, kind))
     return expected
 
 
-def stored_times(
-    topic: Topic, records: list[dict[str, Any]], began_ms: int, ended_ms: int
-) -> list[tuple[int, int]]:
+def stored_times(entry: Written) -> list[tuple[int, int]]:
     """The earliest and latest possible time of each record as stored; NO_TIMESTAMP twice: none."""
-    if topic.magic == 0:
-        return [(NO_TIMESTAMP, NO_TIMESTAMP)] * len(records)
-    if topic.timestamp_type == "LogAppendTime":
-        return [(began_ms, ended_ms)] * len(records)
-    if topic.producer.produce_magic == 0:
-        return [(NO_TIMESTAMP, NO_TIMESTAMP)] * len(records)
+    bounds = (entry.began_ms, entry.ended_ms)
+    if entry.topic.magic == 0:
+        return [(NO_TIMESTAMP, NO_TIMESTAMP)] * len(entry.records)
+    if entry.topic.timestamp_type == "LogAppendTime":
+        return [bounds] * len(entry.records)
+    if entry.topic.producer.produce_magic == 0:
+        return [(NO_TIMESTAMP, NO_TIMESTAMP)] * len(entry.records)
     return [
-        (record["timestamp"], record["timestamp"])
-        if "timestamp" in record
-        else (began_ms, ended_ms)
-        for record in records
+        (record["timestamp"], record["timestamp"]) if "timestamp" in record else bounds
+        for record in entry.records
     ]
 
 
-def lookups(
-    topic: Topic, records: list[dict[str, Any]], began_ms: int, ended_ms: int
-) -> list[tuple[int, int | None]]:
-    """Questions to ListOffsets, and the offset that answers each (None: no record is as late).
+def lookups(entries: list[Written]) -> list[tuple[int, int | None]]:
+    """Questions to ListOffsets about one partition, and the offset that answers each, None: nothing.
 
     In this order: start, end, then times: the earliest of all, the latest, and one after it. The
     answer is the smallest offset whose time is at or after the one asked for (KIP-33).
     """
-    times = stored_times(topic, records, began_ms, ended_ms)
-    questions: list[tuple[int, int | None]] = [(START, 0), (END, len(records))]
-    earliest = min(low for low, _ in times)
-    latest = max(low for low, _ in times)
-    after = max(high for _, high in times) + 1
-    if earliest == NO_TIMESTAMP:
-        return [*questions, (0, None), (EVENT_TIME_MS, None), (began_ms, None)]
-    for target in (earliest, latest):
+    times = [time for entry in entries for time in stored_times(entry)]
+    questions: list[tuple[int, int | None]] = [(START, 0), (END, len(times))]
+    real = sorted(low for low, _ in times if low != NO_TIMESTAMP)
+    if not real:
+        return [*questions, (0, None), (EVENT_TIME_MS, None), (entries[0].began_ms, None)]
+    # Where a time is known by its bounds only, a question between them has no certain answer.
+    certain = [t for t in real if not any(low < t <= high for low, high in times)]
+    for target in (certain[0], certain[-1]):
         first = next(offset for offset, (low, _) in enumerate(times) if low >= target)
         questions.append((target, first))
-    return [*questions, (after, None)]
+    return [*questions, (max(high for _, high in times) + 1, None)]
 
 
 def difference(
@@ -197,12 +256,14 @@ def hides_type(consumer: Client, topic: Topic, record: dict[str, Any]) -> bool:
 
 def writable(topic: Topic, codec: str, rules: Rules) -> bool:
     """Whether the broker takes this codec for the topic's format (tidelog: gzip replaces zstd)."""
-    return rules.zstd_for_all or codec != "zstd" or topic.magic == 2
+    return rules.zstd_for_all or codec != "zstd" or (topic.magic == 2 and topic.stage is None)
 
 
 def readable(topic: Topic, codec: str, consumer: Client, rules: Rules) -> bool:
     """Whether the broker can serve this to the consumer, and the consumer can unpack it."""
     if codec in consumer.unreadable:
+        return False
+    if topic.stage is not None and not consumer.reads_mixed:
         return False
     if topic.magic == 0 and codec in consumer.unreadable_in_format_0:
         return False

@@ -10,7 +10,8 @@ import tempfile
 import threading
 from typing import Any, Self
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 45.0  # for each line of an answer
 
 
 class DriverError(Exception):

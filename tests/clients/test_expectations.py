@@ -10,7 +10,7 @@ import itertools
 
 import pytest
 
-from tests.clients import clients, matrix
+from tests.clients import clients, matrix, reading, report
 from tests.clients import expectations as rules
 
 BEGAN_MS, ENDED_MS = 1_800_000_000_000, 1_800_000_000_500
@@ -25,12 +25,12 @@ CASES = [
 def entry_of(producer, magic, kind, codec="none"):
     topic = rules.topic_of(producer, magic, kind)
     records = rules.records_for(topic, codec)
-    return matrix.Written(topic, 0, codec, records, BEGAN_MS, ENDED_MS)
+    return rules.Written(topic, 0, codec, records, BEGAN_MS, ENDED_MS)
 
 
 def perfect(entry, consumer):
     """What a consumer hands out if all is right; an append time somewhere in its bounds."""
-    expected = rules.expect(entry.topic, entry.records, consumer, entry.began_ms, entry.ended_ms)
+    expected = rules.expect(entry, consumer)
     return [
         {
             "offset": one.offset,
@@ -45,17 +45,17 @@ def perfect(entry, consumer):
 
 
 def judge(entry, consumer, records):
-    report = matrix.Report()
-    matrix.compare(entry, consumer, 0, {"records": records}, report)
-    return report
+    found = report.Report()
+    reading.compare([entry], consumer, 0, {"records": records}, found)
+    return found
 
 
 def test_a_perfect_reader_passes_everywhere():
     for producer, consumer, magic, kind in CASES:
         entry = entry_of(producer, magic, kind)
-        report = judge(entry, consumer, perfect(entry, consumer))
-        assert report.differences() == []
-        assert report.good.total() == len(entry.records)
+        found = judge(entry, consumer, perfect(entry, consumer))
+        assert found.differences() == []
+        assert found.good.total() == len(entry.records)
 
 
 FAULTS = {
@@ -114,22 +114,22 @@ def test_lost_and_changed_headers_are_found():
 
 
 def test_readers_that_were_told_different_times_are_found():
-    report = matrix.Report()
+    found = report.Report()
     place = ("format2-append-x", 0, 0)
-    matrix.compare_times({"a": {place: 5}, "b": {place: 5}, "c": {place: -1}}, report)
-    assert report.differences() == []
-    matrix.compare_times({"a": {place: 5}, "b": {place: 6}}, report)
-    assert report.differences() == ["format2-append-x/0 offset 0: times differ {5: 'a', 6: 'b'}"]
+    reading.compare_times({"a": {place: 5}, "b": {place: 5}, "c": {place: -1}}, found)
+    assert found.differences() == []
+    reading.compare_times({"a": {place: 5}, "b": {place: 6}}, found)
+    assert found.differences() == ["format2-append-x/0 offset 0: times differ {5: 'a', 6: 'b'}"]
 
 
 def test_the_tables_name_every_client_and_count_what_is_wrong():
-    report = matrix.Report()
-    report.versions = {"a": "a 1.0", "b": "b 2.0"}
-    report.good["a", "b", 2] = 7
-    report.bad["b", "a", 2] = ["time"]
-    report.good["b", "a", 2] = 6
-    report.skipped["c"] = "npm is not installed"
-    text = matrix.render(report)
+    found = report.Report()
+    found.versions = {"a": "a 1.0", "b": "b 2.0"}
+    found.good["a", "b", "format 2"] = 7
+    found.bad["b", "a", "format 2"] = ["time"]
+    found.good["b", "a", "format 2"] = 6
+    found.skipped["c"] = "npm is not installed"
+    text = report.render(found, rules.BROKERS["tidelog"])
     assert "Clients: a 1.0; b 2.0." in text
     assert "| a | - | ok 7 |" in text
     assert "| b | **1 wrong**, 6 ok | - |" in text
@@ -138,13 +138,40 @@ def test_the_tables_name_every_client_and_count_what_is_wrong():
 
 def test_the_page_keeps_what_stands_around_the_matrix(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{matrix.MARK_BEGIN}old\n{matrix.MARK_END}after\n")
-    matrix.write_between_markers(page, "new\n")
-    assert page.read_text() == f"before\n{matrix.MARK_BEGIN}new\n{matrix.MARK_END}after\n"
+    page.write_text(f"before\n{report.MARK_BEGIN}old\n{report.MARK_END}after\n")
+    report.write_between_markers(page, "new\n")
+    assert page.read_text() == f"before\n{report.MARK_BEGIN}new\n{report.MARK_END}after\n"
     page.write_text("no markers\n")
     with pytest.raises(ValueError, match="lacks the lines"):
-        matrix.write_between_markers(page, "new\n")
+        report.write_between_markers(page, "new\n")
 
 
 def test_expected_skips_are_names_of_clients():
     assert matrix.allowed_skips() <= {client.name for client in clients.CLIENTS}
+
+
+def test_lookups_agree_with_a_plain_search():
+    for producer, magic, kind in itertools.product(
+        clients.CLIENTS, (0, 1, 2), rules.TIMESTAMP_TYPES
+    ):
+        entry = entry_of(producer, magic, kind)
+        (start, end, *questions) = rules.lookups([entry])
+        assert start == (-2, 0)
+        assert end == (-1, len(entry.records))
+        for shift in (0, ENDED_MS - BEGAN_MS):  # an append time lies anywhere in its bounds
+            times = [min(low + shift, high) for low, high in rules.stored_times(entry)]
+            for target, answer in questions:
+                late = [n for n, time in enumerate(times) if time != -1 and time >= target]
+                assert answer == (late[0] if late else None)
+
+
+def test_wrong_offsets_are_found():
+    class Liar:
+        def ask(self, command, timeout_s):
+            return [{**one, "offset": 2} for one in command["partitions"]]
+
+    found = report.Report()
+    entry = entry_of(clients.JAVA_39, 2, "CreateTime")
+    reading.find(Liar(), clients.CONFLUENT, [[entry]], found)
+    assert found.found.total() == 1  # the latest time is that of offset 2
+    assert found.differences()[0].startswith("confluent-kafka finds 4 wrong offsets: ")

@@ -12,7 +12,7 @@ import os
 
 import pytest
 
-from tests.clients import clients, matrix
+from tests.clients import clients, matrix, topics
 from tests.clients import expectations as rules
 
 MINUTES_MAX = 6
@@ -25,14 +25,15 @@ def broker(tidelog_broker_factory):
 
 def check_formats_on_disk(broker, chosen):
     """The matrix saw the right records; here, that they lie in the format that was asked for."""
-    topics = [
-        rules.topic_of(client, magic, kind)
+    wanted = {
+        rules.topic_of(client, magic, kind).name: {magic}
         for client in chosen
         for magic in (0, 1, 2)
         for kind in rules.TIMESTAMP_TYPES
-    ]
-    stored = matrix.stored_formats(broker.log_dir, [topic.name for topic in topics])
-    assert stored == {topic.name: {topic.magic} for topic in topics}
+    }
+    for client in chosen:
+        wanted[rules.mixed_topic_of(client, rules.BROKERS["tidelog"])[0].name] = {0, 1, 2}
+    assert topics.stored_formats(broker.log_dir, wanted) == wanted
 
 
 @pytest.mark.timeout(120)
@@ -42,8 +43,11 @@ def test_quick(broker):
     assert report.skipped == {}
     names = [client.name for client in clients.QUICK]
     assert list(report.versions) == names
-    cells = {(writer, reader, m) for writer in names for reader in names for m in (0, 1, 2)}
+    groups = rules.BROKERS["tidelog"].groups()
+    cells = {(w, r.name, g) for w in names for r in clients.QUICK for g in groups}
+    cells -= {(w, r.name, rules.MIXED) for w in names for r in clients.QUICK if not r.reads_mixed}
     assert set(report.good) == cells
+    assert set(report.found) == {(name, group) for name in names for group in groups}
     check_formats_on_disk(broker, clients.QUICK)
 
 
@@ -64,8 +68,8 @@ def test_a_broker_that_stamped_otherwise_would_be_caught(broker, kind, monkeypat
     def create_all_alike(server, topics, broker):
         create(server, [topic._replace(timestamp_type=kind) for topic in topics], broker)
 
-    create = matrix.create_topics
-    monkeypatch.setattr(matrix, "create_topics", create_all_alike)
+    create = topics.create_topics
+    monkeypatch.setattr(topics, "create_topics", create_all_alike)
     report = matrix.run_matrix(broker.bootstrap, clients.QUICK[:1])
     wrong = [reasons for reasons in report.bad.values() if reasons]
     assert len(wrong) == 2  # formats 1 and 2; format 0 has no times to be wrong
@@ -77,11 +81,13 @@ def test_a_broker_that_stamped_otherwise_would_be_caught(broker, kind, monkeypat
 @pytest.mark.timeout(60 * MINUTES_MAX + 300)
 def test_every_client(broker):
     report = matrix.run_matrix(broker.bootstrap)
-    print("\n" + matrix.render(report))
+    print("\n" + matrix.render(report, rules.BROKERS["tidelog"]))
     assert report.differences() == []
     unexpected = set(report.skipped) - matrix.allowed_skips()
     assert not unexpected, {name: report.skipped[name] for name in unexpected}
     present = [client for client in clients.CLIENTS if client.name in report.versions]
     check_formats_on_disk(broker, present)
     if page := os.environ.get("TIDELOG_CLIENTS_PAGE"):
-        matrix.write_between_markers(matrix.Path(page), matrix.render(report))
+        matrix.write_between_markers(
+            matrix.Path(page), matrix.render(report, rules.BROKERS["tidelog"])
+        )

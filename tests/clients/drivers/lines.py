@@ -9,7 +9,7 @@ One JSON object per line. The driver gets the broker's address as its only argum
   {"op": "consume", "timeout_ms": N, "partitions": [{"topic", "partition", "from", "count"}]}
     -> per partition {"topic", "partition", "records": [{"offset", "key", "value", "timestamp",
        "timestamp_type", "headers"}]}, everything the client handed out until `count` were there
-    {"op": "find", "partitions": [{"topic", "partition", "timestamp"}]}: all -2 (start), all -1 (end), or times
+    {"op": "find", "partitions": [{"topic", "partition", "timestamp"}]}: all -2 (start), all -1 (end) or times
     -> per partition {"topic", "partition", "offset"}, null where no record is as late
   and after each command {"done": op}.
 
