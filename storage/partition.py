@@ -278,6 +278,7 @@ class Partition:
         """Begin a new active segment at the log's end; raises OSError."""
         base_offset = self.log_end_offset
         previous = self._active
+        previous.mend()
         snapshots.write(self.directory, base_offset, self.producers)
         active = Segment(self.directory, base_offset, Tail(base_offset, 0))
         active.activate()
@@ -420,12 +421,13 @@ class Partition:
             return
         self._is_closed = True
         try:
+            self._active.mend()
             snapshot = recovery.snapshot_path(self.directory, self.log_end_offset)
             if self._producers is not None or not snapshot.exists():
                 snapshots.write(self.directory, self.log_end_offset, self.producers)
             recovery.remove_stray_snapshots(self.directory, self._segments)
         except OSError as error:
-            raise self._storage_error("producers' state cannot be written", error) from error
+            raise self._storage_error("the log cannot be closed", error) from error
         self.flush()
         try:
             self._active.seal()

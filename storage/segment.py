@@ -152,7 +152,7 @@ class Segment:
         """
         assert self.is_active, "only the active segment takes batches"
         if self._is_ragged:
-            self.cut(self.tail)
+            self.mend()
         end_offset, position = self.tail
         try:
             descriptor = self._descriptor
@@ -178,6 +178,11 @@ class Segment:
             self._largest = Largest(position + size, timestamp)
         self._last_hint = (end_offset, position)
         self.tail = Tail(batches[-1].last_offset + 1, position + size)
+
+    def mend(self) -> None:
+        """Cut off what a failed append left behind the tail, if it did; raises OSError."""
+        if self._is_ragged:
+            self.cut(self.tail)
 
     def truncate_index(self, position: int) -> None:
         """Keep only the index entries of batches that start before a position."""

@@ -557,3 +557,32 @@ def test_control_batches_have_no_event_time(log):
         assert log.partition.find_largest_time(upper_offset=3) == (2, 2000)
         log.crash()
         log.open()
+
+
+def test_a_ragged_log_is_not_closed_as_a_clean_one(make_log, monkeypatch):
+    log = make_log().create()
+    log.append([1], now=5)
+    disk = Disk(monkeypatch)
+
+    def broken(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    disk.allowed = 40
+    monkeypatch.setattr(os, "truncate", broken)
+    with pytest.raises(KafkaStorageError):
+        log.append([2], now=6)
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
+        log.close()
+    monkeypatch.undo()
+    log.open()
+    assert [r[1] for r in log.contents()] == [1]
+    disk = Disk(monkeypatch)
+    disk.allowed = 40
+    monkeypatch.setattr(os, "truncate", broken)
+    with pytest.raises(KafkaStorageError):
+        log.append([2], now=6)
+    monkeypatch.undo()
+    log.close()  # the disk has recovered, and so has the log
+    log.open()
+    assert [r[1] for r in log.contents()] == [1]
+    assert log.append([3], now=7).base_offset == 1
