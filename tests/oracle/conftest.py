@@ -5,9 +5,12 @@ The summary of every comparison is printed at the end of the run, whatever the t
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from tests.oracle import apache_kafka
+from tests.oracle import apache_kafka as launcher
+from tests.oracle.brokers import Tidelog
 
 SUMMARIES: list[tuple[str, str]] = []
 
@@ -23,28 +26,24 @@ def summarize():
 
 
 @pytest.fixture(scope="session")
-def run_apache_kafka(tmp_path_factory):
-    """Start Apache Kafka of a version with some properties; skip if it cannot run here."""
-    running = []
+def apache_kafka(tmp_path_factory):
+    """A context manager that runs Apache Kafka of a version; skips if it cannot run here."""
 
-    def start(version: str, **properties: object) -> apache_kafka.ApacheKafka:
-        usable = apache_kafka.available(version)
+    @contextlib.contextmanager
+    def run(version: str, **properties: object):
+        usable = launcher.available(version)
         if not usable:
             pytest.skip(f"no Apache Kafka {version}: {usable.reason}")
-        kafka = apache_kafka.ApacheKafka(version, tmp_path_factory.mktemp("kafka"), properties)
-        kafka.start()
-        running.append(kafka)
-        return kafka
+        with launcher.ApacheKafka(version, tmp_path_factory.mktemp("kafka"), properties) as kafka:
+            yield kafka
 
-    yield start
-    for kafka in running:
-        kafka.stop()
+    return run
 
 
 @pytest.fixture(scope="session")
-def scratch(tmp_path_factory):
-    """A directory for the broker under test."""
-    return tmp_path_factory.mktemp("tidelog")
+def tidelog(tmp_path_factory):
+    """A context manager that runs the broker under test."""
+    return lambda: Tidelog(tmp_path_factory.mktemp("tidelog"))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -13,13 +13,14 @@ one the producer was told is still seen.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.oracle import recordset, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
 ANY_TEXT = "<text>"
 CLOSED = "<connection closed>"
@@ -66,6 +67,7 @@ class Context:
     partition: int
     topic_ids: dict[str, str]
     append_times: list[range] = field(default_factory=list)
+    log_dir: Path | None = None
     settle: Callable[[wire.Connection, str, dict[str, Any], Any], None] | None = None
 
     def timestamp(self, wanted: int | Append) -> int:
@@ -228,13 +230,41 @@ def send_raw(name: str, key: int, version: int, body: bytes) -> Step:
     return Step(name, f"raw {key}", version, lambda _: {}, raw=body)
 
 
+def read_log_file() -> Step:
+    """What is on the disk: the case's `.log` files, field by field."""
+    return Step("the log files", "Log", 0, lambda _: {})
+
+
+def restrict(case: Case, newest: dict[str, int]) -> Case | None:
+    """The case without the requests that are newer than `newest` knows; None if nothing is written."""
+    steps = tuple(step for step in case.steps if step.version <= newest.get(step.api, -1))
+    writes = any(step.api == "Produce" for step in steps)
+    return replace(case, steps=steps) if writes else None
+
+
 # ------------------------------------------------------------------------------------ playing
+
+
+def read_log(context: Context) -> dict[str, Any]:
+    """The batches of every segment of the case's partition, and the bytes after the last one."""
+    assert context.log_dir is not None
+    directory = context.log_dir / f"{context.topic}-{context.partition}"
+    data = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+    batches, rest = recordset.parse(data)
+    return {
+        "segments": sorted(path.name for path in directory.glob("*.log")),
+        "batches": batches,
+        "rest": rest,
+    }
 
 
 def play(case: Case, connection: wire.Connection, context: Context) -> list[Any]:
     """Play every step against one broker; one canonical answer per step."""
     answers = []
     for step in case.steps:
+        if step.api == "Log":
+            answers.append(_replace(read_log(context), context, {}))
+            continue
         if step.raw is not None:
             key = int(step.api.split()[1])
             frame = connection.ask_raw(key, step.version, step.raw)
