@@ -1314,6 +1314,8 @@ def keep_v2(data, batch, records, plan):
     cdef Py_ssize_t cut = 16
     if not kept.same:
         cut = 43
+        patch[21] = 0
+        patch[22] &= 0x7F  # layout.KNOWN_ATTRIBUTES
         covered = PyBytes_FromStringAndSize(<char *>patch + 21, 22)
         body = memoryview(data)[position + cut : position + size]
         put32(patch + 17, <uint32_t>_crc32c(body, _crc32c(covered)))

@@ -32,6 +32,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+KNOWN_ATTRIBUTES = 0x7F  # those above and the delete horizon of compaction (KIP-534)
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1

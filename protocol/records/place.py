@@ -24,6 +24,7 @@ from protocol.records.layout import (
     CONTROL_BIT,
     HAS_MISSING,
     INT64_MIN,
+    KNOWN_ATTRIBUTES,
     LOG_APPEND_TIME_BIT,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
@@ -59,7 +60,8 @@ def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> P
     if attributes == batch.attributes and highest == batch.max_timestamp:
         rest = view[start + 16 : start + size]
     else:
-        head = _V2_STAMP.pack(attributes, batch.count - 1, batch.base_timestamp, highest)
+        known = attributes & KNOWN_ATTRIBUTES  # as Kafka does, which rewrites what it knows
+        head = _V2_STAMP.pack(known, batch.count - 1, batch.base_timestamp, highest)
         crc = crc32c(view[start + 43 : start + size], crc32c(head))
         patch = b"".join((patch, b"\2", _V2_CRC.pack(crc), head))
         rest = view[start + 43 : start + size]

@@ -10,7 +10,9 @@ the clock and gives the bounds.
 Where we leave Kafka: a LogAppendTime bit set by a client is always refused; the header's largest
 time is over real times, so that of -5 and -1 is -5; negative times are kept; an uncompressed
 format-2 batch whose offset deltas are not 0, 1, 2 ... is rebuilt, not stored as it lies; zstd onto
-format 0/1 becomes gzip; record errors count from the start of the set.
+format 0/1 becomes gzip; onto format 0 there is no window; record errors count from the start of
+the set; a wrapper that is rebuilt keeps the times inside it (3.9 stamps them, 0.10 did not);
+lengths below -1 and fields that do not fill their message are refused.
 """
 
 from __future__ import annotations
@@ -140,6 +142,9 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
     low, high = _window(plan)
     found = kernels.examine(*region, low, high, bool(source))
     flags = found.flags
+    gaps = bool(flags & GAPS)
+    if magic == 1 and source:
+        gaps |= base_of_inner(first.last_offset, found.last_offset) != 0
     if plan.magic and magic:
         _check_bit(batches, found.count)
     if flags & (OUTSIDE | NESTED) or (flags & NULL_KEY and plan.compacted):
@@ -149,9 +154,6 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
             "the topic's message format has no place for record headers: send none,"
             " and set enable.idempotence=false in the producer"
         )
-    gaps = bool(flags & GAPS)
-    if magic == 1 and source:
-        gaps |= base_of_inner(first.last_offset, found.last_offset) != 0
     target = _target_codec(first, plan)
     if target == source and magic == plan.magic:
         if magic < 2 and not source:

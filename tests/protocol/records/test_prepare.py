@@ -320,6 +320,13 @@ def test_log_append_time_stamps_the_header_and_leaves_the_deltas(codec):
     assert {record.timestamp for record in records(written)} == {NOW}
 
 
+def test_attributes_nobody_knows_stay_where_nothing_is_rewritten():
+    data = resealed(build(THREE), 21, b"\x80\x80")
+    assert append(data)[1][16:] == data[16:]
+    stamped = append(data, log_append_time=True)[1]
+    assert stamped[21:23] == b"\0\x08"
+
+
 def test_log_append_time_stamps_every_plain_message():
     data = build(THREE, magic=1)
     prepared, written = append(data, magic=1, log_append_time=True, first_offset=50)
