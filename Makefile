@@ -37,7 +37,7 @@ test-clients: setup ## every real client against every other, the matrix printed
 	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
-	$(BIN)/python -m pytest -q -s -m oracle --timeout 1800 tests/oracle
+	$(BIN)/python -m pytest -q -s -m oracle --timeout 1800 tests
 
 check: setup style types imports derived ## lint, types, imports, derived pages
 

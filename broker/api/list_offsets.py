@@ -14,7 +14,8 @@ level; 4 leader epochs; 6 flexible; 7 the largest time; 8 earliest local; 9 late
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 from broker.context import as_broker_error
 from protocol.api.list_offsets import (
@@ -26,6 +27,8 @@ from protocol.errors import InvalidRequest, UnsupportedVersion
 from storage.timestamps import Target, is_target
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from broker.context import Context
     from broker.node import Node
     from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -42,11 +45,38 @@ _TARGET_SINCE = {
     Target.EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED = 1
+_LONG_LOG_BYTES = 4 << 20
 
 
-def handle(node: Node, request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+def handle(
+    node: Node, request: ListOffsetsRequest, context: Context
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+    """Answer now, or in a thread if a long log has to be searched."""
+    if _searches_long_log(node, request):
+        return _answer_in_thread(node, request, context.version)
+    return _answer(node, request, context.version)
+
+
+def _searches_long_log(node: Node, request: ListOffsetsRequest) -> bool:
+    """Whether a lookup might read so much that other connections would feel it."""
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            if is_target(wanted.timestamp) and wanted.timestamp != Target.MAX_TIMESTAMP:
+                continue
+            partition = node.store.partition(topic.name, wanted.partition_index)
+            if partition is not None and partition.size > _LONG_LOG_BYTES:
+                return True
+    return False
+
+
+async def _answer_in_thread(
+    node: Node, request: ListOffsetsRequest, version: int
+) -> ListOffsetsResponse:
+    return await asyncio.to_thread(_answer, node, request, version)
+
+
+def _answer(node: Node, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
     """Answer every partition for itself."""
-    version = context.version
     response = ListOffsetsResponse(topics=[])
     named = [
         (topic.name, wanted.partition_index)
