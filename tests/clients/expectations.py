@@ -12,6 +12,7 @@ stored by the topic's format and timestamp type, and shown by what the consumer'
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +44,7 @@ class Rules(NamedTuple):
     format_versions: dict[int, str | None]  # message.format.version per format it can write
     zstd_for_all: bool  # zstd reaches clients and formats older than zstd
     names_refusals: bool  # what a format cannot carry is answered with the error that says so
+    finds_in_format_0: bool = True  # a question for a time is answered there too: by nothing
     downgrades: bool = True  # a topic's format may become older again, and old readers still served
     settle_s: float = 0.0  # how long changed settings take to reach the log
 
@@ -73,6 +75,7 @@ BROKERS = {
         {0: "0.9.0", 1: "0.10.2", 2: "2.8"},
         zstd_for_all=False,
         names_refusals=False,
+        finds_in_format_0=False,
         downgrades=False,
         settle_s=2.0,
     ),
@@ -142,17 +145,13 @@ def records_for(topic: Topic, codec: str) -> list[dict[str, Any]]:
     """What the topic's producer sends with one codec: nulls, long and non-ASCII texts, times out of order."""
     client = topic.producer
     tag = f"{topic.name} {codec}" + ("" if topic.stage is None else f" {topic.stage}")
-    long_text = f"{tag} ".encode() + b"".join(
-        hashlib.sha256(f"{tag}{i}".encode()).hexdigest().encode() + b"-repeated" * 20
-        for i in range(290)
-    )
     contents: list[tuple[str | None, str | None]] = [
         ("first", f"{tag} erste Zeile"),
         (None, f"{tag} no key"),
         ("ключ", "значение — 値 ☃"),
         ("gone", None),
         ("empty" if client.empty_value else "short", "" if client.empty_value else "."),
-        ("long", long_text.decode()),
+        ("long", long_text(tag)),
         ("last", f"{tag} end"),
     ]
     records = []
@@ -166,6 +165,14 @@ def records_for(topic: Topic, codec: str) -> list[dict[str, Any]]:
     return records
 
 
+@functools.cache
+def long_text(tag: str) -> str:
+    """Some 70,000 characters: more than one block of snappy and of lz4, partly compressible."""
+    parts = [hashlib.sha256(f"{tag}{i}".encode()).hexdigest() for i in range(290)]
+    return f"{tag} " + "".join(part + "-repeated" * 20 for part in parts)
+
+
+@functools.cache
 def shown(value: str | None) -> str | None:
     """A value as drivers tell it."""
     if value is None or len(value.encode()) <= LONG_VALUE_BYTES:

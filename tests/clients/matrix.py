@@ -104,7 +104,7 @@ def run_matrix(
             began = time.monotonic()
             session = sessions[client.name]
             times = reading.read(session, client, partitions, broker, report)
-            reading.find(session, client, partitions, report)
+            reading.find(session, client, partitions, broker, report)
             report.seconds[f"{client.name} reads"] = time.monotonic() - began
             return times
 

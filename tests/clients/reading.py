@@ -136,8 +136,16 @@ def compare_times(seen: dict[str, Times], report: Report) -> None:
             report.problems.append(f"{topic}/{partition} offset {offset}: times differ {answers}")
 
 
-def find(session: Session, client: Client, partitions: Sequence[Partition], report: Report) -> None:
+def find(
+    session: Session,
+    client: Client,
+    partitions: Sequence[Partition],
+    broker: Rules,
+    report: Report,
+) -> None:
     """Ask ListOffsets what the client can ask: starts and ends, and offsets of times."""
+    if not broker.finds_in_format_0:
+        partitions = [p for p in partitions if p[0].topic.group != "format 0"]
     if client.finds == "nothing" or not partitions:
         return
     questions = [rules.lookups(partition) for partition in partitions]

@@ -172,6 +172,7 @@ def test_wrong_offsets_are_found():
 
     found = report.Report()
     entry = entry_of(clients.JAVA_39, 2, "CreateTime")
-    reading.find(Liar(), clients.CONFLUENT, [[entry]], found)
+    broker = rules.BROKERS["tidelog"]
+    reading.find(Liar(), clients.CONFLUENT, [[entry]], broker, found)
     assert found.found.total() == 1  # the latest time is that of offset 2
     assert found.differences()[0].startswith("confluent-kafka finds 4 wrong offsets: ")
