@@ -66,6 +66,21 @@ class Appends:
         self._told = told
         self._queues: dict[Partition, deque[_Job]] = {}
 
+    def append_now(
+        self, partition: Partition, records: Buffer, produce_version: int
+    ) -> Appended | None:
+        """Append on the loop; None if it has to wait its turn or belongs in a thread.
+
+        Raises what `Partition.append` raises.
+        """
+        if partition in self._queues or is_heavy(records, partition.config.target_magic):
+            return None
+        appended = partition.append(
+            records, now_ms=self._clock.now_ms(), produce_version=produce_version
+        )
+        self._told(partition, appended)
+        return appended
+
     def append(
         self, partition: Partition, records: Buffer, produce_version: int
     ) -> Appended | asyncio.Future[Appended]:
@@ -74,13 +89,10 @@ class Appends:
         Raises (or the future raises) what `Partition.append` raises. A future that is cancelled
         before its turn appends nothing; once in the thread the append goes through.
         """
-        queue = self._queues.get(partition)
-        if queue is None and not is_heavy(records, partition.config.target_magic):
-            appended = partition.append(
-                records, now_ms=self._clock.now_ms(), produce_version=produce_version
-            )
-            self._told(partition, appended)
+        appended = self.append_now(partition, records, produce_version)
+        if appended is not None:
             return appended
+        queue = self._queues.get(partition)
         job = _Job(records, produce_version, asyncio.get_running_loop().create_future())
         if queue is None:
             self._queues[partition] = deque([job])

@@ -118,14 +118,14 @@ def _partition(
     partition = node.partition(name, data.index)
     if acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
-    if _is_transactional(data.records):
+    if is_transactional(data.records):
         if request.transactional_id is None:
             raise TransactionalIdAuthorizationFailed("transactional records without an id")
         raise InvalidTxnState("transactions are not served by this broker")
     return partition
 
 
-def _is_transactional(records: Buffer | None) -> bool:
+def is_transactional(records: Buffer | None) -> bool:
     """Whether a format-2 batch says so in its attributes."""
     return (
         records is not None

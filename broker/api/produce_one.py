@@ -1,0 +1,166 @@
+"""Produce with one record set for one partition: the shape of nearly every request, taken a short way.
+
+Behaviour: that of produce.py, to the byte. The request is read in place and the answer packed in one
+piece: no message object is made, and the loop is not left. What has another shape, is not plainly in
+order, belongs in a thread or fails is left to produce.py: `shortcut` then returns None and has stored
+nothing, so the ordinary way may try from the beginning and say what is wrong.
+
+Version notes: 3 to 12 alone (5 log start offset, 8 record errors, 9 flexible); older requests may carry
+several batches, newer ones name topics by id.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from struct import error as struct_error
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.api.produce import is_transactional
+from protocol.errors import BrokerError
+from protocol.wire import DecodeError, read_uvarint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.node import Node
+    from protocol.message import RequestHeader
+    from storage.partition import Appended
+
+Buffer = bytes | bytearray | memoryview
+_Request = tuple[int, bytes, int, Buffer]  # acks, topic, partition, records
+
+_FIRST, _LAST = 3, 12
+_LOG_START_SINCE, _RECORD_ERRORS_SINCE, _FLEXIBLE_SINCE = 5, 8, 9
+_COPY_BYTES = 4096  # records up to this size are copied: cheaper than a view
+
+# Transactional id (null), acks, timeout, count of topics, length of the name.
+_HEAD = Struct(">hhiih")
+_FLEXIBLE_HEAD = Struct(">BhiBB")
+# Count of partitions, the partition, length of the records (flexible: a varint, read apart).
+_MIDDLE = Struct(">iii")
+_FLEXIBLE_MIDDLE = Struct(">Bi")
+_NO_TAGS = b"\0\0\0"  # behind partition, topic and request
+_COUNTED_NAME = Struct(">ih")
+
+
+def shortcut(node: Node, header: RequestHeader, frame: bytes | memoryview) -> list[Buffer] | None:
+    """Append, and return the answer's frame: one buffer, or none where acks=0 wants no answer.
+
+    None if the request has to go the ordinary way.
+    """
+    version = header.api_version
+    if not _FIRST <= version <= _LAST:
+        return None
+    read = _read_flexible if version >= _FLEXIBLE_SINCE else _read
+    try:
+        request = read(frame, header.body_offset)
+        if request is None:
+            return None
+        acks, name, index, records = request
+        partition = node.store.partition(str(name, "utf-8"), index)
+        if partition is None or is_transactional(records):
+            return None
+        if acks not in (0, 1) and (acks != -1 or partition.config.min_insync_replicas > 1):
+            return None
+    except (struct_error, IndexError, UnicodeDecodeError, DecodeError, BrokerError):
+        return None
+    try:
+        appended = node.appends.append_now(partition, records, version)
+    except BrokerError:
+        return None
+    if appended is None:
+        return None
+    return [_answer(header, name, index, appended)] if acks else []
+
+
+def _read(frame: bytes | memoryview, position: int) -> _Request | None:
+    """Read the body of versions 3 to 8, if it has the shape."""
+    transactional_id, acks, _, topics, length = _HEAD.unpack_from(frame, position)
+    if transactional_id != -1 or topics != 1 or length < 0:
+        return None
+    start = position + _HEAD.size
+    end = start + length
+    partitions, index, size = _MIDDLE.unpack_from(frame, end)
+    at = end + _MIDDLE.size
+    if partitions != 1 or size < 0 or at + size != len(frame):
+        return None
+    return acks, bytes(frame[start:end]), index, _cut(frame, at, at + size)
+
+
+def _read_flexible(frame: bytes | memoryview, position: int) -> _Request | None:
+    """Read the body of versions 9 to 12, if it has the shape; counts and lengths are one more."""
+    transactional_id, acks, _, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, position)
+    if transactional_id or topics != 2 or not 0 < length < 128:
+        return None
+    start = position + _FLEXIBLE_HEAD.size
+    end = start + length - 1
+    partitions, index = _FLEXIBLE_MIDDLE.unpack_from(frame, end)
+    size, at = read_uvarint(frame, end + _FLEXIBLE_MIDDLE.size)
+    stop = at + size - 1
+    if partitions != 2 or not size or frame[stop:] != _NO_TAGS:
+        return None
+    return acks, bytes(frame[start:end]), index, _cut(frame, at, stop)
+
+
+def _cut(frame: bytes | memoryview, start: int, end: int) -> Buffer:
+    """The records, as cheaply as can be."""
+    if end - start <= _COPY_BYTES:
+        return frame[start:end]
+    return memoryview(frame)[start:end]
+
+
+def _answer(header: RequestHeader, name: bytes, index: int, appended: Appended) -> bytes:
+    """Pack the whole frame of the answer."""
+    shape = _shape(header.api_version, name)
+    if shape.has_log_start:
+        return shape.pack(
+            shape.size,
+            header.correlation_id,
+            shape.before,
+            index,
+            0,
+            appended.base_offset,
+            appended.log_append_time_ms,
+            appended.log_start_offset,
+            shape.behind,
+        )
+    return shape.pack(
+        shape.size,
+        header.correlation_id,
+        shape.before,
+        index,
+        0,
+        appended.base_offset,
+        appended.log_append_time_ms,
+        shape.behind,
+    )
+
+
+class _Shape(NamedTuple):
+    """What answers of one version for one topic have in common."""
+
+    pack: Callable[..., bytes]
+    size: int  # of the frame, without its length
+    before: bytes  # counts and name, between the header and the partition
+    behind: bytes  # after the offsets: no record errors, no message, no throttling, no tags
+    has_log_start: bool
+
+
+@lru_cache(maxsize=1024)
+def _shape(version: int, name: bytes) -> _Shape:
+    flexible = version >= _FLEXIBLE_SINCE
+    if flexible:
+        before = b"\2" + bytes((len(name) + 1,)) + name + b"\2"
+        behind = b"\1" + b"\0" + b"\0\0" + b"\0\0\0\0" + b"\0"
+    else:
+        before = _COUNTED_NAME.pack(1, len(name)) + name + b"\0\0\0\1"
+        behind = b"\0\0\0\0"
+        if version >= _RECORD_ERRORS_SINCE:
+            behind = b"\0\0\0\0" + b"\xff\xff" + behind
+    has_log_start = version >= _LOG_START_SINCE
+    packer = Struct(
+        f">ii{'x' if flexible else ''}{len(before)}sihqq"
+        f"{'q' if has_log_start else ''}{len(behind)}s"
+    )
+    return _Shape(packer.pack, packer.size - 4, before, behind, has_log_start)

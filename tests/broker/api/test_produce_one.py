@@ -1,0 +1,192 @@
+"""The short way of Produce answers what the ordinary way answers, to the byte, and stores the same.
+
+Two nodes with logs of their own get the same frames; one of them may take the short way.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from broker import dispatch as dispatching
+from broker.api import produce_one
+from broker.clock import ManualClock
+from broker.context import CloseConnection
+from broker.metrics import Metrics
+from broker.node import Node
+from config import load, topic_config
+from protocol.message import read_request_header
+from storage.store import LogStore
+from tests.broker.asking import batch_of, produce_fields, records_for
+from tests.broker.raw import request
+
+VERSIONS = range(3, 13)
+NOW_MS = 1_700_000_000_000
+IDS = {"plain": uuid.UUID(int=1), "stamped": uuid.UUID(int=2), "strict": uuid.UUID(int=3)}
+SETTINGS = {
+    "plain": {},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "strict": {"min.insync.replicas": "2"},
+}
+CONNECTION = SimpleNamespace(client_id=None, software="")
+
+
+@contextmanager
+def node_at(directory):
+    config = load(None, {}, {"log.dirs": str(directory)})
+    store = LogStore([directory], default_config=config.topic_defaults)
+    store.open(NOW_MS)
+    image = SimpleNamespace(
+        topics_by_id={IDS[name]: SimpleNamespace(name=name) for name in IDS}, topics={}
+    )
+    node = Node(config, ManualClock(NOW_MS), store, SimpleNamespace(image=image), Metrics())
+    for name, topic_id in IDS.items():
+        for index in range(2):
+            store.create_partition(
+                name, topic_id, index, topic_config(config, SETTINGS[name]), NOW_MS
+            )
+    yield node
+    node.executor.shutdown()
+    store.close()
+
+
+@pytest.fixture
+def short(tmp_path):
+    with node_at(tmp_path / "short") as node:
+        yield node
+
+
+@pytest.fixture
+def ordinary(tmp_path):
+    with node_at(tmp_path / "ordinary") as node:
+        yield node
+
+
+def answer(node, frame):
+    """What goes back over the wire, or why the connection is closed."""
+    try:
+        parts = dispatching.dispatch(node, CONNECTION, frame)
+    except CloseConnection as reason:
+        return str(reason)
+    return None if parts is None else b"".join(parts)
+
+
+def both(monkeypatch, short, ordinary, frame):
+    """The same frame to both; returns the answer they agree on."""
+    with monkeypatch.context() as patch:
+        taken = []
+
+        def shortcut(*arguments):
+            taken.append(produce_one.shortcut(*arguments))
+            return taken[-1]
+
+        patch.setattr(dispatching, "_routes", {})
+        patch.setattr(dispatching, "_SHORTCUTS", {0: shortcut})
+        first = answer(short, frame)
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatching, "_routes", {})
+        patch.setattr(dispatching, "_SHORTCUTS", {})
+        second = answer(ordinary, frame)
+    assert first == second
+    assert logs(short) == logs(ordinary)
+    assert counters(short) == counters(ordinary)
+    return first, bool(taken) and taken[0] is not None
+
+
+def logs(node):
+    return {
+        (partition.topic, partition.index): [
+            segment.path.read_bytes() for segment in partition.segments
+        ]
+        for partition in node.store.partitions()
+    }
+
+
+def counters(node):
+    topics = {
+        name: (counts.messages_in, counts.bytes_in, counts.duplicates)
+        for name, counts in node.metrics.topics.items()
+    }
+    return topics, dict(node.metrics.requests), dict(node.metrics.failed_produces)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("acks", [1, -1, 0])
+@pytest.mark.parametrize("topic", ["plain", "stamped"])
+def test_it_is_taken_and_answers_the_same(monkeypatch, short, ordinary, version, acks, topic):
+    for partition in (0, 1, 0):
+        fields = produce_fields(topic, batch_of("a", "bc"), acks=acks, partition=partition)
+        got, taken = both(monkeypatch, short, ordinary, request("Produce", version, **fields))
+        assert taken
+        assert (got is None) == (acks == 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_large_records_are_viewed_not_copied(monkeypatch, short, ordinary, version):
+    fields = produce_fields("plain", batch_of("x" * 100_000), acks=1)
+    for frame in (request("Produce", version, **fields),):
+        for sent in (frame, memoryview(frame)):
+            assert both(monkeypatch, short, ordinary, sent)[1]
+
+
+def unusual(version):
+    """Name -> fields of requests that are left to the ordinary way."""
+    good = batch_of("a")
+    damaged = good[:-1] + bytes((good[-1] ^ 1,))
+    two = produce_fields("plain", good)
+    two["topic_data"][0]["partition_data"].append({"index": 1, "records": good})
+    topics = produce_fields("plain", good)
+    topics["topic_data"] += produce_fields("stamped", good)["topic_data"]
+    return {
+        "another partition": produce_fields("plain", good, partition=7),
+        "a negative partition": produce_fields("plain", good, partition=-1),
+        "an unknown topic": produce_fields("nowhere", good),
+        "a long name": produce_fields("n" * 249, good),
+        "damaged records": produce_fields("plain", damaged),
+        "damaged, unanswered": produce_fields("plain", damaged, acks=0),
+        "no records": produce_fields("plain", b""),
+        "null records": produce_fields("plain", None),
+        "old records": produce_fields("plain", records_for(2, "a")),
+        "other acks": produce_fields("plain", good, acks=2),
+        "too few replicas": produce_fields("strict", good, acks=-1),
+        "two partitions": two,
+        "two topics": topics,
+        "no topic": {**two, "topic_data": []},
+        "a transaction": {**produce_fields("plain", good), "transactional_id": "t"},
+        "an open transaction": produce_fields(
+            "plain", batch_of("a", producer_id=5, producer_epoch=0, base_sequence=0, attributes=16)
+        ),
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_unusual_is_left_alone(monkeypatch, short, ordinary, version):
+    for name, fields in unusual(version).items():
+        got, taken = both(monkeypatch, short, ordinary, request("Produce", version, **fields))
+        assert not taken, name
+        assert got, name
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_frame_cut_anywhere_or_with_a_byte_changed(monkeypatch, short, ordinary, version):
+    frame = request("Produce", version, **produce_fields("plain", batch_of("a"), acks=1))
+    start = read_request_header(frame).body_offset
+    for end in range(start, len(frame)):
+        both(monkeypatch, short, ordinary, frame[:end])
+    for position in range(start, len(frame)):
+        for value in (0, 1, 2, 127, 128, 255):
+            changed = frame[:position] + bytes((value,)) + frame[position + 1 :]
+            both(monkeypatch, short, ordinary, changed)
+    both(monkeypatch, short, ordinary, frame + b"more")
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 13])
+def test_other_versions_go_the_ordinary_way(monkeypatch, short, ordinary, version):
+    topic = str(IDS["plain"]) if version == 13 else "plain"
+    fields = produce_fields(topic, records_for(version, "a"), acks=1)
+    got, taken = both(monkeypatch, short, ordinary, request("Produce", version, **fields))
+    assert not taken
+    assert isinstance(got, bytes)
