@@ -66,6 +66,7 @@ _APIS: Final[Mapping[int, ApiEntry]] = MappingProxyType(
             ApiEntry(18, "ApiVersions", "api_versions"),
             ApiEntry(19, "CreateTopics", "create_topics"),
             ApiEntry(20, "DeleteTopics", "delete_topics"),
+            ApiEntry(21, "DeleteRecords", "delete_records"),
             ApiEntry(22, "InitProducerId", "init_producer_id"),
             ApiEntry(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch"),
             ApiEntry(32, "DescribeConfigs", "describe_configs"),

@@ -1,0 +1,62 @@
+"""DeleteRecords (key 21): the records before an offset go (KIP-107).
+
+v1 the same as v0; v2 flexible.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+
+
+class DeleteRecordsPartition(Message):
+    """One partition, and the first offset to keep; -1: keep nothing that can be read."""
+
+    partition_index: Int32 = since(0)
+    offset: Int64 = since(0)
+
+
+class DeleteRecordsTopic(Message):
+    """The partitions of one topic."""
+
+    name: String = since(0)
+    partitions: list[DeleteRecordsPartition] = since(0)
+
+
+class DeleteRecordsRequest(Message):
+    """Delete the records before these offsets."""
+
+    topics: list[DeleteRecordsTopic] = since(0)
+    timeout_ms: Int32 = since(0)
+
+
+class DeleteRecordsPartitionResult(Message):
+    """The outcome for one partition: its first offset now."""
+
+    partition_index: Int32 = since(0)
+    low_watermark: Int64 = since(0)
+    error_code: Int16 = since(0)
+
+
+class DeleteRecordsTopicResult(Message):
+    """The outcomes for one topic."""
+
+    name: String = since(0)
+    partitions: list[DeleteRecordsPartitionResult] = since(0)
+
+
+class DeleteRecordsResponse(Message):
+    """The outcome for every partition."""
+
+    throttle_time_ms: Int32 = since(0)
+    topics: list[DeleteRecordsTopicResult] = since(0)
+
+
+API = Api(
+    key=21,
+    name="DeleteRecords",
+    request=DeleteRecordsRequest,
+    response=DeleteRecordsResponse,
+    min_version=0,
+    max_version=2,
+    first_flexible=2,
+)
