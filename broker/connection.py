@@ -5,6 +5,7 @@ One connection is one asyncio protocol. It promises:
 - requests are served strictly one after the other, so answers leave in request order and the appends
   of a pipelining producer keep their order (Kafka mutes the channel to the same end);
 - a request that can be answered at once is answered inside `data_received`, without a task;
+- a peer that never stops sending takes turns with the others: each waits a few milliseconds at most;
 - memory is bounded: while a request is served, or the peer does not read its answers, at most
   `_PIPELINE_BYTES` of further requests are taken in, then the socket is not read; a frame's bytes are
   held as they arrive, never allocated on the word of its length;
@@ -35,6 +36,8 @@ _PIPELINE_BYTES = 1 << 20
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
 _COPY_BYTES = 16_384
 _FETCH = b"\0\1"  # how a Fetch request begins
+# A peer that keeps the socket full is served for so long before the others have their turn.
+_TURN_S = 0.002
 
 
 class Connection(asyncio.Protocol):
@@ -57,7 +60,9 @@ class Connection(asyncio.Protocol):
             None  # the request that could not be answered at once
         )
         self._is_fetching = False  # what the task does
+        self._turn: asyncio.Handle | None = None  # set while the others have theirs
         self._end: str | None = None  # why nothing is read any more; "" if the peer has left
+        self._left = False  # the broker stops
         self._writable = True
         self._unsent_bytes = 0  # what node.unsent_bytes holds of ours
         self._reading = True
@@ -94,7 +99,8 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The peer sends no more: serve what it sent, then close."""
-        if not self._waiting or self._end is not None:
+        busy = self._waiting or (self._task is not None and not self._is_fetching)
+        if self._end is not None or not busy:
             return False
         self._end = ""
         return True
@@ -107,7 +113,7 @@ class Connection(asyncio.Protocol):
         """The peer has caught up."""
         self._writable = True
         self._count_unsent(0)
-        if self._task is None:
+        if self._task is None and self._turn is None:
             self._serve_waiting()
 
     def data_received(self, data: bytes) -> None:
@@ -124,7 +130,7 @@ class Connection(asyncio.Protocol):
             self._chunks.clear()
             self._have = 0
         self._cut(data)
-        if self._task is None and (self._waiting or self._end is not None):
+        if self._task is None and self._turn is None and (self._waiting or self._end is not None):
             self._serve_waiting()
         self._regulate()
 
@@ -174,6 +180,29 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def leave(self) -> None:
+        """Take no more, let answers already written leave, and wait for the peer to close.
+
+        Closing at once while the peer still sends would make the kernel reset the connection, and the
+        peer lose answers on their way to it.
+        """
+        if self._transport is None or self._left or self._transport.is_closing():
+            return
+        self._left = True
+        self._end = ""
+        self._waiting.clear()
+        if not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+        self._transport.write_eof()
+
+    def expire(self) -> None:
+        """Close a connection that was silent for too long; one that does not read is cut off."""
+        if self._writable:
+            self.close()
+        else:
+            self.abort()
+
     def abort(self) -> None:
         """Close now, whatever has not left."""
         if self._transport is not None:
@@ -184,7 +213,9 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        room = self._waiting_bytes < _PIPELINE_BYTES and self._end is None
+        room = self._left or (
+            self._waiting_bytes < _PIPELINE_BYTES and self._end is None and self._turn is None
+        )
         if room != self._reading:
             self._reading = room
             if room:
@@ -195,7 +226,9 @@ class Connection(asyncio.Protocol):
     # -- serving --------------------------------------------------------------------------------
 
     def _serve_waiting(self) -> None:
-        """Serve queued frames until one has to wait, or the peer does not read."""
+        """Serve queued frames until one has to wait, the peer does not read, or the turn is over."""
+        monotonic_s = self.node.clock.monotonic_s
+        over_s = monotonic_s() + _TURN_S
         while self._waiting and self._writable and self._transport is not None:
             frame = self._waiting.popleft()
             self._waiting_bytes -= len(frame)
@@ -204,21 +237,30 @@ class Connection(asyncio.Protocol):
             except CloseConnection as reason:
                 self._refuse(str(reason))
                 return
-            if answer is None:
-                continue
             if isinstance(answer, list):
                 self._write(answer)
-            else:
+            elif answer is not None:
                 self._is_fetching = frame[:2] == _FETCH
                 self._task = asyncio.get_running_loop().create_task(self._finish(answer))
                 break
-        if self._end is not None and not self._waiting and self._task is None:
+            if monotonic_s() > over_s:
+                # Not reading for a round of the loop matters too: it would hand over what has come
+                # in the meantime, many times over, before it looks at another socket.
+                self._turn = asyncio.get_running_loop().call_soon(self._go_on)
+                break
+        if self._end is not None and not (self._waiting or self._task or self._turn or self._left):
             if self._end:
                 self._refuse(self._end)
             else:
                 self.close()
             return
         self._regulate()
+
+    def _go_on(self) -> None:
+        """The others had their turn."""
+        self._turn = None
+        if self._task is None:
+            self._serve_waiting()
 
     async def _finish(self, answer: Awaitable[Answer]) -> None:
         """Wait for one answer, write it, go on with the queue."""

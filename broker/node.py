@@ -101,7 +101,7 @@ class Node:
         oldest_s = self.clock.monotonic_s() - self.config.connections_max_idle_ms / 1000
         idle = [c for c in self.connections if c.last_active_s < oldest_s and not c.is_busy]
         for connection in idle:
-            connection.close()
+            connection.expire()
         return len(idle)
 
     def fetch_room(self) -> int:

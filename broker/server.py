@@ -41,6 +41,7 @@ log = logging.getLogger("tidelog.server")
 
 _BACKLOG = 1024
 _DRAIN_S = 5.0
+_LINGER_S = 0.5  # how long peers may take to close their side
 
 
 def run(config: BrokerConfig, clock: Clock | None = None) -> int:
@@ -178,16 +179,18 @@ async def _chores(node: Node) -> None:
 
 async def _drain(node: Node) -> None:
     """Let requests under way finish, for a bounded time, then close every connection."""
-    deadline_s = time.monotonic() + _DRAIN_S
-    for connection in list(node.connections):
-        if not connection.is_busy:
-            connection.close()
     node.waiting.wake_all()
-    while node.connections and time.monotonic() < deadline_s:
-        await asyncio.sleep(0.01)
+    started_s = time.monotonic()
+    while node.connections and time.monotonic() < started_s + _DRAIN_S:
+        lingering = time.monotonic() < started_s + _LINGER_S
         for connection in list(node.connections):
-            if not connection.is_busy:
+            if connection.is_busy:
+                continue
+            if lingering:
+                connection.leave()
+            else:
                 connection.close()
+        await asyncio.sleep(0.01)
     for connection in list(node.connections):
         connection.abort()
     await asyncio.sleep(0)

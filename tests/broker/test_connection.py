@@ -6,6 +6,8 @@ import random
 import resource
 import select
 import socket
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -22,7 +24,7 @@ from tests.broker.asking import (
     produce,
     read_values,
 )
-from tests.broker.raw import Pipe, frame, header
+from tests.broker.raw import Pipe, frame, header, request
 from tests.broker.subject import eventually
 from tests.oracle import codecs, recordset
 
@@ -299,6 +301,45 @@ class TestSlowReaders:
             pipe.push("Fetch", 11, **fetch_fields(big, partition_max_bytes=50 * MIB))
             part = pipe.pull()[1]["responses"][0]["partitions"][0]
             assert len(part["records"]) > 45 * MIB, "the bound is lifted again"
+
+
+# Sends what it reads from standard input over and over, and throws the answers away.
+PUSHER = """
+import socket, sys, threading
+peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+data = sys.stdin.buffer.read()
+def drain():
+    while peer.recv(1 << 16):
+        pass
+threading.Thread(target=drain, daemon=True).start()
+while True:
+    peer.sendall(data)
+"""
+
+
+def test_peers_that_never_stop_sending_take_turns_with_the_others(broker, connection, topic):
+    """A socket that is never empty must not keep the broker from looking at another one."""
+    fields = asking.produce_fields(topic, batch_of("x" * 500))
+    data = frame(request("Produce", 7, **fields)) * 100
+    pushers = []
+    try:
+        for _ in range(2):
+            command = [sys.executable, "-c", PUSHER, str(broker.port)]
+            pusher = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            pushers.append(pusher)
+            with pusher.stdin:
+                pusher.stdin.write(data)
+        eventually(lambda: fetch(connection, topic, 0)["high_watermark"] > 5_000)
+        took = []
+        for _ in range(15):
+            started = time.monotonic()
+            connection.ask("ApiVersions", 0)
+            took.append(time.monotonic() - started)
+        assert sorted(took)[7] < 0.15, took
+    finally:
+        for pusher in pushers:
+            pusher.kill()
+            pusher.wait()
 
 
 class TestManyConnections:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -160,6 +161,49 @@ def test_sigterm_under_load_keeps_what_was_acknowledged(start):
             wanted = [b"%d" % number for number in range(acknowledged[partition])]
             assert found[: len(wanted)] == wanted
             assert len(found) <= len(wanted) + 1, "at most the one that was under way"
+
+
+def test_sigterm_loses_no_answer_of_a_pipelining_producer(start):
+    """What was appended was answered, though requests were on their way when the broker left."""
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t", partitions=4)
+
+    def push(pipe, partition):
+        fields = asking.produce_fields("t", batch_of("x" * 500), partition=partition)
+        with contextlib.suppress(OSError):
+            data = frame(pipe.encoded("Produce", 7, **fields))
+            while not gone.is_set():
+                pipe._socket.sendall(data)
+
+    def count(pipe, answers, partition):
+        while pipe.receive() is not None:
+            answers[partition] += 1
+            if answers[partition] == 200:
+                going.release()
+
+    gone, going, answers = threading.Event(), threading.Semaphore(0), [0] * 4
+    with ExitStack() as stack:
+        threads = []
+        for partition in range(4):
+            pipe = stack.enter_context(Pipe(broker))
+            pipe.push("ApiVersions", 0)
+            pipe.pull()
+            threads.append(threading.Thread(target=push, args=(pipe, partition)))
+            threads.append(threading.Thread(target=count, args=(pipe, answers, partition)))
+        for thread in threads:
+            thread.start()
+        for _ in range(4):
+            assert going.acquire(timeout=30)
+        assert broker.stop() == 0
+        gone.set()
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+    broker.restart()
+    with broker.connect() as connection:
+        ends = [asking.list_offset(connection, "t", -1, partition=i)["offset"] for i in range(4)]
+    assert ends == answers
 
 
 def test_everything_is_there_after_a_proper_stop(start):
