@@ -1,0 +1,156 @@
+"""DescribeConfigs: values, where they come from, what they mean; topics and the broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.asking import BROKER, TOPIC, all_versions, alter, create, new_name
+
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST = 3, 42
+SOURCE_TOPIC, SOURCE_DYNAMIC, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2, 4, 5
+SET = 0
+
+
+def ask(connection, kind, name, keys=None, *, version=4, synonyms=True, documentation=True):
+    answer = connection.ask(
+        "DescribeConfigs",
+        version,
+        resources=[{"resource_type": kind, "resource_name": name, "configuration_keys": keys}],
+        include_synonyms=synonyms,
+        include_documentation=documentation,
+    )
+    (result,) = answer["results"]
+    assert (result["resource_type"], result["resource_name"]) == (kind, name)
+    return result
+
+
+def by_name(result):
+    assert result["error_code"] == 0, result
+    return {each["name"]: each for each in result["configs"]}
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name()
+    create(connection, name, retention_ms="5000")
+    return name
+
+
+@pytest.mark.parametrize("version", all_versions("DescribeConfigs"))
+def test_every_version(connection, topic, version):
+    configs = by_name(ask(connection, TOPIC, topic, version=version))
+    mine, other = configs["retention.ms"], configs["segment.bytes"]
+    assert (mine["value"], mine["read_only"], mine["is_sensitive"]) == ("5000", False, False)
+    assert other["value"] == str(1 << 30)
+    if version == 0:
+        assert (mine["is_default"], other["is_default"]) == (False, True)
+    else:
+        assert (mine["config_source"], other["config_source"]) == (SOURCE_TOPIC, SOURCE_DEFAULT)
+        assert mine["synonyms"][0] == {
+            "name": "retention.ms",
+            "value": "5000",
+            "source": SOURCE_TOPIC,
+        }
+    if version >= 3:
+        assert mine["config_type"] == 5, "a long"
+        assert len(mine["documentation"]) > 10
+
+
+class TestTopics:
+    def test_some_keys(self, connection, topic):
+        keys = ["segment.bytes", "retention.ms", "no.such.setting"]
+        assert set(by_name(ask(connection, TOPIC, topic, keys))) == {
+            "segment.bytes",
+            "retention.ms",
+        }
+
+    def test_null_keys_are_all(self, connection, topic):
+        configs = by_name(ask(connection, TOPIC, topic, None))
+        for expected in (
+            "cleanup.policy",
+            "compression.type",
+            "max.message.bytes",
+            "message.timestamp.type",
+            "message.format.version",
+            "retention.bytes",
+            "segment.ms",
+        ):
+            assert expected in configs
+
+    def test_synonyms_and_documentation_only_if_asked_for(self, connection, topic):
+        result = ask(connection, TOPIC, topic, synonyms=False, documentation=False)
+        for each in result["configs"]:
+            assert each["synonyms"] == []
+            assert each["documentation"] is None
+
+    @pytest.mark.parametrize("version", all_versions("DescribeConfigs"))
+    def test_an_unknown_topic(self, connection, version):
+        result = ask(connection, TOPIC, "nowhere", version=version)
+        assert (result["error_code"], result["configs"]) == (UNKNOWN_TOPIC_OR_PARTITION, [])
+        assert result["error_message"]
+
+    def test_the_chain_of_sources(self, start):
+        """Topic over the broker's dynamic over its static over the default."""
+        broker = start({"log.retention.ms": "1111"})
+        with broker.connect() as connection:
+            create(connection, "t")
+
+            def strongest():
+                each = by_name(ask(connection, TOPIC, "t", ["retention.ms"]))["retention.ms"]
+                sources = [synonym["source"] for synonym in each["synonyms"]]
+                assert each["config_source"] == sources[0]
+                assert each["value"] == each["synonyms"][0]["value"]
+                assert sources == sorted(sources)
+                assert sources[-1] == SOURCE_DEFAULT
+                return each["value"], sources[0]
+
+            assert strongest() == ("1111", SOURCE_STATIC)
+            assert alter(connection, BROKER, "", ("log.retention.ms", SET, "2222"))[0] == 0
+            assert strongest() == ("2222", SOURCE_DYNAMIC)
+            assert alter(connection, TOPIC, "t", ("retention.ms", SET, "3333"))[0] == 0
+            assert strongest() == ("3333", SOURCE_TOPIC)
+
+
+class TestBroker:
+    def test_by_its_id(self, start):
+        broker = start({"num.partitions": 7})
+        with broker.connect() as connection:
+            configs = by_name(ask(connection, BROKER, "1"))
+        given, fixed = configs["num.partitions"], configs["log.dirs"]
+        assert (given["value"], given["config_source"]) == ("7", SOURCE_STATIC)
+        assert fixed["read_only"] is True
+        assert fixed["value"] == str(broker.log_dir)
+        assert configs["log.retention.ms"]["read_only"] is False
+
+    def test_the_clusters_defaults_are_what_was_changed_live(self, start):
+        broker = start()
+        with broker.connect() as connection:
+            assert by_name(ask(connection, BROKER, "")) == {}
+            alter(connection, BROKER, "", ("log.retention.ms", SET, "2222"))
+            configs = by_name(ask(connection, BROKER, ""))
+            assert {name: each["value"] for name, each in configs.items()} == {
+                "log.retention.ms": "2222"
+            }
+
+    @pytest.mark.parametrize("name", ["2", "one", "-1"])
+    def test_another_broker(self, connection, name):
+        assert ask(connection, BROKER, name)["error_code"] == INVALID_REQUEST
+
+
+@pytest.mark.parametrize("kind", [0, 1, 3, 8, 16, 127, -1])
+def test_other_kinds_of_resources(connection, kind):
+    result = ask(connection, kind, "x")
+    assert (result["error_code"], result["configs"]) == (INVALID_REQUEST, [])
+
+
+def test_each_resource_for_itself(connection, topic):
+    answer = connection.ask(
+        "DescribeConfigs",
+        4,
+        resources=[
+            {"resource_type": kind, "resource_name": name, "configuration_keys": []}
+            for kind, name in ((TOPIC, "nowhere"), (TOPIC, topic), (3, "x"), (BROKER, "1"))
+        ],
+    )
+    found = [each["error_code"] for each in answer["results"]]
+    assert found == [UNKNOWN_TOPIC_OR_PARTITION, 0, INVALID_REQUEST, 0]

@@ -1,0 +1,344 @@
+"""Fetch: every version gets what it can read, whatever lies in the log, and never stands still."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.asking import (
+    TOPIC,
+    all_versions,
+    alter,
+    batch_of,
+    create,
+    fetch,
+    fetch_fields,
+    new_name,
+    produce,
+    values,
+)
+from tests.oracle import codecs, recordset
+from tests.oracle.recordset import Rec
+
+OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION = 1, 3, 35
+FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH = 70, 71
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID = 74, 75, 100
+OLD = [0, 1, 2, 3]
+CODECS = [codecs.NONE, codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD]
+FORMATS = {0: "0.8.2", 1: "0.10.0", 2: "0.11.0"}
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name()
+    create(connection, name)
+    return name
+
+
+def flat(data):
+    """(offset, timestamp, key, value) of every record of a record set of any format."""
+    batches, rest = recordset.parse(data or b"")
+    found = []
+    for batch in batches:
+        if batch["magic"] == 2:
+            assert batch["crc_ok"]
+            found += [(r["offset"], r["timestamp"], r["key"], r["value"]) for r in batch["records"]]
+        else:
+            found += flat_message(batch)
+    return found, rest
+
+
+def flat_message(message):
+    assert message["crc_ok"]
+    if "inner" not in message:
+        return [(message["offset"], message.get("timestamp", -1), message["key"], message["value"])]
+    inner = [each for one in message["inner"] for each in flat_message(one)]
+    if message["magic"] == 0:
+        return inner
+    shift = message["offset"] - inner[-1][0]
+    stamp = message["timestamp"] if message["attributes"] & recordset.LAT_BIT else None
+    return [(o + shift, t if stamp is None else stamp, k, v) for o, t, k, v in inner]
+
+
+def read(connection, topic, version, **more):
+    """Every record of a partition as a consumer of that version reads it; fails if it stands still."""
+    named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+    found, offset = [], 0
+    for _ in range(1_000):
+        got = fetch(connection, named, offset, version=version, **more)
+        assert got["error_code"] == 0, got
+        records, _ = flat(got["records"])
+        new = [each for each in records if each[0] >= offset]
+        if not new:
+            assert offset == got["high_watermark"], f"stands still at {offset}"
+            return found
+        found += new
+        offset = new[-1][0] + 1
+    raise AssertionError("no end")
+
+
+class TestVersions:
+    @pytest.mark.parametrize("version", all_versions("Fetch"))
+    @pytest.mark.parametrize("magic", [0, 1, 2])
+    def test_every_version_reads_every_format(self, connection, version, magic):
+        name = new_name()
+        create(connection, name, message_format_version=FORMATS[magic])
+        for number in range(3):
+            records = recordset.batch([Rec(1_000 + number, b"v%d" % number, b"k"), Rec(5, None)])
+            assert produce(connection, name, records)["error_code"] == 0
+        has_time = magic > 0 and version > 1
+        assert read(connection, name, version) == [
+            each
+            for n in range(3)
+            for each in (
+                (2 * n, 1_000 + n if has_time else -1, b"k", b"v%d" % n),
+                (2 * n + 1, 5 if has_time else -1, None, None),
+            )
+        ]
+
+    @pytest.mark.parametrize("version", all_versions("Fetch"))
+    def test_no_version_is_sent_a_format_it_does_not_know(self, connection, version):
+        name = new_name()
+        create(connection, name)
+        for magic in (2, 1, 0, 2):
+            alter(connection, TOPIC, name, ("message.format.version", 0, FORMATS[magic]))
+            produce(connection, name, recordset.batch(values("x", "y"), codecs.GZIP))
+        named = asking.topic_id_of(connection, name) if version >= 13 else name
+        batches, _ = recordset.parse(fetch(connection, named, version=version)["records"])
+        most = 0 if version < 2 else 1 if version < 4 else 2
+        assert all(batch["magic"] <= most for batch in batches)
+        assert [each[3] for each in read(connection, name, version)] == [b"x", b"y"] * 4
+
+    @pytest.mark.parametrize("version", all_versions("Fetch"))
+    def test_an_empty_partition(self, connection, topic, version):
+        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        got = fetch(connection, named, version=version)
+        assert (got["error_code"], got["high_watermark"]) == (0, 0)
+        assert not got["records"]
+        assert got.get("last_stable_offset", 0) == 0
+        assert got.get("log_start_offset", 0) == 0
+        assert got.get("aborted_transactions") in (None, [])
+        assert got.get("preferred_read_replica", -1) == -1
+
+
+class TestNeverStalls:
+    """Versions 0 to 3 on what Kafka stumbles over; none may stand still, loop, or be closed."""
+
+    @pytest.mark.parametrize("version", OLD)
+    @pytest.mark.parametrize("codec", CODECS)
+    def test_every_codec(self, connection, topic, version, codec):
+        texts = [f"{i}" * 50 for i in range(6)]
+        for start in (0, 3):
+            produce(connection, topic, recordset.batch(values(*texts[start : start + 3]), codec))
+        found = [(each[0], each[3]) for each in read(connection, topic, version)]
+        assert found == [(i, text.encode()) for i, text in enumerate(texts)]
+
+    @pytest.mark.parametrize("version", [4, 5, 7, 9])
+    def test_versions_before_10_do_not_know_zstd(self, connection, topic, version):
+        produce(connection, topic, recordset.batch(values("a", "b"), codecs.ZSTD))
+        got = fetch(connection, topic, version=version)
+        batches, _ = recordset.parse(got["records"])
+        assert all(batch["attributes"] & 7 != codecs.ZSTD for batch in batches)
+        assert [each[3] for each in read(connection, topic, version)] == [b"a", b"b"]
+
+    @pytest.mark.parametrize("version", OLD)
+    def test_times_below_minus_1(self, connection, topic, version):
+        """Kafka closes the connection in mid-answer."""
+        times = (-5, -7, -(2**62), 5)
+        for time in times:
+            produce(connection, topic, recordset.batch([Rec(time)]))
+        found = [each[1] for each in read(connection, topic, version)]
+        assert found == ([-1] * 4 if version < 2 else list(times))
+
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    @pytest.mark.parametrize("magic", [0, 1, 2])
+    @pytest.mark.parametrize("limit", [1, 11, 12, 17, 40, 90])
+    def test_a_limit_below_the_first_message_cuts_it_short(self, connection, version, magic, limit):
+        """So that the client raises its own error and asks for more, instead of asking for ever."""
+        name = new_name()
+        create(connection, name, message_format_version=FORMATS[magic])
+        produce(connection, name, batch_of("x" * 200, "y"))
+        got = fetch(connection, name, version=version, partition_max_bytes=limit)
+        assert len(got["records"]) == limit
+        assert flat(got["records"])[0] == []
+
+    @pytest.mark.parametrize("version", [3, 4, 11, 12])
+    @pytest.mark.parametrize("limit", [0, 1, 40])
+    def test_later_versions_get_the_first_batch_whole(self, connection, topic, version, limit):
+        for text in ("x" * 200, "y"):
+            produce(connection, topic, batch_of(text))
+        found = read(connection, topic, version, partition_max_bytes=limit, max_bytes=limit)
+        assert [each[3] for each in found] == [b"x" * 200, b"y"]
+
+    @pytest.mark.parametrize("version", OLD)
+    def test_small_steps_through_many_formats(self, connection, version):
+        name = new_name()
+        create(connection, name, segment_bytes="600")
+        for number in range(30):
+            version_now = list(FORMATS.values())[number % 3]
+            alter(connection, TOPIC, name, ("message.format.version", 0, version_now))
+            records = recordset.batch(values(f"{number}a", f"{number}b"), CODECS[number % 5])
+            assert produce(connection, name, records)["error_code"] == 0
+        found = [
+            each[3].decode() for each in read(connection, name, version, partition_max_bytes=400)
+        ]
+        assert found == [f"{n}{letter}" for n in range(30) for letter in "ab"]
+
+    @pytest.mark.parametrize("version", OLD)
+    def test_from_the_middle_of_a_compressed_batch(self, connection, topic, version):
+        produce(connection, topic, recordset.batch(values(*"abcdef"), codecs.LZ4))
+        for offset in range(6):
+            records, _ = flat(fetch(connection, topic, offset, version=version)["records"])
+            wanted = [each for each in records if each[0] >= offset]
+            assert [each[0] for each in wanted] == list(range(offset, 6))
+            assert [each[3] for each in wanted] == [b"%c" % c for c in b"abcdef"[offset:]]
+
+    def test_down_conversion_can_be_switched_off(self, connection):
+        name = new_name()
+        create(connection, name, message_downconversion_enable="false")
+        produce(connection, name, batch_of("x"))
+        for version in OLD:
+            assert fetch(connection, name, version=version)["error_code"] == UNSUPPORTED_VERSION
+        assert len(read(connection, name, 4)) == 1
+
+    def test_log_append_time_through_conversion(self, connection):
+        name = new_name()
+        create(connection, name, message_timestamp_type="LogAppendTime")
+        for codec in (codecs.NONE, codecs.GZIP):
+            records = recordset.batch(values("x", "y"), codec)
+            told = produce(connection, name, records)["log_append_time_ms"]
+            for version in (2, 3, 4, 12):
+                found = read(connection, name, version)[-2:]
+                assert [each[1] for each in found] == [told, told], (codec, version)
+            batches, _ = recordset.parse(fetch(connection, name, version=2)["records"])
+            assert all(each["attributes"] & recordset.LAT_BIT for each in batches)
+
+
+class TestLimits:
+    def test_max_bytes_over_all_partitions(self, connection):
+        """The first partition with data yields a batch; what is over the limit stays empty."""
+        name = new_name()
+        create(connection, name, partitions=3)
+        for partition in range(3):
+            produce(connection, name, batch_of("x" * 1_000), partition=partition)
+        fields = fetch_fields(name, max_bytes=1_500)
+        (wanted,) = fields["topics"][0]["partitions"]
+        fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in (2, 0, 1)]
+        parts = connection.ask("Fetch", 12, **fields)["responses"][0]["partitions"]
+        assert [part["partition_index"] for part in parts] == [2, 0, 1]
+        sizes = [len(part["records"] or b"") for part in parts]
+        assert sizes[0] > 1_000
+        assert sum(sizes) < 2_000
+
+    def test_fetch_max_bytes_of_the_broker(self, start):
+        broker = start({"fetch.max.bytes": "1024"})
+        with broker.connect() as connection:
+            create(connection, "t")
+            for _ in range(10):
+                produce(connection, "t", batch_of("x" * 500))
+            assert len(fetch(connection, "t")["records"]) <= 1_024
+            assert len(read(connection, "t", 12)) == 10
+
+    def test_partition_max_bytes(self, connection, topic):
+        for _ in range(10):
+            produce(connection, topic, batch_of("x" * 500))
+        assert len(fetch(connection, topic, partition_max_bytes=1_500)["records"]) <= 1_500
+        assert len(read(connection, topic, 12, partition_max_bytes=700)) == 10
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("version", all_versions("Fetch"))
+    @pytest.mark.parametrize("offset", [3, 1_000, -1, -(2**63), 2**63 - 1])
+    def test_offset_out_of_range(self, connection, topic, version, offset):
+        produce(connection, topic, batch_of("a", "b"))
+        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        got = fetch(connection, named, offset, version=version)
+        assert (got["error_code"], got["high_watermark"]) == (OFFSET_OUT_OF_RANGE, -1)
+        assert got.get("last_stable_offset", -1) == -1
+        assert got.get("log_start_offset", -1) == -1
+        assert not got["records"]
+
+    @pytest.mark.parametrize("version", list(all_versions("Fetch"))[:13])
+    def test_unknown_partitions(self, connection, topic, version):
+        for name, partition in (("nowhere", 0), (topic, 9), (topic, -1)):
+            got = fetch(connection, name, version=version, partition=partition)
+            assert got["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+
+    @pytest.mark.parametrize("version", [13, 14, 15, 16])
+    def test_unknown_topic_ids(self, connection, topic, version):
+        produce(connection, topic, batch_of("x"))
+        unknown = str(uuid.uuid4())
+        fields = fetch_fields(asking.topic_id_of(connection, topic))
+        fields["topics"].insert(0, fetch_fields(unknown)["topics"][0])
+        answer = connection.ask("Fetch", version, **fields)
+        assert answer["error_code"] == 0
+        first, second = answer["responses"]
+        assert first["topic_id"] == unknown
+        assert first["partitions"][0]["error_code"] == UNKNOWN_TOPIC_ID
+        assert second["partitions"][0]["records"]
+
+    @pytest.mark.parametrize("version", [9, 11, 12, 16])
+    def test_leader_epochs(self, connection, topic, version):
+        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        for epoch, code in ((0, 0), (5, UNKNOWN_LEADER_EPOCH), (-2, FENCED_LEADER_EPOCH)):
+            got = fetch(connection, named, version=version, epoch=epoch)
+            assert got["error_code"] == code
+
+    def test_each_partition_for_itself(self, connection, topic):
+        produce(connection, topic, batch_of("x"))
+        fields = fetch_fields(topic)
+        fields["topics"].insert(0, fetch_fields("nowhere")["topics"][0])
+        answer = connection.ask("Fetch", 12, **fields)
+        first, second = (each["partitions"][0] for each in answer["responses"])
+        assert first["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+        assert second["records"]
+
+
+class TestSessions:
+    """Stateless: session 0 in every answer, every partition in every answer."""
+
+    @pytest.mark.parametrize("version", range(7, 17))
+    def test_a_new_session_is_answered_in_full_with_id_0(self, connection, topic, version):
+        produce(connection, topic, batch_of("x"))
+        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        for epoch in (-1, 0):
+            fields = fetch_fields(named, session_epoch=epoch)
+            answer = connection.ask("Fetch", version, **fields)
+            assert (answer["error_code"], answer["session_id"]) == (0, 0)
+            assert answer["responses"][0]["partitions"][0]["records"]
+
+    @pytest.mark.parametrize("version", range(7, 17))
+    @pytest.mark.parametrize(("session_id", "epoch"), [(77, 1), (77, 0), (-5, 1)])
+    def test_a_session_nobody_gave(self, connection, topic, version, session_id, epoch):
+        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        fields = fetch_fields(named, session_id=session_id, session_epoch=epoch)
+        answer = connection.ask("Fetch", version, **fields)
+        assert answer["error_code"] == FETCH_SESSION_ID_NOT_FOUND
+        assert answer["responses"] == []
+
+    def test_an_epoch_without_a_session(self, connection, topic):
+        fields = fetch_fields(topic, session_epoch=3)
+        answer = connection.ask("Fetch", 12, **fields)
+        assert answer["error_code"] == INVALID_FETCH_SESSION_EPOCH
+
+    def test_a_partition_without_news_is_in_the_answer_too(self, connection):
+        name = new_name()
+        create(connection, name, partitions=3)
+        fields = fetch_fields(name)
+        (wanted,) = fields["topics"][0]["partitions"]
+        fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in range(3)]
+        parts = connection.ask("Fetch", 12, **fields)["responses"][0]["partitions"]
+        assert [part["partition_index"] for part in parts] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("version", [4, 11, 16])
+def test_read_committed_has_a_list_of_aborted_transactions(connection, topic, version):
+    produce(connection, topic, batch_of("x"))
+    named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+    assert fetch(connection, named, version=version)["aborted_transactions"] is None
+    got = fetch(connection, named, version=version, isolation_level=1)
+    assert got["aborted_transactions"] == []
+    assert got["last_stable_offset"] == 1
+    assert got["records"]

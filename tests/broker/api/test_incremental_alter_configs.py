@@ -1,0 +1,218 @@
+"""IncrementalAlterConfigs: live, all of a resource's changes or none, kept over a restart."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.broker.asking import (
+    BROKER,
+    TOPIC,
+    all_versions,
+    alter,
+    batch_of,
+    create,
+    fetch,
+    new_name,
+    produce,
+    records_for,
+)
+from tests.oracle import codecs, recordset
+
+UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP = 3, 10, 32
+INVALID_CONFIG, INVALID_REQUEST = 40, 42
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name()
+    create(connection, name)
+    return name
+
+
+def value_of(connection, name, setting, kind=TOPIC):
+    answer = connection.ask(
+        "DescribeConfigs",
+        1,
+        resources=[{"resource_type": kind, "resource_name": name, "configuration_keys": [setting]}],
+    )
+    return answer["results"][0]["configs"][0]["value"]
+
+
+def stored(connection, topic, offset):
+    """The batch at an offset, as it is in the log."""
+    batches, _ = recordset.parse(fetch(connection, topic, offset)["records"])
+    return batches[0]
+
+
+class TestOperations:
+    @pytest.mark.parametrize("version", all_versions("IncrementalAlterConfigs"))
+    def test_set_and_delete(self, connection, topic, version):
+        default = value_of(connection, topic, "retention.ms")
+        assert alter(connection, TOPIC, topic, ("retention.ms", SET, "77"), version=version) == (
+            0,
+            None,
+        )
+        assert value_of(connection, topic, "retention.ms") == "77"
+        assert (
+            alter(connection, TOPIC, topic, ("retention.ms", DELETE, None), version=version)[0] == 0
+        )
+        assert value_of(connection, topic, "retention.ms") == default
+
+    def test_append_and_subtract(self, connection, topic):
+        assert value_of(connection, topic, "cleanup.policy") == "delete"
+        assert alter(connection, TOPIC, topic, ("cleanup.policy", APPEND, "compact"))[0] == 0
+        assert value_of(connection, topic, "cleanup.policy") == "delete,compact"
+        assert alter(connection, TOPIC, topic, ("cleanup.policy", SUBTRACT, "delete"))[0] == 0
+        assert value_of(connection, topic, "cleanup.policy") == "compact"
+
+    def test_append_to_what_is_no_list(self, connection, topic):
+        code, sentence = alter(connection, TOPIC, topic, ("retention.ms", APPEND, "1"))
+        assert code == INVALID_CONFIG
+        assert "retention.ms" in sentence
+
+    @pytest.mark.parametrize(
+        ("changes", "code"),
+        [
+            ([("retention.ms", SET, "soon")], INVALID_CONFIG),
+            ([("retention.ms", SET, "-2")], INVALID_CONFIG),
+            ([("retention.ms", SET, None)], INVALID_REQUEST),
+            ([("no.such.setting", SET, "1")], INVALID_CONFIG),
+            ([("message.timestamp.type", SET, "Whenever")], INVALID_CONFIG),
+            ([("message.format.version", SET, "99.9")], INVALID_CONFIG),
+            ([("retention.ms", 9, "1")], INVALID_REQUEST),
+            ([("retention.ms", SET, "1"), ("retention.ms", SET, "2")], INVALID_REQUEST),
+            ([("segment.bytes", SET, "2000"), ("retention.ms", SET, "x")], INVALID_CONFIG),
+        ],
+    )
+    def test_refusals_change_nothing(self, connection, topic, changes, code):
+        before = [value_of(connection, topic, n) for n in ("retention.ms", "segment.bytes")]
+        got, sentence = alter(connection, TOPIC, topic, *changes)
+        assert got == code
+        assert len(sentence) > 5
+        after = [value_of(connection, topic, n) for n in ("retention.ms", "segment.bytes")]
+        assert after == before
+
+    def test_validate_only(self, connection, topic):
+        before = value_of(connection, topic, "retention.ms")
+        change = ("retention.ms", SET, "77")
+        assert alter(connection, TOPIC, topic, change, validate_only=True) == (0, None)
+        assert value_of(connection, topic, "retention.ms") == before
+        bad = ("retention.ms", SET, "x")
+        assert alter(connection, TOPIC, topic, bad, validate_only=True)[0] == INVALID_CONFIG
+
+    @pytest.mark.parametrize(
+        ("kind", "name", "code"),
+        [
+            (TOPIC, "nowhere", UNKNOWN_TOPIC_OR_PARTITION),
+            (BROKER, "2", INVALID_REQUEST),
+            (3, "x", INVALID_REQUEST),
+            (8, "1", INVALID_REQUEST),
+        ],
+    )
+    def test_resources_that_are_not_here(self, connection, kind, name, code):
+        assert alter(connection, kind, name, ("retention.ms", SET, "1"))[0] == code
+
+    def test_each_resource_for_itself_and_none_twice(self, connection, topic):
+        other = new_name()
+        create(connection, other)
+        change = [{"name": "retention.ms", "config_operation": SET, "value": "5"}]
+        answer = connection.ask(
+            "IncrementalAlterConfigs",
+            1,
+            resources=[
+                {"resource_type": TOPIC, "resource_name": name, "configs": change}
+                for name in (topic, other, topic)
+            ],
+            validate_only=False,
+        )
+        found = sorted((each["resource_name"], each["error_code"]) for each in answer["responses"])
+        assert found == sorted([(topic, INVALID_REQUEST)] * 2 + [(other, 0)])
+
+
+class TestLive:
+    """The next produce obeys."""
+
+    def test_message_timestamp_type(self, connection, topic):
+        assert produce(connection, topic, batch_of("x"))["log_append_time_ms"] == -1
+        alter(connection, TOPIC, topic, ("message.timestamp.type", SET, "LogAppendTime"))
+        told = produce(connection, topic, batch_of("x"))["log_append_time_ms"]
+        assert abs(told - time.time_ns() // 1_000_000) < 60_000
+        batch = stored(connection, topic, 1)
+        assert batch["attributes"] & recordset.LAT_BIT
+        assert batch["records"][0]["timestamp"] == told
+        alter(connection, TOPIC, topic, ("message.timestamp.type", SET, "CreateTime"))
+        assert produce(connection, topic, batch_of("x"))["log_append_time_ms"] == -1
+        assert stored(connection, topic, 2)["records"][0]["timestamp"] == 1_000
+        assert stored(connection, topic, 1)["records"][0]["timestamp"] == told, "the past stays"
+
+    def test_message_format_version(self, connection, topic):
+        produce(connection, topic, batch_of("x"))
+        for version, magic in (("0.10.0", 1), ("0.8.2", 0), ("0.11.0", 2), ("0.9.0", 0)):
+            alter(connection, TOPIC, topic, ("message.format.version", SET, version))
+            offset = produce(connection, topic, batch_of("x"))["base_offset"]
+            assert stored(connection, topic, offset)["magic"] == magic
+            again = produce(connection, topic, records_for(0, "x"), version=0)["base_offset"]
+            assert stored(connection, topic, again)["magic"] == magic
+
+    def test_max_message_bytes(self, connection, topic):
+        alter(connection, TOPIC, topic, ("max.message.bytes", SET, "100"))
+        assert produce(connection, topic, batch_of("x" * 100))["error_code"] == MESSAGE_TOO_LARGE
+        alter(connection, TOPIC, topic, ("max.message.bytes", DELETE, None))
+        assert produce(connection, topic, batch_of("x" * 100))["error_code"] == 0
+
+    def test_compression_type(self, connection, topic):
+        for name, codec in (("gzip", codecs.GZIP), ("lz4", codecs.LZ4), ("uncompressed", 0)):
+            alter(connection, TOPIC, topic, ("compression.type", SET, name))
+            offset = produce(connection, topic, batch_of("x"))["base_offset"]
+            assert stored(connection, topic, offset)["attributes"] & 7 == codec
+
+    def test_the_window(self, connection, topic):
+        assert produce(connection, topic, batch_of("x"))["error_code"] == 0
+        alter(connection, TOPIC, topic, ("message.timestamp.difference.max.ms", SET, "5000"))
+        assert produce(connection, topic, batch_of("x"))["error_code"] == INVALID_TIMESTAMP
+        alter(connection, TOPIC, topic, ("message.timestamp.difference.max.ms", DELETE, None))
+        assert produce(connection, topic, batch_of("x"))["error_code"] == 0
+
+    def test_segment_bytes(self, broker, connection, topic):
+        alter(connection, TOPIC, topic, ("segment.bytes", SET, "200"))
+        for _ in range(6):
+            produce(connection, topic, batch_of("x" * 50))
+        assert len(list(broker.log_dir.glob(f"{topic}-0/*.log"))) > 2
+
+
+class TestBroker:
+    def test_a_default_reaches_the_topics_that_have_none_of_their_own(self, start):
+        broker = start()
+        with broker.connect() as connection:
+            create(connection, "plain")
+            create(connection, "own", message_timestamp_type="CreateTime")
+            change = ("log.message.timestamp.type", SET, "LogAppendTime")
+            for name in ("1", ""):
+                assert alter(connection, BROKER, name, change) == (0, None)
+            assert produce(connection, "plain", batch_of("x"))["log_append_time_ms"] > 0
+            assert produce(connection, "own", batch_of("x"))["log_append_time_ms"] == -1
+            create(connection, "later")
+            assert produce(connection, "later", batch_of("x"))["log_append_time_ms"] > 0
+        broker.restart()
+        with broker.connect() as connection:
+            assert produce(connection, "plain", batch_of("x"))["log_append_time_ms"] > 0
+
+    @pytest.mark.parametrize("setting", ["log.dirs", "listeners", "node.id", "num.partitions"])
+    def test_what_needs_a_restart_is_refused(self, connection, setting):
+        code, sentence = alter(connection, BROKER, "1", (setting, SET, "1"))
+        assert code == INVALID_REQUEST
+        assert setting in sentence
+
+
+def test_changes_survive_a_kill(start):
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t")
+        alter(connection, TOPIC, "t", ("message.timestamp.type", SET, "LogAppendTime"))
+    broker.kill()
+    broker.restart()
+    with broker.connect() as connection:
+        assert produce(connection, "t", batch_of("x"))["log_append_time_ms"] > 0
