@@ -99,6 +99,13 @@ class OffsetIndex:
             return None
         return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
 
+    def last_before(self, position: int) -> IndexEntry | None:
+        """Return the last entry of a batch that starts at or before a position, if there is one."""
+        found = bisect_right(self._positions, position) - 1
+        if found < 0:
+            return None
+        return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
+
     def last(self) -> IndexEntry | None:
         """Return the last entry, None when there is none."""
         count = len(self._positions)

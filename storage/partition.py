@@ -25,7 +25,16 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from protocol.records.prepare import Plan, inspect, prepare
-from storage import filenames, files, lookup, reading, recovery, snapshots, timestamps
+from storage import (
+    filenames,
+    files,
+    lookup,
+    producer_recovery,
+    reading,
+    recovery,
+    snapshots,
+    timestamps,
+)
 from storage.epochs import LeaderEpochs
 from storage.segment import Segment, Tail
 from storage.settings import settings_of
@@ -221,7 +230,7 @@ class Partition:
             )
         if batch.base_sequence < 0 or batch.count < 1:
             return None
-        return recovery.sequenced(batch)
+        return producer_recovery.sequenced(batch)
 
     def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
         """Answer as the first time: its offsets, and its stamp, which the stored header has."""
@@ -298,7 +307,7 @@ class Partition:
         producers = self._producers
         if producers is None:
             try:
-                producers = recovery.load_producers(
+                producers = producer_recovery.load_producers(
                     self.directory,
                     self._segments,
                     self._producer_id_expiration_ms,

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import summarize, verify
-from storage import filenames, snapshots, timestamps
-from storage.producers import Producers, Sequenced, last_sequence_of
+from storage import filenames, timestamps
 from storage.segment import Segment, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from protocol.records.batch import Batch
     from storage.segment import Found
 
 _NO_LIMIT = 2**63
@@ -59,7 +57,7 @@ def load(
 
     `contiguous`: no compaction has made holes in the offsets. Raises OSError.
     """
-    found = tidy(directory)
+    found = tidied(directory)
     sizes = {
         base: (directory / filenames.segment_file(base, filenames.LOG_SUFFIX)).stat().st_size
         for base in found.base_offsets
@@ -100,13 +98,18 @@ def _last_append_time(segments: Sequence[Segment]) -> int | None:
     return None
 
 
-def tidy(directory: Path) -> Directory:
-    """List a partition's directory and remove the debris of interrupted changes; raises OSError."""
-    bases, snapshot_offsets = [], []
+def tidied(directory: Path) -> Directory:
+    """List a partition's directory without the debris of interrupted changes; raises OSError."""
     for path in directory.iterdir():
         if filenames.is_leftover(path.name):
             path.unlink()
-            continue
+    return listed(directory)
+
+
+def listed(directory: Path) -> Directory:
+    """List what belongs to segments in a partition's directory; raises OSError."""
+    bases, snapshot_offsets = [], []
+    for path in directory.iterdir():
         file = filenames.parse_segment_file(path.name)
         if file is None:
             continue
@@ -234,56 +237,7 @@ def _follows(found: Found, expected_offset: int, strict: bool) -> bool:
     return expected_offset <= base_offset <= last_offset
 
 
-# --- producers -----------------------------------------------------------------------------------
-
-
-def load_producers(
-    directory: Path, segments: Sequence[Segment], expiration_ms: int, now_ms: int
-) -> Producers:
-    """Read the newest good snapshot and what the log says after it; raises OSError."""
-    end_offset = segments[-1].tail.end_offset
-    producers, offset = Producers(expiration_ms), segments[0].base_offset
-    for snapshot in reversed(tidy(directory).snapshot_offsets):
-        if not segments[0].base_offset <= snapshot <= end_offset:
-            continue
-        path = snapshot_path(directory, snapshot)
-        try:
-            producers, offset = snapshots.read(path, expiration_ms), snapshot
-        except snapshots.SnapshotError as error:
-            _log.warning("bad snapshot removed", extra={"reason": str(error)})
-            path.unlink()
-            continue
-        break
-    for segment in segments:
-        if segment.tail.end_offset > offset:
-            _scan_producers(segment, offset, producers, now_ms)
-    producers.expire(now_ms)
-    return producers
-
-
-def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> None:
-    entry = segment.index.floor(offset)
-    for found in segment.walk(0 if entry is None else entry.position):
-        batch = found.batch
-        if batch.base_offset < offset or batch.producer_id < 0 or batch.is_control:
-            continue
-        append_time_ms = segment.append_times.at(batch.base_offset)
-        producers.appended(
-            sequenced(batch),
-            (batch.base_offset, batch.last_offset),
-            # A batch whose append time nobody knows keeps its producer for a full span from now.
-            now_ms if append_time_ms is None else append_time_ms,
-        )
-
-
-def sequenced(batch: Batch) -> Sequenced:
-    """Read off a batch's header what is known of its producer."""
-    return Sequenced(
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        last_sequence_of(batch.base_sequence, batch.count),
-    )
+# --- snapshots of producers ----------------------------------------------------------------------
 
 
 def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: int) -> None:
@@ -295,7 +249,7 @@ def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: i
 def remove_stray_snapshots(directory: Path, segments: Sequence[Segment]) -> None:
     """Remove snapshots but those at the beginning of a segment and at the log's end."""
     wanted = {segment.base_offset for segment in segments} | {segments[-1].tail.end_offset}
-    for offset in tidy(directory).snapshot_offsets:
+    for offset in listed(directory).snapshot_offsets:
         if offset not in wanted:
             snapshot_path(directory, offset).unlink(missing_ok=True)
 

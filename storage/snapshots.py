@@ -5,10 +5,10 @@
     int64 timestamp, int32 coordinator epoch, int64 first offset of an open transaction or -1
 
 The name is the offset: the state after every batch before it, and none from it on. Written
-at each roll and at a clean stop, replaced by rename. Only the last batch of a producer fits in, so
-a duplicate of an older one is refused after a start instead of recognized, as in Kafka. The
-timestamp is the append time of that batch. A snapshot that fails its checksum is as good as none:
-the producers are then read from an earlier one and more of the log.
+at each roll and at a clean stop, replaced by rename. Only the last batch of a producer fits in; the
+others of its last five are read from the log again. The timestamp is the append time of that batch.
+A snapshot that fails its checksum is as good as none: the producers are then read from an earlier
+one and more of the log.
 """
 
 from __future__ import annotations

@@ -291,6 +291,45 @@ def test_duplicates_are_recognized_after_a_restart(make_log, stop):
     assert log.append([3], now=6000, **idempotent(2)).base_offset == 2
 
 
+@pytest.mark.parametrize("segment_bytes", [200, 1 << 20])
+@pytest.mark.parametrize("stop", ["close", "crash"])
+def test_any_of_the_last_five_batches_is_recognized_after_a_restart(make_log, stop, segment_bytes):
+    log = make_log(segment_bytes=segment_bytes).create()
+    for sequence in range(9):
+        log.append([1], **idempotent(sequence))
+        log.append([1], **idempotent(sequence, producer_id=77 + sequence // 8))
+    log.append([1], **idempotent(0, producer_id=78, producer_epoch=1))
+    getattr(log, stop)()
+    log.open()
+    for sequence in range(4, 9):
+        again = log.append([1], **idempotent(sequence))
+        assert (again.duplicate, again.base_offset) == (True, 2 * sequence)
+    with pytest.raises(OutOfOrderSequenceNumber):
+        log.append([1], **idempotent(3))
+    # A new epoch's producer has nothing left of the old one's.
+    assert [b.first_offset for b in log.partition.producers.get(78).batches] == [18]
+    assert log.append([1], **idempotent(9)).base_offset == 19
+
+
+def test_the_tail_that_is_searched_for_producers_is_bounded(make_log, monkeypatch):
+    monkeypatch.setattr("storage.producer_recovery._REFILL_BYTES", 200)
+    log = make_log(index_interval_bytes=0).create()
+    for sequence in range(20):
+        log.append([1], **idempotent(sequence))
+    log.close()
+    log.open()
+    walked = []
+    walk = type(log.partition.segments[0]).walk
+    monkeypatch.setattr(
+        "storage.segment.Segment.walk",
+        lambda segment, *where: walked.append(where) or walk(segment, *where),
+    )
+    batches = log.partition.producers.get(9).batches
+    assert batches[-1].last_offset == 19
+    assert 1 < len(batches) < 5
+    assert walked[0] == ((20 - len(batches)) * log.partition.size // 20,)
+
+
 def test_a_duplicate_keeps_its_stamp_when_the_topic_changes(log):
     log.append([5], now=1000, **idempotent(0))
     log.partition.config = TopicConfig(message_timestamp_type="LogAppendTime")
