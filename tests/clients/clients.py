@@ -31,6 +31,7 @@ class Client(NamedTuple):
     fetch_magic: int
     fetch_version: int  # the newest it uses here; zstd is served as such from version 10
     sets_timestamps: bool = True
+    negative_times: bool = True  # it sends times before 1970
     shows_timestamps: bool = True
     shows_types: bool = True
     headers: bool = True
@@ -75,7 +76,8 @@ def require(program: str) -> str:
 
 KCAT = Client(
     "kcat", "kcat", "kcat_driver.py", ALL_CODECS, 2, 2, 11,
-    sets_timestamps=False, tells_offsets=False, empty_value=False, idempotence="optional",
+    sets_timestamps=False, negative_times=False, tells_offsets=False, empty_value=False,
+    idempotence="optional",
 )  # fmt: skip
 CONFLUENT = Client(
     "confluent-kafka", None, "confluent_driver.py", ALL_CODECS, 2, 2, 16, idempotence="optional"
@@ -102,35 +104,28 @@ AIOKAFKA = Client(
 )  # fmt: skip
 JAVA_09 = Client(
     "java 0.9.0", "java", "", ALL_CODECS[:4], 0, 0, 1,
-    sets_timestamps=False, shows_timestamps=False, shows_types=False, headers=False,
+    sets_timestamps=False, negative_times=False, shows_timestamps=False, shows_types=False, headers=False,
     finds="nothing", java_version="0.9.0.1",
 )  # fmt: skip
 JAVA_010 = Client(
-    "java 0.10.0",
-    "java",
-    "",
-    ALL_CODECS[:4],
-    1,
-    1,
-    2,
-    headers=False,
-    finds="nothing",
-    java_version="0.10.0.1",
-)
+    "java 0.10.0", "java", "", ALL_CODECS[:4], 1, 1, 2,
+    headers=False, negative_times=False, finds="nothing", java_version="0.10.0.1",
+)  # fmt: skip
 JAVA_011 = Client(
     "java 0.11.0", "java", "", ALL_CODECS[:4], 2, 2, 5,
-    idempotence="optional", java_version="0.11.0.3",
+    idempotence="optional", negative_times=False, java_version="0.11.0.3",
 )  # fmt: skip
 JAVA_39 = Client(
-    "java 3.9", "java", "", ALL_CODECS, 2, 2, 16, idempotence="default", java_version="3.9.1"
-)
+    "java 3.9", "java", "", ALL_CODECS, 2, 2, 16,
+    idempotence="default", negative_times=False, java_version="3.9.1",
+)  # fmt: skip
 KAFKA_NODE = Client(
     "kafka-node 5", "node", "node/kafka_node_driver.js", ALL_CODECS[:3], 1, 1, 2,
     shows_types=False, headers=False, unreadable=("lz4",), finds="ends",
 )  # fmt: skip
 NO_KAFKA = Client(
     "no-kafka 3", "node", "node/no_kafka_driver.js", ALL_CODECS[:3], 0, 0, 0,
-    sets_timestamps=False, shows_timestamps=False, shows_types=False, headers=False,
+    sets_timestamps=False, negative_times=False, shows_timestamps=False, shows_types=False, headers=False,
     unreadable=("lz4",), finds="ends",
 )  # fmt: skip
 

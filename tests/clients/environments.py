@@ -12,6 +12,7 @@ raises Unavailable with one sentence; the matrix prints it as the reason of a sk
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -275,10 +276,14 @@ def environment(name: str, *, make: bool = True) -> Path:
         return target
     if not make:
         raise Unavailable("its environment is not set up (python tests/clients/environments.py)")
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    recipe.build(target)
-    stamp.write_text(wanted)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several runs may want it at once
+        if not (stamp.exists() and stamp.read_text() == wanted):
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir()
+            recipe.build(target)
+            stamp.write_text(wanted)
     return target
 
 

@@ -32,6 +32,7 @@ STAGES = (
 )
 LONG_VALUE_BYTES = 300  # as drivers/lines.py
 EVENT_TIME_MS = 1_600_000_000_000
+BEFORE_1970_MS = -86_400_000
 NO_TIMESTAMP = -1
 START, END = -2, -1  # as times of ListOffsets
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
@@ -44,6 +45,7 @@ class Rules(NamedTuple):
     format_versions: dict[int, str | None]  # message.format.version per format it can write
     zstd_for_all: bool  # zstd reaches clients and formats older than zstd
     names_refusals: bool  # what a format cannot carry is answered with the error that says so
+    negative_times: bool = True  # times before 1970 are stored and served like any other
     finds_in_format_0: bool = True  # a question for a time is answered there too: by nothing
     downgrades: bool = True  # a topic's format may become older again, and old readers still served
     settle_s: float = 0.0  # how long changed settings take to reach the log
@@ -75,11 +77,14 @@ BROKERS = {
         {0: "0.9.0", 1: "0.10.2", 2: "2.8"},
         zstd_for_all=False,
         names_refusals=False,
+        negative_times=False,
         finds_in_format_0=False,
         downgrades=False,
         settle_s=2.0,
     ),
-    "kafka-3.9": Rules({2: None}, zstd_for_all=False, names_refusals=True, settle_s=2.0),
+    "kafka-3.9": Rules(
+        {2: None}, zstd_for_all=False, names_refusals=True, negative_times=False, settle_s=2.0
+    ),
 }
 
 
@@ -141,7 +146,7 @@ def mixed_topic_of(producer: Client, rules: Rules) -> list[Topic]:
     ]
 
 
-def records_for(topic: Topic, codec: str) -> list[dict[str, Any]]:
+def records_for(topic: Topic, codec: str, rules: Rules) -> list[dict[str, Any]]:
     """What the topic's producer sends with one codec: nulls, long and non-ASCII texts, times out of order."""
     client = topic.producer
     tag = f"{topic.name} {codec}" + ("" if topic.stage is None else f" {topic.stage}")
@@ -159,9 +164,12 @@ def records_for(topic: Topic, codec: str) -> list[dict[str, Any]]:
         record: dict[str, Any] = {"key": key, "value": value}
         if client.sets_timestamps:
             record["timestamp"] = EVENT_TIME_MS + delay
-        if client.headers and topic.magic == 2:
-            record["headers"] = [["trace", "ä1"], ["origin", tag]]
         records.append(record)
+    if client.negative_times and rules.negative_times:
+        records.append({"key": "old", "value": f"{tag} 1969", "timestamp": BEFORE_1970_MS})
+    if client.headers and topic.magic == 2:
+        for record in records:
+            record["headers"] = [["trace", "ä1"], ["origin", tag]]
     return records
 
 
@@ -222,7 +230,7 @@ def lookups(entries: list[Written]) -> list[tuple[int, int | None]]:
     """
     times = [time for entry in entries for time in stored_times(entry)]
     questions: list[tuple[int, int | None]] = [(START, 0), (END, len(times))]
-    real = sorted(low for low, _ in times if low != NO_TIMESTAMP)
+    real = sorted(low for low, _ in times if low >= 0)  # clients do not ask below 0
     if not real:
         return [*questions, (0, None), (EVENT_TIME_MS, None), (entries[0].began_ms, None)]
     # Where a time is known by its bounds only, a question between them has no certain answer.
@@ -242,7 +250,7 @@ def difference(
             return f"{field} {record[field]!r} instead of {getattr(expected, field)!r}"
     if consumer.headers and [list(h) for h in record["headers"]] != expected.headers:
         return f"headers {record['headers']} instead of {expected.headers}"
-    if not consumer.shows_timestamps or ignores_append_time(consumer, topic, codec):
+    if not shows_true_time(consumer, topic, codec, expected.earliest):
         return None
     timestamp = NO_TIMESTAMP if record["timestamp"] is None else record["timestamp"]
     if not expected.earliest <= timestamp <= expected.latest:
@@ -277,12 +285,17 @@ def readable(topic: Topic, codec: str, consumer: Client, rules: Rules) -> bool:
     return rules.zstd_for_all or codec != "zstd" or consumer.fetch_version >= ZSTD_FETCH_VERSION
 
 
-def ignores_append_time(consumer: Client, topic: Topic, codec: str) -> bool:
-    """Whether the consumer shows times that nobody promises.
+def shows_true_time(consumer: Client, topic: Topic, codec: str, time_ms: int) -> bool:
+    """Whether what the consumer shows as the time of a record of that time is what it was sent.
 
     kafka-node reads the inner timestamps of a compressed format 1 message, where an append time
-    stands on the wrapper alone (KIP-32: the broker does not recompress to stamp).
+    stands on the wrapper alone (KIP-32: the broker does not recompress to stamp), and it loses bits
+    of negative numbers.
     """
-    compressed = codec != "none"
-    append_time = topic.timestamp_type == "LogAppendTime"
-    return consumer.name.startswith("kafka-node") and compressed and append_time
+    if not consumer.shows_timestamps:
+        return False
+    if not consumer.name.startswith("kafka-node"):
+        return True
+    if codec != "none" and topic.timestamp_type == "LogAppendTime":
+        return False
+    return time_ms >= NO_TIMESTAMP

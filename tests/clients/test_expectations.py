@@ -24,7 +24,7 @@ CASES = [
 
 def entry_of(producer, magic, kind, codec="none"):
     topic = rules.topic_of(producer, magic, kind)
-    records = rules.records_for(topic, codec)
+    records = rules.records_for(topic, codec, rules.BROKERS["tidelog"])
     return rules.Written(topic, 0, codec, records, BEGAN_MS, ENDED_MS)
 
 

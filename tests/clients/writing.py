@@ -63,7 +63,11 @@ class Writer:
                 continue
             fitting = [topic for topic in topics if rules.writable(topic, codec, self.broker)]
             batches = [
-                {"topic": t.name, "partition": partition, "records": rules.records_for(t, codec)}
+                {
+                    "topic": t.name,
+                    "partition": partition,
+                    "records": rules.records_for(t, codec, self.broker),
+                }
                 for t in fitting
             ]
             began_ms = now_ms()
