@@ -10,20 +10,20 @@ The first entry is at the base, offsets grow strictly, known times never go back
 entry whenever the millisecond changes, so at most twelve kilobytes a second, and exact.
 
 An entry is written before the batch it describes and is cut with the log, so a crash leaves at most
-one entry too many, at the log's end, and recovery cuts that off. It can never be rebuilt.
+one entry too many, at the log's end, and recovery cuts that off. It can never be rebuilt. Memory
+holds how many entries there are and the last one; the others are looked up in the file.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from array import array
-from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage import files, timestamps
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MAGIC = b"tide"
@@ -32,64 +32,151 @@ UNKNOWN = -(2**63)
 HEADER = MAGIC + struct.pack(">i", VERSION)
 ENTRY_SIZE = 12
 _ENTRY = struct.Struct(">qi")
+_UNKNOWN_BYTES = struct.pack(">q", UNKNOWN)
+_BLOCK_ENTRIES = 4096  # how many entries are read at once where many are looked at
+
+
+class Entry(NamedTuple):
+    """From `offset` (relative to the base) on, batches were appended at `time` (or UNKNOWN)."""
+
+    time: int
+    offset: int
 
 
 class AppendTimes:
-    """One segment's append times: read when first asked for, written through at once."""
+    """One segment's append times: looked up in the file, written through at once.
 
-    __slots__ = ("_descriptor", "_offsets", "_times", "base_offset", "path")
+    One thread changes them; any thread may ask meanwhile.
+    """
+
+    __slots__ = (
+        "_complete",
+        "_count",
+        "_descriptor",
+        "_last",
+        "_last_known",
+        "base_offset",
+        "path",
+    )
 
     def __init__(self, path: Path, base_offset: int) -> None:
         """Describe the file; nothing is read before `load`."""
         self.path = path
         self.base_offset = base_offset
-        self._offsets = array("i")  # relative
-        self._times = array("q")
         self._descriptor: files.Descriptor | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._count = 0
+        self._last = Entry(UNKNOWN, -1)
+        self._last_known: int | None = None
+        self._complete: bool | None = False  # None: nobody has looked yet
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return self._count
 
     def load(self) -> bool:
-        """Read the file; False when it is missing or is not one of ours, and nothing is known.
+        """Look at the file; False when it is missing or is not one of ours, and nothing is known.
 
-        A torn last entry is dropped. From the first entry that cannot be, nothing is known.
+        A torn last entry is dropped. What the entries say is believed; see `check`. Raises OSError.
         """
-        self._offsets, self._times = array("i"), array("q")
+        self._forget()
+        self._descriptor = None
         try:
-            data = self.path.read_bytes()
+            descriptor = files.Descriptor(self.path)
         except FileNotFoundError:
             return False
-        if not data.startswith(HEADER):
+        if files.read_at(descriptor, len(HEADER), 0) != HEADER:
             return False
-        end = len(data) - (len(data) - len(HEADER)) % ENTRY_SIZE
-        for time, offset in _ENTRY.iter_unpack(data[len(HEADER) : end]):
-            if not self._may_follow(time, offset):
-                if self._offsets:
-                    self._offsets.append(self._offsets[-1] + 1)
-                    self._times.append(UNKNOWN)
-                    self._write_anew()
+        count = (descriptor.size() - len(HEADER)) // ENTRY_SIZE
+        if count and self._entry(descriptor, 0).offset == 0:
+            self._shorten(descriptor, count)
+        return bool(self._count)
+
+    def _shorten(self, descriptor: files.Descriptor, count: int) -> None:
+        """Have the first `count` entries of the file."""
+        self._forget()
+        if count <= 0:
+            return
+        self._last = self._entry(descriptor, count - 1)
+        self._complete = None
+        self._count = count
+        for entry in self._backwards(descriptor):
+            if entry.time != UNKNOWN:
+                self._last_known = entry.time
                 break
-            self._offsets.append(offset)
-            self._times.append(time)
-        return bool(self._offsets)
+
+    def check(self, from_offset: int) -> bool:
+        """Check that the entries from an offset on can be; forget all from the first that cannot.
+
+        From there on nothing is known. False when that happened. Raises OSError.
+        """
+        if not self._count:
+            return True
+        descriptor = self._reader()
+        first = max(self._floor(descriptor, from_offset - self.base_offset), 0)
+        last = Entry(UNKNOWN, -1) if first == 0 else self._entry(descriptor, first - 1)
+        known = None if last.time == UNKNOWN else last.time
+        for number in range(first, self._count, _BLOCK_ENTRIES):
+            for at, entry in enumerate(self._block(descriptor, number), number):
+                if not _may_follow(entry, last, known, is_first=at == 0):
+                    self._end_at(descriptor, at, last.offset + 1)
+                    return False
+                last = entry
+                known = known if entry.time == UNKNOWN else entry.time
+        return True
+
+    def _end_at(self, descriptor: files.Descriptor, count: int, relative_offset: int) -> None:
+        self._shorten(descriptor, count)
+        self._cut_file()
+        if count:
+            self.append(UNKNOWN, relative_offset + self.base_offset)
 
     @property
     def last_time(self) -> int | None:
         """The last known append time of the segment, None when it knows none."""
-        return next((time for time in reversed(self._times) if time != UNKNOWN), None)
+        return self._last_known
+
+    @property
+    def first_time(self) -> int | None:
+        """When the segment's first batch was appended; None when that is unknown."""
+        return self.at(self.base_offset)
 
     @property
     def is_complete(self) -> bool:
         """Whether the append time of every batch is known: the segment was written by us."""
-        return bool(self._times) and UNKNOWN not in self._times
+        complete = self._complete
+        if complete is None:
+            complete = self._complete = not self._has_unknown()
+        return complete
+
+    def _has_unknown(self) -> bool:
+        descriptor, count = self._reader(), self._count
+        for number in range(0, count, _BLOCK_ENTRIES):
+            data = self._bytes(descriptor, number, min(_BLOCK_ENTRIES, count - number))
+            found = data.find(_UNKNOWN_BYTES)
+            while found >= 0:
+                if found % ENTRY_SIZE == 0:
+                    return True
+                found = data.find(_UNKNOWN_BYTES, found + 1)
+        return False
 
     def at(self, offset: int) -> int | None:
-        """Return when the batch with this offset was appended, None when that is unknown."""
-        found = bisect_right(self._offsets, offset - self.base_offset) - 1
-        if found < 0 or self._times[found] == UNKNOWN:
+        """Return when the batch with this offset was appended, None when that is unknown.
+
+        Raises OSError.
+        """
+        relative_offset, last = offset - self.base_offset, self._last
+        if relative_offset >= last.offset >= 0:
+            return None if last.time == UNKNOWN else last.time
+        if relative_offset < 0 or not self._count:
             return None
-        return self._times[found]
+        descriptor = self._reader()
+        found = self._floor(descriptor, relative_offset)
+        if found < 0:
+            return None
+        time = self._entry(descriptor, found).time
+        return None if time == UNKNOWN else time
 
     def append(self, append_time_ms: int, offset: int) -> None:
         """Say that batches from `offset` on are appended at this time, if that is news.
@@ -97,54 +184,113 @@ class AppendTimes:
         Raises OSError, and then nothing is changed: what may have reached the file lies behind the
         entries and is overwritten by the next one.
         """
-        if self._times and self._times[-1] == append_time_ms:
+        count = self._count
+        if append_time_ms == self._last[0] and count:
             return
         relative_offset = offset - self.base_offset
         entry = _ENTRY.pack(append_time_ms, relative_offset)
-        count = len(self._offsets)
         descriptor = self._descriptor
         if descriptor is None:
             descriptor = self._descriptor = files.Descriptor(self.path, writable=True)
         if count == 0:
             files.write_at(descriptor, (HEADER, entry), 0, len(HEADER) + ENTRY_SIZE)
+            self._complete = append_time_ms != UNKNOWN
         else:
             position = len(HEADER) + count * ENTRY_SIZE
             files.write_at(descriptor, (entry,), position, ENTRY_SIZE)
-        self._times.append(append_time_ms)
-        self._offsets.append(relative_offset)
+        if append_time_ms == UNKNOWN:
+            self._complete = False
+        else:
+            self._last_known = append_time_ms
+        self._count = count + 1
+        self._last = Entry(append_time_ms, relative_offset)
 
     def truncate(self, end_offset: int) -> None:
         """Forget the times of offsets from `end_offset` on, here and in the file. Raises OSError.
 
         Also cuts off what lies behind the last whole entry, so that the file is well formed.
         """
-        count = bisect_left(self._offsets, end_offset - self.base_offset)
-        del self._offsets[count:]
-        del self._times[count:]
-        size = len(HEADER) + count * ENTRY_SIZE if count else 0
+        relative_offset = end_offset - self.base_offset
+        if self._count and self._last.offset >= relative_offset:
+            descriptor = self._reader()
+            self._shorten(descriptor, self._floor(descriptor, relative_offset - 1) + 1)
+        self._cut_file()
+
+    def _cut_file(self) -> None:
+        size = len(HEADER) + self._count * ENTRY_SIZE if self._count else 0
         try:
             if self.path.stat().st_size > size:
                 os.truncate(self.path, size)
         except FileNotFoundError:
             pass
 
-    def mark_unknown(self) -> None:
-        """Say that nothing is known of the whole segment: somebody else wrote it. Raises OSError."""
-        self._offsets, self._times = array("i", [0]), array("q", [UNKNOWN])
-        self._write_anew()
+    def mark_unknown(self, from_offset: int | None = None) -> None:
+        """Say that nothing is known of the segment, or from an offset on: somebody else wrote it.
+
+        Raises OSError.
+        """
+        if from_offset is not None and from_offset > self.base_offset and self._count:
+            self.truncate(from_offset)
+            self.append(UNKNOWN, from_offset)
+            return
+        self._descriptor = None
+        files.replace(self.path, HEADER + _ENTRY.pack(UNKNOWN, 0), durable=False)
+        self._forget()
+        self._last = Entry(UNKNOWN, 0)
+        self._count = 1
 
     def close(self) -> None:
-        """Let go of the file; what was read stays."""
+        """Let go of the file; what is known stays known."""
         self._descriptor = None
 
-    def _may_follow(self, time: int, offset: int) -> bool:
-        if not self._offsets:
-            return offset == 0
-        last = self.last_time
-        goes_back = time != UNKNOWN and last is not None and timestamps.goes_back(last, time)
-        return offset > self._offsets[-1] and not goes_back
+    def entries(self) -> Iterator[Entry]:
+        """Go over all entries; raises OSError."""
+        descriptor = self._reader()
+        for number in range(0, self._count, _BLOCK_ENTRIES):
+            yield from self._block(descriptor, number)
 
-    def _write_anew(self) -> None:
-        self._descriptor = None
-        entries = map(_ENTRY.pack, self._times, self._offsets)
-        files.replace(self.path, b"".join((HEADER, *entries)), durable=False)
+    # --- the file --------------------------------------------------------------------------------
+
+    def _reader(self) -> files.Descriptor:
+        descriptor = self._descriptor
+        return files.Descriptor(self.path) if descriptor is None else descriptor
+
+    def _floor(self, descriptor: files.Descriptor, relative_offset: int) -> int:
+        """Return the number of the entry an offset goes by, -1 when it lies before all."""
+        low, high = 0, self._count
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(descriptor, middle).offset <= relative_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    @staticmethod
+    def _bytes(descriptor: files.Descriptor, number: int, count: int) -> bytes:
+        data = files.read_at(descriptor, count * ENTRY_SIZE, len(HEADER) + number * ENTRY_SIZE)
+        if len(data) != count * ENTRY_SIZE:
+            raise OSError(5, "append times were cut short by somebody else")
+        return data
+
+    def _entry(self, descriptor: files.Descriptor, number: int) -> Entry:
+        return Entry(*_ENTRY.unpack(self._bytes(descriptor, number, 1)))
+
+    def _block(self, descriptor: files.Descriptor, number: int) -> list[Entry]:
+        count = min(_BLOCK_ENTRIES, self._count - number)
+        return [Entry(*e) for e in _ENTRY.iter_unpack(self._bytes(descriptor, number, count))]
+
+    def _backwards(self, descriptor: files.Descriptor) -> Iterator[Entry]:
+        for number in reversed(range(0, self._count, _BLOCK_ENTRIES)):
+            yield from reversed(self._block(descriptor, number))
+
+
+def _may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
+    if is_first:
+        return entry.offset == 0
+    goes_back = (
+        entry.time != UNKNOWN
+        and last_known is not None
+        and timestamps.goes_back(last_known, entry.time)
+    )
+    return entry.offset > last.offset and not goes_back

@@ -391,11 +391,17 @@ class Partition:
         return self._epochs.end_offset_of(epoch, self.log_end_offset)
 
     def append_time_of(self, offset: int) -> int | None:
-        """Return when the batch with this offset was appended, None when nobody knows."""
+        """Return when the batch with this offset was appended, None when nobody knows.
+
+        Raises KafkaStorageError.
+        """
         segment = reading.segment_of(self._segments, offset)
         if segment is None or not self.log_start_offset <= offset < self.log_end_offset:
             return None
-        return segment.append_times.at(offset)
+        try:
+            return segment.append_times.at(offset)
+        except OSError as error:
+            raise self._storage_error("append times cannot be read", error) from error
 
     # --- keep ------------------------------------------------------------------------------------
 

@@ -135,6 +135,7 @@ def _recover(
             continue
         size = segment.tail.size
         limit = _NO_LIMIT if is_last else segment.tail.end_offset
+        segment.append_times.check(recovery_point)
         checked = _check(segment, recovery_point, limit, index_interval_bytes, contiguous)
         if timestamps.exceeds(checked.stamp, stamp):
             stamp = checked.stamp

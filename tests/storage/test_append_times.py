@@ -17,7 +17,7 @@ def made(path, entries, base=100):
 
 
 def entries_of(times):
-    return list(zip(times._times, times._offsets, strict=True))
+    return list(times.entries())
 
 
 def test_the_bytes(tmp_path):
@@ -107,6 +107,8 @@ def test_after_an_entry_that_cannot_be_nothing_is_known(tmp_path, bad):
         file.write(struct.pack(">qi", *bad) + struct.pack(">qi", 5000, 50))
     times = AppendTimes(path, 100)
     assert times.load()
+    assert not times.check(100)
+    assert times.check(100)
     assert [times.at(o) for o in (100, 105, 106, 150)] == [1000, 1001, None, None]
     again = AppendTimes(path, 100)
     assert again.load()
@@ -119,3 +121,59 @@ def test_a_file_that_is_not_ours_says_nothing(tmp_path, data):
     path = tmp_path / "a"
     path.write_bytes(data)
     assert not AppendTimes(path, 0).load()
+
+
+def test_only_what_lies_behind_an_offset_is_checked(tmp_path):
+    path = tmp_path / "a"
+    made(path, ENTRIES)
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">q", data, 8 + 12, 5)
+    path.write_bytes(data)
+    for from_offset, good in ((111, True), (110, True), (106, True), (105, False)):
+        times = AppendTimes(path, 100)
+        assert times.load()
+        assert times.check(from_offset) == good
+    assert entries_of(times) == [(1000, 0), (UNKNOWN, 1)]
+
+
+def test_unknown_from_an_offset_on(tmp_path):
+    for offset, expected in (
+        (106, [(1000, 0), (1001, 5), (UNKNOWN, 6)]),
+        (108, [(1000, 0), (1001, 5), (1005, 6), (UNKNOWN, 8)]),
+        (100, [(UNKNOWN, 0)]),
+        (None, [(UNKNOWN, 0)]),
+    ):
+        path = tmp_path / f"a{offset}"
+        times = made(path, ENTRIES)
+        times.mark_unknown(offset)
+        times.append(9000, 120)
+        again = AppendTimes(path, 100)
+        assert again.load()
+        for both in (times, again):
+            assert entries_of(both) == [*expected, (9000, 20)]
+            assert not both.is_complete
+            assert both.last_time == 9000
+
+
+def test_many_entries_are_not_kept_in_memory(tmp_path):
+    """A million appends a day would be twelve megabytes, and a thousand times that is usual."""
+    path, count = tmp_path / "a", 10_000
+    times = made(path, [(2 * i, 100 + 3 * i) for i in range(count)])
+    assert len(times) == count
+    held = [getattr(times, name) for name in AppendTimes.__slots__]
+    assert all(not hasattr(value, "__len__") or len(value) < 100 for value in held)
+    again = AppendTimes(path, 100)
+    assert again.load()
+    for both in (times, again):
+        assert [both.at(100 + o) for o in (0, 2, 3, 14_999, 15_000, 29_997, 40_000)] == [
+            *(0, 0, 2, 2 * 4999, 10_000, 19_998, 19_998)
+        ]
+        assert both.is_complete
+    assert again.check(100)
+    again.mark_unknown(20_100)
+    third = AppendTimes(path, 100)
+    assert third.load()
+    assert third.last_time == 2 * 6666
+    assert not third.is_complete
+    third.truncate(20_000)
+    assert third.is_complete
