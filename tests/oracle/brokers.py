@@ -100,7 +100,9 @@ class Player:
         self, cases: Sequence[Case], topics: Mapping[str, Mapping[str, str]]
     ) -> dict[str, str]:
         """Make the topics of `cases`, one partition for each case; their ids by name."""
-        wanted = Counter(case.topic for case in cases)
+        wanted: Counter[str] = Counter()
+        for case in cases:
+            wanted[case.topic] += case.partitions
         requests = [
             {
                 "name": name,
@@ -140,7 +142,7 @@ class Player:
                 context = Context(
                     case.topic, places[case.topic], ids, log_dir=self.log_dir, settle=settle
                 )
-                places[case.topic] += 1
+                places[case.topic] += case.partitions
                 try:
                     answers.append(play(case, connection, context))
                 except Exception as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.oracle import codecs
 from tests.oracle.recordset import Rec, batch, plain_set, wrapper
-from tests.oracle.scenario import Append, Case, Step, fetch, lookup, produce
+from tests.oracle.scenario import Append, Case, Step, fetch, lookup, produce, read_log_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,22 @@ TOPICS: dict[str, dict[str, str]] = {
     "append": {**APPEND, **WINDOW},
     "create-any": {**CREATE, **UNLIMITED},
     "append-any": {**APPEND, **UNLIMITED},
+    "create-difference": {**CREATE, "message.timestamp.difference.max.ms": str(HOUR_MS)},
+    "create-past": {**CREATE, "message.timestamp.before.max.ms": str(HOUR_MS)},
+    "create-future": {**CREATE, "message.timestamp.after.max.ms": str(HOUR_MS)},
     "create-segments": {**CREATE, **UNLIMITED, "segment.bytes": "1000"},
+    "create-indexed": {
+        **CREATE,
+        **UNLIMITED,
+        "segment.bytes": "3000",
+        "index.interval.bytes": "100",
+    },
+    "append-indexed": {
+        **APPEND,
+        **UNLIMITED,
+        "segment.bytes": "3000",
+        "index.interval.bytes": "100",
+    },
     "create-small": {**CREATE, **UNLIMITED, "max.message.bytes": "2000"},
     "create-compact": {**CREATE, **UNLIMITED, "cleanup.policy": "compact"},
     "create-uncompressed": {**CREATE, **UNLIMITED, "compression.type": "uncompressed"},
@@ -100,7 +115,7 @@ def read_back(stamps: Sequence[int], middle: int, appends: int, *, stamped: bool
     steps += [lookup(version, target) for version in (1, 4) for target in targets]
     steps += [lookup(7, target) for target in (-1, -2, -3)]
     steps += [lookup(0, target) for target in (-1, -2)]
-    steps += [lookup(0, -1, max_offsets=1), lookup(2, -1, isolation=1)]
+    steps += [lookup(0, -1, max_offsets=1), lookup(2, -1, isolation=1), read_log_file()]
     return steps
 
 
@@ -146,16 +161,20 @@ def recompression(base_ms: int) -> list[Case]:
     return cases
 
 
-def random_logs(base_ms: int, seeds: range = range(12)) -> list[Case]:
+KINDS = ("create-any", "append-any", "create-segments", "create-indexed", "append-indexed")
+
+
+def random_logs(base_ms: int, seeds: range = range(15)) -> list[Case]:
     """The same random log in both brokers: every format mixed, then fetched and searched."""
     cases = []
     for seed in seeds:
         chance = random.Random(seed)  # the same log in every run
-        kind = ("create-any", "append-any", "create-segments")[seed % 3]
+        kind = KINDS[seed % len(KINDS)]
+        appends = 60 if "indexed" in kind else 20
         steps: list[Step] = []
         stamps: list[int] = []
         count = 0
-        for i in range(20):
+        for i in range(appends):
             magic = chance.choice((0, 1, 2, 2))
             codec = chance.choice(CODECS[magic])
             size = chance.randint(1, 5)
@@ -171,7 +190,7 @@ def random_logs(base_ms: int, seeds: range = range(12)) -> list[Case]:
             count += size
         targets: list[int | Append] = sorted({s + d for s in stamps for d in (0, 1) if s + d >= 0})
         if kind.startswith("append"):
-            targets = [Append(i, plus) for i in range(20) for plus in (0, 1)]
+            targets = [Append(i, plus) for i in range(appends) for plus in (0, 1)]
         steps += [lookup(chance.choice((1, 4, 6)), target) for target in (*targets, FOREVER)]
         steps += [lookup(7, -3), lookup(7, -1), lookup(1, -2), lookup(0, -1)]
         for version in FETCH_VERSIONS:
@@ -179,6 +198,49 @@ def random_logs(base_ms: int, seeds: range = range(12)) -> list[Case]:
             steps.append(
                 fetch(version, chance.randint(0, count - 1), max_bytes=chance.randint(1, 900))
             )
-        tags = {"random": True, "type": kind.split("-")[0], "segments": "segments" in kind}
+        steps.append(read_log_file())
+        tags = {"random": True, "type": kind.split("-")[0], "segments": "any" not in kind}
         cases.append(Case(f"random log {seed} on {kind}", kind, tuple(steps), tags))
+    return cases
+
+
+def random_times_below_zero(base_ms: int, seeds: range = range(100, 106)) -> list[Case]:
+    """Random logs of format 2 with negative times among others, for clients that know format 2."""
+    cases = []
+    for seed in seeds:
+        chance = random.Random(seed)
+        kind = ("create-any", "append-any", "create-segments")[seed % 3]
+        pool = (-1, -2, -1000, -(2**50), 0, 7, base_ms, base_ms + 5)
+        steps: list[Step] = []
+        for i in range(15):
+            chosen = [chance.choice(pool) for _ in range(chance.randint(1, 5))]
+            codec = chance.choice(CODECS[2])
+            steps.append(produce(9, record_set(2, codec, records(chosen, f"{i}-")), name=f"#{i}"))
+        targets = (0, 1, 7, 8, base_ms, base_ms + 5, base_ms + 6)
+        steps += [lookup(chance.choice((1, 4, 7)), target) for target in (*targets, -1, -2)]
+        steps += [fetch(version, chance.randint(0, 15)) for version in (10, 11, 12, 13)]
+        steps.append(read_log_file())
+        tags = {"random": True, "times": "negative", "segments": "segments" in kind}
+        cases.append(
+            Case(f"random log {seed} with negative times on {kind}", kind, tuple(steps), tags)
+        )
+    return cases
+
+
+def windows(base_ms: int) -> list[Case]:
+    """Each name of the window by itself, and times on both sides of it."""
+    cases = []
+    stamps = {
+        "old": (base_ms, base_ms - DAY_MS),
+        "new": (base_ms, base_ms + DAY_MS),
+        "right": (base_ms, base_ms + 1),
+    }
+    for kind in ("create-difference", "create-past", "create-future"):
+        for name, times_sent in stamps.items():
+            sets = [(2, record_set(1, codec, records(times_sent))) for codec in (0, 1)]
+            sets += [(9, record_set(2, codec, records(times_sent))) for codec in (0, 3)]
+            steps = [produce(version, data, name=f"#{i}") for i, (version, data) in enumerate(sets)]
+            cases.append(
+                Case(f"{name} times on {kind}", kind, (*steps, fetch(12), read_log_file()))
+            )
     return cases

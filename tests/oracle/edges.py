@@ -518,6 +518,60 @@ def fetches(base_ms: int) -> Iterator[Case]:
     yield Case("offset for leader epoch", "create", (*writes, *steps), {"edge": "leader epoch"})
 
 
+def fetches_of_several_partitions(base_ms: int) -> Iterator[Case]:
+    """Two partitions in one request: who gets the bytes when there are not enough for both."""
+    data = batch(records((base_ms, base_ms + 1)))
+
+    def write(context: Any) -> dict[str, Any]:
+        places = [{"index": context.partition + i, "records": data} for i in (0, 1)]
+        topics = [{"name": context.topic, "partition_data": places}]
+        return {"transactional_id": None, "acks": -1, "timeout_ms": 5000, "topic_data": topics}
+
+    def read(order: Sequence[int], request_max: int, partition_max: int, offset: int) -> Any:
+        def fields(context: Any) -> dict[str, Any]:
+            wanted = [
+                {
+                    "partition": context.partition + i,
+                    "fetch_offset": offset,
+                    "partition_max_bytes": partition_max,
+                }
+                for i in order
+            ]
+            identity = {"topic": context.topic, "topic_id": context.topic_ids.get(context.topic)}
+            return {
+                "replica_id": -1,
+                "max_wait_ms": 0,
+                "min_bytes": 1,
+                "max_bytes": request_max,
+                "isolation_level": 0,
+                "session_epoch": -1,
+                "topics": [identity | {"partitions": wanted}],
+            }
+
+        return fields
+
+    steps = [ask(f"produce v9 #{i}", "Produce", 9, write) for i in range(3)]
+    for version in (0, 2, 3, 4, 7, 11, 12, 13):
+        for order in ((0, 1), (1, 0)):
+            for limits_asked in (
+                (1000, 1000),
+                (150, 1000),
+                (1, 1000),
+                (1000, 1),
+                (1000, 150),
+                (0, 0),
+            ):
+                name = f"fetch v{version} {order} max {limits_asked}"
+                steps.append(ask(name, "Fetch", version, read(order, *limits_asked, offset=2)))
+        steps.append(
+            ask(f"fetch v{version} at the end", "Fetch", version, read((0, 1), 100, 100, offset=6))
+        )
+        steps.append(
+            ask(f"fetch v{version} beyond", "Fetch", version, read((0, 1), 100, 100, offset=7))
+        )
+    yield Case("fetch of two partitions", "create", tuple(steps), {"edge": "pair"}, partitions=2)
+
+
 def zstd_for_old_clients(base_ms: int) -> Iterator[Case]:
     sets = [batch(records((base_ms, base_ms + 1)), codec) for codec in (4, 0, 4, 1)]
     writes = [produce(9, data, name=f"#{i}") for i, data in enumerate(sets)]
@@ -543,6 +597,7 @@ def edge_cases(base_ms: int) -> list[Case]:
         times_and_lookups,
         sentinels,
         fetches,
+        fetches_of_several_partitions,
         zstd_for_old_clients,
     )
     return [case for maker in makers for case in maker(base_ms)]

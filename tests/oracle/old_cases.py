@@ -7,6 +7,7 @@ with a look at the `.log` files, so the bytes on the disk are compared, not only
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 
 from tests.oracle import codecs, edges
@@ -39,6 +40,14 @@ WINDOW = {"message.timestamp.difference.max.ms": str(HOUR_MS)}
 TOPICS["create-window"] = TOPICS["create-format-1"] | WINDOW
 TOPICS["create-window-0"] = TOPICS["create-format-0"] | WINDOW
 TOPICS["create-segments"] = TOPICS["create-format-1"] | {"segment.bytes": "400"}
+TOPICS["create-indexed"] = TOPICS["create-format-1"] | {
+    "segment.bytes": "3000",
+    "index.interval.bytes": "100",
+}
+TOPICS["append-indexed"] = TOPICS["append-format-1"] | {
+    "segment.bytes": "3000",
+    "index.interval.bytes": "100",
+}
 TOPICS["create-gzip"] = TOPICS["create-format-1"] | {"compression.type": "gzip"}
 TOPICS["create-uncompressed"] = TOPICS["create-format-0"] | {"compression.type": "uncompressed"}
 
@@ -58,7 +67,8 @@ def times(base_ms: int) -> dict[str, tuple[int, ...]]:
 def written(base_ms: int) -> list[Case]:
     """Formats x codecs x topics x kinds of times."""
     cases = []
-    for topic, magic, codec in itertools.product(TOPICS, (0, 1), (0, 1, 2, 3)):
+    topics = [topic for topic in TOPICS if not topic.endswith("indexed")]
+    for topic, magic, codec in itertools.product(topics, (0, 1), (0, 1, 2, 3)):
         for name, stamps in times(base_ms).items():
             if magic == 0 and name != "none":
                 continue
@@ -96,6 +106,36 @@ def malformed(base_ms: int) -> list[Case]:
     return cases
 
 
+def random_logs(base_ms: int) -> list[Case]:
+    """Random logs of formats 0 and 1, searched through small indexes over several segments."""
+    cases = []
+    for seed in range(10):
+        chance = random.Random(seed)  # the same log in every run
+        kind = ("create-indexed", "append-indexed")[seed % 2]
+        steps: list[Step] = []
+        stamps: list[int] = []
+        for i in range(50):
+            magic, codec = chance.choice((0, 1, 1)), chance.choice((0, 0, 1, 2, 3))
+            chosen = [
+                chance.choice((base_ms + chance.randint(-50, 50), chance.randint(0, 100)))
+                for _ in range(chance.randint(1, 4))
+            ]
+            data = record_set(magic, codec, records(chosen, f"{i}-"))
+            steps.append(produce(chance.choice((0, 1, 2)), data, name=f"#{i}"))
+            stamps += chosen
+        targets: list[int | Append] = sorted({one + plus for one in stamps for plus in (0, 1)})
+        if kind.startswith("append"):
+            targets = [Append(i, plus) for i in range(50) for plus in (0, 1)]
+        steps += [lookup(1, target) for target in (*targets, -1, -2, 2**62)]
+        for version in range(4):
+            for _ in range(4):
+                start, size = chance.randint(0, len(stamps)), chance.randint(200, 2000)
+                steps.append(fetch(version, start, max_bytes=size))
+        steps.append(read_log_file())
+        cases.append(Case(f"random log {seed} on {kind}", kind, tuple(steps), {"random": True}))
+    return cases
+
+
 def old_cases(base_ms: int) -> list[Case]:
     """All of the above."""
-    return written(base_ms) + malformed(base_ms)
+    return written(base_ms) + malformed(base_ms) + random_logs(base_ms)

@@ -51,12 +51,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """A named list of steps on a partition of its own; `tags` say what is special, for reasons."""
+    """A named list of steps on a partition of its own; `tags` say what is special, for reasons.
+
+    `partitions`: how many it needs; they follow each other.
+    """
 
     name: str
     topic: str
     steps: tuple[Step, ...]
     tags: dict[str, Any] = field(default_factory=dict)
+    partitions: int = 1
 
 
 @dataclass

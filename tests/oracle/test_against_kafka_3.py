@@ -21,7 +21,9 @@ KAFKA = "3.9.1"
 GROUPS = {
     "matrix": cases.matrix,
     "recompression": cases.recompression,
+    "windows": cases.windows,
     "random logs": cases.random_logs,
+    "random logs below zero": cases.random_times_below_zero,
     "edges": edges.edge_cases,
     "admin": lambda _: admin.admin_cases(),
 }
@@ -30,12 +32,14 @@ GROUPS = {
 class Played:
     """Every case with the answers of both brokers, group by group."""
 
-    def __init__(self, kafka: str, tidelog: str) -> None:
+    def __init__(self, kafka, tidelog) -> None:
         base_ms = time.time_ns() // 1_000_000 - 10 * 60_000  # never mistaken for an append time
         self.cases = {name: make(base_ms) for name, make in GROUPS.items()}
         together = [case for group in self.cases.values() for case in group]
-        self.kafka = self._split(Player(kafka).play(together, cases.TOPICS))
-        self.tidelog = self._split(Player(tidelog).play(together, cases.TOPICS))
+        self.kafka, self.tidelog = (
+            self._split(Player(one.bootstrap, one.log_dir).play(together, cases.TOPICS))
+            for one in (kafka, tidelog)
+        )
 
     def _split(self, answers):
         rest = iter(answers)
@@ -49,7 +53,7 @@ class Played:
 @pytest.fixture(scope="session")
 def played(apache_kafka, tidelog):
     with apache_kafka(KAFKA) as theirs, tidelog() as ours:
-        return Played(theirs.bootstrap, ours.bootstrap)
+        return Played(theirs, ours)
 
 
 @pytest.fixture(scope="session")
