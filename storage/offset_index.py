@@ -68,15 +68,8 @@ class OffsetIndex:
             data = self.path.read_bytes()
         except FileNotFoundError:
             return False
-        pairs = array("i")
-        pairs.frombytes(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE])
-        if sys.byteorder == "little":
-            pairs.byteswap()
-        offsets, positions = pairs[0::2], pairs[1::2]
+        offsets, positions = parse(data)
         count = len(positions)
-        while count and positions[count - 1] == 0 and offsets[count - 1] == 0:
-            count -= 1
-        del offsets[count:], positions[count:]
         if not _grows(offsets) or not _grows(positions):
             return False
         if count and (offsets[0] < 0 or positions[0] < 0 or positions[-1] >= log_size):
@@ -144,6 +137,22 @@ class OffsetIndex:
                 file.seek(flushed * ENTRY_SIZE)
                 file.write(data)
         self._flushed = count
+
+
+def parse(data: bytes) -> tuple[array[int], array[int]]:
+    """Take a file's bytes apart: relative offsets, positions; nothing is judged.
+
+    A torn last entry, and zeros after the entries, are none.
+    """
+    pairs = array("i")
+    pairs.frombytes(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE])
+    if sys.byteorder == "little":
+        pairs.byteswap()
+    offsets, positions = pairs[0::2], pairs[1::2]
+    count = len(positions)
+    while count and positions[count - 1] == 0 and offsets[count - 1] == 0:
+        count -= 1
+    return offsets[:count], positions[:count]
 
 
 def _grows(values: array[int]) -> bool:
