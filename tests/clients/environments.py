@@ -165,8 +165,7 @@ def kafka_python_builder(version: str) -> Callable[[Path], None]:
 def java_poms(target: Path) -> None:
     """One Maven project with a module per client version: one Maven start fetches them all."""
     head = (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>tidelog.clients</groupId><version>1</version>"
+        "<project><modelVersion>4.0.0</modelVersion><groupId>tidelog</groupId><version>1</version>"
     )
     modules = "".join(f"<module>{version}</module>" for version in JAVA_CLIENTS)
     (target / "pom.xml").write_text(

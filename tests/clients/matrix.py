@@ -86,6 +86,8 @@ def run_matrix(
     with ExitStack() as stack, ThreadPoolExecutor(PARALLEL) as pool:
         sessions = start(chosen, server, stack, report, make=make)
         present = [client for client in chosen if client.name in sessions]
+        if not present:
+            return report
         ordinary = {client.name: topics_of(client, broker) for client in present}
         mixed = {client.name: rules.mixed_topic_of(client, broker) for client in present}
         every = [topic for client in present for topic in ordinary[client.name]]

@@ -74,6 +74,7 @@ class Session:
             self._process.kill()  # it would answer the next command with the rest of this one
             raise DriverError(f"silent for {timeout_s:.0f} s{self._tail()}") from None
         if line is None:
+            self._lines.put(None)
             raise DriverError(f"the driver ended{self._tail()}")
         try:
             answer = json.loads(line)
@@ -107,3 +108,4 @@ class Session:
             while (line := self._lines.get(timeout=1)) is not None:
                 if json.loads(line).get("done") == operation:
                     return
+            self._lines.put(None)  # whoever asks next must see the end, too
