@@ -18,6 +18,7 @@ Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offs
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.context import as_broker_error
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from broker.context import Context
     from broker.node import Node
     from protocol.api.fetch import FetchPartition, FetchRequest
-    from protocol.errors import BrokerError
+    from protocol.errors import BrokerError, ErrorCode
     from storage.partition import Partition
+    from storage.reading import Fetched
 
 Buffer = bytes | bytearray | memoryview
 
@@ -48,7 +50,17 @@ _ZSTD_SINCE = 10
 _TOPIC_IDS_SINCE = 13
 _SOFT_LIMIT_SINCE = 3
 _RAW_SINCE = 4
-_NO_ERRORS_BELOW = 0
+
+# Converting this much takes some milliseconds: more is done in a thread.
+_THREAD_BYTES = 65_536
+
+
+class _Served(NamedTuple):
+    """What one partition gave."""
+
+    topic: str
+    size_bytes: int
+    down_converted: int  # records
 
 
 class _Outcome(NamedTuple):
@@ -56,8 +68,15 @@ class _Outcome(NamedTuple):
 
     response: FetchResponse
     size_bytes: int
-    at_once: bool  # an error, or data of a diverging kind: no waiting
+    at_once: bool  # a partition has an error: no waiting
     partitions: list[Partition]
+    upper_offsets: list[int]  # of the partitions, up to where was read
+    served: list[_Served]
+    errors: list[ErrorCode]
+
+
+class _NeedsThreadError(Exception):
+    """So much has to be converted that other connections would feel it."""
 
 
 def handle(
@@ -68,58 +87,115 @@ def handle(
         raise FetchSessionIdNotFound("fetch sessions are answered statelessly")
     if request.session_epoch > 0:
         raise InvalidFetchSessionEpoch("fetch sessions are answered statelessly")
-    outcome = _attempt(node, request, context.version)
-    if (
+    try:
+        outcome = _attempt(node, request, context.version, on_loop=True)
+    except _NeedsThreadError:
+        return _wait(node, request, context.version, None)
+    if _is_enough(request, outcome):
+        return _answer(node, outcome)
+    return _wait(node, request, context.version, outcome)
+
+
+def _is_enough(request: FetchRequest, outcome: _Outcome) -> bool:
+    """Whether the answer should leave now."""
+    return (
         outcome.at_once
         or request.max_wait_ms <= 0
         or outcome.size_bytes >= request.min_bytes
         or not outcome.partitions
-    ):
-        return outcome.response
-    return _wait(node, request, context.version, outcome)
+    )
+
+
+def _answer(node: Node, outcome: _Outcome) -> FetchResponse:
+    """Count what is served, once, when it is."""
+    for served in outcome.served:
+        node.metrics.bytes_out(served.topic, served.size_bytes)
+        if served.down_converted:
+            node.metrics.down_converted(served.topic, served.down_converted)
+    for code in outcome.errors:
+        node.metrics.fetch_failed(code)
+    return outcome.response
 
 
 async def _wait(
-    node: Node, request: FetchRequest, version: int, outcome: _Outcome
+    node: Node, request: FetchRequest, version: int, outcome: _Outcome | None
 ) -> FetchResponse:
     """Wait for more, then read again; the last attempt counts whatever it finds."""
     deadline_s = node.clock.monotonic_s() + request.max_wait_ms / 1000
-    while True:
+    if outcome is None:
+        outcome = await _attempt_anywhere(node, request, version)
+    while not _is_enough(request, outcome):
+        if _has_grown(request, outcome):  # since it was read, and nobody was told
+            outcome = await _attempt_anywhere(node, request, version)
+            continue
         left_s = deadline_s - node.clock.monotonic_s()
         woken = left_s > 0 and await node.waiting.wait(
             outcome.partitions, request.min_bytes - outcome.size_bytes, left_s
         )
-        outcome = _attempt(node, request, version)
-        if not woken or outcome.at_once or outcome.size_bytes >= request.min_bytes:
-            return outcome.response
+        outcome = await _attempt_anywhere(node, request, version)
+        if not woken:
+            break
+    return _answer(node, outcome)
 
 
-def _attempt(node: Node, request: FetchRequest, version: int) -> _Outcome:
-    """Read every partition once, within the request's limits."""
+def _has_grown(request: FetchRequest, outcome: _Outcome) -> bool:
+    """Whether there is more to read than there was."""
+    return any(
+        _upper_offset(partition, request) != upper_offset
+        for partition, upper_offset in zip(outcome.partitions, outcome.upper_offsets, strict=True)
+    )
+
+
+async def _attempt_anywhere(node: Node, request: FetchRequest, version: int) -> _Outcome:
+    """Read on the loop, or in a thread if much has to be converted."""
+    try:
+        return _attempt(node, request, version, on_loop=True)
+    except _NeedsThreadError:
+        return await asyncio.to_thread(_attempt, node, request, version, on_loop=False)
+
+
+def _attempt(node: Node, request: FetchRequest, version: int, *, on_loop: bool) -> _Outcome:
+    """Read every partition once, within the request's limits.
+
+    Raises _NeedsThreadError, on the loop alone.
+    """
     left = node.fetch_room()
     if version >= _SOFT_LIMIT_SINCE:
         left = min(left, request.max_bytes)
-    response = FetchResponse(responses=[])
+    outcome = _Outcome(FetchResponse(responses=[]), 0, False, [], [], [], [])
     size = 0
-    at_once = False
-    partitions: list[Partition] = []
     for topic in request.topics:
         answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[])
-        response.responses.append(answer)
+        outcome.response.responses.append(answer)
         for wanted in topic.partitions:
             try:
                 partition = _find(node, topic.topic, topic.topic_id, wanted, version)
-                partitions.append(partition)
-                result, got = _read(node, partition, wanted, request, version, left, size == 0)
+                upper_offset = _upper_offset(partition, request)
+                outcome.partitions.append(partition)
+                outcome.upper_offsets.append(upper_offset)
+                reading = _Reading(
+                    partition,
+                    wanted.fetch_offset,
+                    min(wanted.partition_max_bytes, left),
+                    upper_offset,
+                    version,
+                    size == 0,
+                    on_loop,
+                )
+                records, got, converted = _read(reading)
+                result = _found(reading, wanted.partition, records, request)
+                if got:
+                    outcome.served.append(_Served(partition.topic, got, converted))
                 size += got
                 left = max(0, left - got)
+            except _NeedsThreadError:
+                raise
             except Exception as error:  # noqa: BLE001 - one partition's failure is its own
                 known = as_broker_error(node, error, "fetch")
-                node.metrics.fetch_failed(known.code)
+                outcome.errors.append(known.code)
                 result = _failed(wanted.partition, node.code_for(known.code, version <= 5))
-                at_once = True
             answer.partitions.append(result)
-    return _Outcome(response, size, at_once, partitions)
+    return outcome._replace(size_bytes=size, at_once=bool(outcome.errors))
 
 
 def _find(node: Node, name: str, topic_id: UUID, wanted: FetchPartition, version: int) -> Partition:
@@ -130,69 +206,78 @@ def _find(node: Node, name: str, topic_id: UUID, wanted: FetchPartition, version
     return partition
 
 
-def _read(
-    node: Node,
-    partition: Partition,
-    wanted: FetchPartition,
-    request: FetchRequest,
-    version: int,
-    left: int,
-    first: bool,
-) -> tuple[PartitionData, int]:
-    """Read one partition. Returns its part of the answer and the bytes it holds."""
-    committed = request.isolation_level == _READ_COMMITTED
-    upper = partition.last_stable_offset if committed else partition.high_watermark
-    limit = min(wanted.partition_max_bytes, left)
-    buffers: Sequence[Buffer]
-    if version >= _RAW_SINCE:
-        fetched = partition.read(wanted.fetch_offset, limit, upper_offset=upper, minimum_one=first)
-        buffers, size = fetched.buffers, fetched.size
-        if size and version < _ZSTD_SINCE and _has_zstd(buffers):
-            buffers = [convert.transcode_zstd(buffers)]
-            size = len(buffers[0])
-    else:
-        buffers = _read_old(node, partition, wanted.fetch_offset, limit, upper, version, first)
-        size = sum(map(len, buffers))
-    if size:
-        node.metrics.bytes_out(partition.topic, size)
-    return PartitionData(
-        partition_index=wanted.partition,
-        high_watermark=partition.high_watermark,
-        last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.log_start_offset,
-        aborted_transactions=[] if committed else None,
-        records=list(buffers),
-    ), size
+class _Reading(NamedTuple):
+    """What to read of one partition, and for whom."""
+
+    partition: Partition
+    offset: int
+    limit: int
+    upper_offset: int
+    version: int
+    is_first: bool  # nothing has been found in this request yet
+    on_loop: bool
+
+    def fetch(self, offset: int, *, minimum_one: bool) -> Fetched:
+        """Read the log from an offset."""
+        return self.partition.read(
+            offset, self.limit, upper_offset=self.upper_offset, minimum_one=minimum_one
+        )
+
+    def may_convert(self, size_bytes: int) -> None:
+        """Raise _NeedsThreadError if converting so much would hold the loop up."""
+        if self.on_loop and size_bytes > _THREAD_BYTES:
+            raise _NeedsThreadError
 
 
-def _read_old(
-    node: Node,
-    partition: Partition,
-    offset: int,
-    limit: int,
-    upper: int,
-    version: int,
-    first: bool,
-) -> Sequence[Buffer]:
+def _upper_offset(partition: Partition, request: FetchRequest) -> int:
+    if request.isolation_level == _READ_COMMITTED:
+        return partition.last_stable_offset
+    return partition.high_watermark
+
+
+def _read(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
+    """Read one partition: the records, their bytes, and how many records were converted down."""
+    if reading.version < _RAW_SINCE:
+        return _read_old(reading)
+    fetched = reading.fetch(reading.offset, minimum_one=reading.is_first)
+    if fetched.size < fetched.first_batch_size:
+        return (), 0, 0  # from version 3 on a batch comes whole or not at all
+    if reading.version < _ZSTD_SINCE and fetched.size and _has_zstd(fetched.buffers):
+        reading.may_convert(fetched.size)
+        data = convert.transcode_zstd(fetched.buffers)
+        return (data,), len(data), 0
+    return fetched.buffers, fetched.size, 0
+
+
+def _read_old(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
     """Read for a version that knows no format 2: convert where needed, never stand still."""
-    hard = version < _SOFT_LIMIT_SINCE
-    magic = 0 if version < 2 else 1
-    fetched = partition.read(offset, limit, upper_offset=upper, minimum_one=hard or first)
-    if not fetched.size:
-        return []
-    if not _is_newer(fetched.buffers, magic):
-        return _cut(fetched.buffers, limit) if hard else fetched.buffers
-    if not partition.config.message_downconversion_enable:
-        raise UnsupportedVersion("message.downconversion.enable=false on this topic")
-    at = offset
+    hard = reading.version < _SOFT_LIMIT_SINCE
+    magic = 0 if reading.version < 2 else 1
+    fetched = reading.fetch(reading.offset, minimum_one=hard or reading.is_first)
+    if not fetched.size or (not hard and fetched.size < fetched.first_batch_size):
+        return (), 0, 0
+    records = 0
+    buffers: Sequence[Buffer] = fetched.buffers
+    if _is_newer(buffers, magic):
+        if not reading.partition.config.message_downconversion_enable:
+            raise UnsupportedVersion("message.downconversion.enable=false on this topic")
+        reading.may_convert(fetched.size)
+        data, records = _converted(reading, fetched, magic)
+        buffers = (data,)
+    if hard:
+        buffers = _cut(buffers, reading.limit)
+    return buffers, sum(map(len, buffers)), records
+
+
+def _converted(reading: _Reading, fetched: Fetched, magic: int) -> tuple[Buffer, int]:
+    """Convert down, reading on behind what leaves nothing; the data and its number of records."""
+    at = reading.offset
     while True:
         converted = convert.down_convert(fetched.buffers, target_magic=magic, fetch_offset=at)
-        if converted.data or converted.next_offset >= upper or converted.next_offset <= at:
-            break
+        if converted.data or not at < converted.next_offset < reading.upper_offset:
+            return converted.data, converted.records
         at = converted.next_offset
-        fetched = partition.read(at, limit, upper_offset=upper, minimum_one=True)
-    node.metrics.down_converted(partition.topic, converted.records)
-    return _cut([converted.data], limit) if hard else [converted.data]
+        fetched = reading.fetch(at, minimum_one=True)
 
 
 def _is_newer(buffers: Sequence[Buffer], magic: int) -> bool:
@@ -215,6 +300,21 @@ def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
         kept.append(buffer if len(buffer) <= limit else memoryview(buffer)[:limit])
         limit -= len(buffer)
     return kept
+
+
+def _found(
+    reading: _Reading, index: int, records: Sequence[Buffer], request: FetchRequest
+) -> PartitionData:
+    """One partition's part of the answer."""
+    partition = reading.partition
+    return PartitionData(
+        partition_index=index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        aborted_transactions=[] if request.isolation_level == _READ_COMMITTED else None,
+        records=list(records),
+    )
 
 
 def _failed(index: int, code: int) -> PartitionData:

@@ -9,6 +9,7 @@ Version notes: 1 flexible.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.api.describe_configs import BROKER, TOPIC, check_broker
@@ -39,11 +40,11 @@ async def handle(
     node: Node, request: IncrementalAlterConfigsRequest, _context: Context
 ) -> IncrementalAlterConfigsResponse:
     """Change every resource, each for itself."""
-    named = [(each.resource_type, each.resource_name) for each in request.resources]
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     responses = []
     for resource in request.resources:
         try:
-            if named.count((resource.resource_type, resource.resource_name)) > 1:
+            if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest("the resource is named more than once")
             await _alter(node, resource, validate_only=request.validate_only)
         except Exception as error:  # noqa: BLE001 - one resource's failure is its own

@@ -15,6 +15,7 @@ level; 4 leader epochs; 6 flexible; 7 the largest time; 8 earliest local; 9 late
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from broker.context import as_broker_error
@@ -78,20 +79,17 @@ async def _answer_in_thread(
 def _answer(node: Node, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
     """Answer every partition for itself."""
     response = ListOffsetsResponse(topics=[])
-    named = [
+    times = Counter(
         (topic.name, wanted.partition_index)
         for topic in request.topics
         for wanted in topic.partitions
-    ]
-    twice: set[tuple[str, int]] = set()
-    if version > 0 and len(set(named)) < len(named):
-        twice = {name for name in named if named.count(name) > 1}
+    )
     for topic in request.topics:
         answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
         response.topics.append(answer)
         for wanted in topic.partitions:
             try:
-                if (topic.name, wanted.partition_index) in twice:
+                if version > 0 and times[topic.name, wanted.partition_index] > 1:
                     raise InvalidRequest("the partition is named more than once")
                 partition = node.partition(topic.name, wanted.partition_index)
                 node.check_leader_epoch(partition, wanted.current_leader_epoch)
