@@ -1,10 +1,10 @@
 """Opening a partition's directory: what is believed, what is checked, what is cut off.
 
 After a clean stop (`.kafka_cleanshutdown` in the log directory) the recovery point is the end of
-the log, and nothing of the log is read. After any other end, everything from the recovery point on is
-checked batch by batch, checksum and order; the log is cut at the first bad one, later segments go,
-and index and append times are made to end where the log ends. What lies before the recovery point
-was durable then and is believed.
+the log, which the headers behind the last index entry confirm; no more of the log is read. After
+any other end, everything from the recovery point on is checked batch by batch, checksum and order;
+the log is cut at the first bad one, later segments go, and index and append times are made to end
+where the log ends. What lies before the recovery point was durable then and is believed.
 
 A crash in the middle of recovery leaves a log that recovers again.
 """
@@ -67,14 +67,11 @@ def load(
         Segment(directory, base, Tail(following, sizes.get(base, 0)))
         for base, following in zip(bases, [*bases[1:], bases[-1]], strict=True)
     ]
-    believed = was_clean and (
-        recovery_point in found.snapshot_offsets and recovery_point >= bases[-1]
-    )
     stamp = None
     if not sizes:
         segments[-1].activate()
         return Loaded(tuple(segments), None)
-    if believed:
+    if was_clean and _ends_at(segments[-1], recovery_point):
         last = segments[-1]
         last.tail = Tail(recovery_point, last.tail.size)
     else:
@@ -87,6 +84,23 @@ def load(
     if timestamps.exceeds(stamp, last_time):
         last_time = stamp
     return Loaded(tuple(segments), last_time)
+
+
+def _ends_at(segment: Segment, offset: int) -> bool:
+    """Tell whether the log's last batch is the one before `offset`: few headers are read for it.
+
+    A checkpoint may be older than the log it is about, and must not hide what came after.
+    """
+    end_offset = segment.base_offset
+    if segment.tail.size:
+        segment.read_index()
+        entry = segment.index.last()
+        try:
+            for found in segment.walk(0 if entry is None else entry.position):
+                end_offset = found.batch.last_offset + 1
+        except CorruptMessage:
+            return False
+    return end_offset == offset
 
 
 def _last_append_time(segments: Sequence[Segment]) -> int | None:

@@ -65,8 +65,8 @@ class _LogDirectory:
 class LogStore:
     """All partitions of this broker.
 
-    `partition` may be called from any thread; what creates, deletes, opens and closes is for one
-    thread at a time.
+    May be used by several threads at once. `close` waits for a checkpoint that is being written; one
+    that comes after it does nothing.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class LogStore:
         self._open: dict[Key, Partition] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._opened_ms = 0
-        self._opening = threading.Lock()
+        self._changing = threading.RLock()  # which partitions there are, and which are open
+        self._checkpointing = threading.RLock()  # one at a time, and none after the last
 
     # --- start and stop --------------------------------------------------------------------------
 
@@ -97,6 +98,10 @@ class LogStore:
 
         `configs` are the settings of topics by name. Raises LogDirectoryError.
         """
+        with self._checkpointing, self._changing:
+            self._find_everything(now_ms, configs)
+
+    def _find_everything(self, now_ms: int, configs: Mapping[str, TopicConfig] | None) -> None:
         self._opened_ms = now_ms
         self._configs = dict(configs or {})
         try:
@@ -122,6 +127,10 @@ class LogStore:
 
         Raises KafkaStorageError when a disk fails; then the next start recovers.
         """
+        with self._checkpointing, self._changing:
+            self._close()
+
+    def _close(self) -> None:
         try:
             for partition in self._open.values():
                 partition.close()
@@ -138,6 +147,11 @@ class LogStore:
 
         Meant for a thread, now and then. Raises KafkaStorageError.
         """
+        with self._checkpointing:
+            if self._directories:
+                self._checkpoint()
+
+    def _checkpoint(self) -> None:
         for partition in list(self._open.values()):
             try:
                 partition.flush()
@@ -165,7 +179,8 @@ class LogStore:
         if partition is not None or key not in self._places:
             return partition
         try:
-            return self._open_partition(key)
+            with self._changing:
+                return self._open_partition(key) if key in self._places else None
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be opened: {error}") from error
 
@@ -189,7 +204,15 @@ class LogStore:
 
         Raises TopicAlreadyExists when it is here already, KafkaStorageError when it cannot be made.
         """
+        with self._changing:
+            return self._create_partition(topic, topic_id, index, config, now_ms)
+
+    def _create_partition(
+        self, topic: str, topic_id: uuid.UUID, index: int, config: TopicConfig, now_ms: int
+    ) -> Partition:
         key = (topic, index)
+        if not self._directories:
+            raise KafkaStorageError("the log directories are closed")
         if key in self._places:
             raise TopicAlreadyExists(f"{topic}-{index} exists in {self._places[key].path}")
         taken = list(self._places.values())
@@ -197,6 +220,9 @@ class LogStore:
         path = directory.path / filenames.partition_directory(topic, index)
         try:
             path.mkdir()
+        except OSError as error:  # what may be there already is not ours to remove
+            raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
+        try:
             checkpoints.write_topic_id(path, topic_id)
             partition = Partition(
                 path,
@@ -221,18 +247,19 @@ class LogStore:
         Raises KafkaStorageError.
         """
         key = (topic, index)
-        directory = self._places.pop(key, None)
-        partition = self._open.pop(key, None)
-        if partition is not None:
-            partition.mark_deleted()
-        if directory is None:
-            return
-        directory.recovery_points.pop(key, None)
-        directory.log_start_offsets.pop(key, None)
-        path = directory.path / filenames.partition_directory(topic, index)
-        gone = directory.path / filenames.deleted_directory(topic, index, uuid.uuid4().hex)
         try:
-            path.rename(gone)
+            with self._changing:
+                directory = self._places.get(key)
+                if directory is None:
+                    return
+                partition = self._open.pop(key, None)
+                if partition is not None:
+                    partition.mark_deleted()
+                gone = directory.path / filenames.deleted_directory(topic, index, uuid.uuid4().hex)
+                (directory.path / filenames.partition_directory(topic, index)).rename(gone)
+                del self._places[key]
+                directory.recovery_points.pop(key, None)
+                directory.log_start_offsets.pop(key, None)
             files.sync(directory.path)
             shutil.rmtree(gone)
         except OSError as error:
@@ -243,14 +270,16 @@ class LogStore:
         for name, index in self.names():
             if name == topic:
                 self.delete_partition(name, index)
-        self._configs.pop(topic, None)
+        with self._changing:
+            self._configs.pop(topic, None)
 
     def set_config(self, topic: str, config: TopicConfig) -> None:
         """Replace a topic's settings, for its partitions open now and for those opened later."""
-        self._configs[topic] = config
-        for partition in self.opened():
-            if partition.topic == topic:
-                partition.config = config
+        with self._changing:
+            self._configs[topic] = config
+            for partition in self.opened():
+                if partition.topic == topic:
+                    partition.config = config
 
     def _find_partitions(self, directory: _LogDirectory) -> None:
         for path in directory.path.iterdir():
@@ -270,32 +299,31 @@ class LogStore:
             self._places[key] = directory
 
     def _open_partition(self, key: Key) -> Partition:
-        with self._opening:
-            partition = self._open.get(key)
-            if partition is not None:
-                return partition
-            topic, index = key
-            directory = self._places[key]
-            path = directory.path / filenames.partition_directory(topic, index)
-            try:
-                topic_id = checkpoints.read_topic_id(path)
-            except checkpoints.CheckpointError as error:
-                _log.warning("topic id unknown", extra={"reason": str(error)})
-                topic_id = None
-            partition = Partition(
-                path,
-                topic,
-                index,
-                topic_id,
-                self._configs.get(topic, self.default_config),
-                now_ms=self._opened_ms,
-                recovery_point=directory.recovery_points.get(key, 0),
-                was_clean=directory.was_clean,
-                log_start_offset=directory.log_start_offsets.get(key, 0),
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
-            )
-            self._open[key] = partition
+        partition = self._open.get(key)
+        if partition is not None:
             return partition
+        topic, index = key
+        directory = self._places[key]
+        path = directory.path / filenames.partition_directory(topic, index)
+        try:
+            topic_id = checkpoints.read_topic_id(path)
+        except checkpoints.CheckpointError as error:
+            _log.warning("topic id unknown", extra={"reason": str(error)})
+            topic_id = None
+        partition = Partition(
+            path,
+            topic,
+            index,
+            topic_id,
+            self._configs.get(topic, self.default_config),
+            now_ms=self._opened_ms,
+            recovery_point=directory.recovery_points.get(key, 0),
+            was_clean=directory.was_clean,
+            log_start_offset=directory.log_start_offsets.get(key, 0),
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+        )
+        self._open[key] = partition
+        return partition
 
     def _write_checkpoints(self) -> None:
         """Write what is known of open partitions; of the others, what was read at the start."""

@@ -186,13 +186,17 @@ def test_a_bad_batch_takes_the_later_segments_with_it(make_log):
     assert log.append([99], now=50).base_offset == bases[2]
 
 
-def test_after_a_clean_stop_no_log_is_read(make_log):
-    log = make_log(segment_bytes=1000).create()
+def test_after_a_clean_stop_only_the_tail_is_read(make_log):
+    log = make_log(segment_bytes=1000, index_interval_bytes=0).create()
     for i in range(30):
         log.append([i], now=i, producer_id=1, producer_epoch=0, base_sequence=i)
     log.close()
-    for segment in log.directory.glob("*.log"):
-        segment.write_bytes(bytes(segment.stat().st_size))  # any look at it would fail
+    log.open()
+    last = log.partition.segments[-1].index.last().position
+    log.close()
+    for path in log.directory.glob("*.log"):  # any look at the zeros would fail
+        kept = path.read_bytes()[last:] if path == max(log.directory.glob("*.log")) else b""
+        path.write_bytes(bytes(path.stat().st_size - len(kept)) + kept)
     log.open()
     assert log.partition.log_end_offset == 30
     assert log.partition.last_append_time == 29
@@ -301,3 +305,21 @@ def test_a_missing_index_of_a_sealed_segment_is_made_anew(make_log, monkeypatch)
     log.open()
     assert log.index_entries()[: len(expected) // 2] == expected[: len(expected) // 2]
     assert [record[1] for record in log.contents()] == [i for i in range(400) for _ in range(2)]
+
+
+@pytest.mark.parametrize("points", [None, b"0\n1\nt 0 0\n", b"0\n1\nt 0 3\n", b"junk"])
+def test_a_stale_checkpoint_hides_nothing_after_a_clean_stop(make_log, points):
+    log = make_log().create()
+    log.close()  # leaves a snapshot at offset 0
+    log.open()
+    for i in range(5):
+        log.append([i], now=i)
+    log.close()
+    path = log.path / filenames.RECOVERY_POINT_CHECKPOINT
+    if points is None:
+        path.unlink()
+    else:
+        path.write_bytes(points)
+    log.open()
+    assert [record[1] for record in log.contents()] == [0, 1, 2, 3, 4]
+    assert log.append([5], now=9).base_offset == 5

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import uuid
 
 import pytest
@@ -213,3 +214,50 @@ def test_the_log_start_survives(make_log):
     assert log.partition.find_largest_time(upper_offset=2) == (1, 2)
     assert log.partition.offsets_before_v0(-2, 5) == [1]
     assert log.partition.offsets_before_v0(-1, 5) == [2, 1]
+
+
+def test_a_directory_in_the_way_is_left_alone(make_store, tmp_path):
+    store = opened(make_store())
+    (tmp_path / "data/t-0").mkdir()
+    (tmp_path / "data/t-0/precious").write_text("here before")
+    with pytest.raises(KafkaStorageError, match="t-0 cannot be created"):
+        store.create_partition("t", ID, 0, CONFIG, 0)
+    assert (tmp_path / "data/t-0/precious").exists()
+    assert store.names() == []
+
+
+def test_a_checkpoint_after_the_stop_changes_nothing(make_store, tmp_path):
+    store = opened(make_store())
+    store.create_partition("t", ID, 0, CONFIG, 0)
+    store.close()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "data").glob("*checkpoint")}
+    store.checkpoint()
+    after = {path.name: path.read_bytes() for path in (tmp_path / "data").glob("*checkpoint")}
+    assert after == before
+    with pytest.raises(KafkaStorageError, match="closed"):
+        store.create_partition("t", ID, 1, CONFIG, 0)
+
+
+def test_threads_may_create_delete_and_checkpoint_at_once(make_store):
+    store = opened(make_store())
+    problems = []
+
+    def work(name):
+        try:
+            for index in range(8):
+                store.create_partition(name, ID, index, CONFIG, 0)
+                store.partition(name, index)
+                if index % 3 == 0:
+                    store.checkpoint()
+                if index % 2:
+                    store.delete_partition(name, index)
+        except Exception as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert store.names() == [(name, index) for name in "abcd" for index in (0, 2, 4, 6)]
