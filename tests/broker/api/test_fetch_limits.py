@@ -1,0 +1,72 @@
+"""Fetch at its edges: what comes between the read and the wait, and a second partition's share."""
+
+import asyncio
+import types
+import uuid
+
+import pytest
+
+from broker.api import fetch as handler
+from broker.clock import SystemClock
+from broker.metrics import Metrics
+from broker.node import Node
+from config import BrokerConfig
+from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from storage.store import LogStore
+from tests.broker import asking
+from tests.oracle import recordset
+
+
+@pytest.fixture
+def store(tmp_path):
+    config = BrokerConfig()
+    store = LogStore([tmp_path], default_config=config.topic_defaults)
+    store.open(0)
+    yield store
+    store.close()
+
+
+def test_what_is_appended_before_the_wait_begins_wakes_it(store):
+    """Asked of the handler itself: over TCP the moment between its return and its task is too short."""
+    config = BrokerConfig()
+
+    async def scenario():
+        node = Node(config, SystemClock(), store, None, Metrics())
+        partition = store.create_partition("t", uuid.uuid4(), 0, config.topic_defaults, 0)
+        request = FetchRequest(
+            max_wait_ms=60_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[
+                FetchTopic(
+                    topic="t",
+                    partitions=[
+                        FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+                    ],
+                )
+            ],
+        )
+        waiting = handler.handle(node, request, types.SimpleNamespace(version=4))
+        node.append(partition, asking.batch_of("early"), 7)
+        response = await asyncio.wait_for(waiting, 10)
+        node.executor.shutdown()
+        return response.responses[0].partitions[0].records
+
+    assert b"early" in b"".join(map(bytes, asyncio.run(scenario())))
+
+
+@pytest.mark.parametrize("version", [3, 4, 11, 12])
+def test_a_second_partition_sends_whole_batches_or_nothing(connection, version):
+    """From version 3 on a first batch that does not fit is left out: half of one is an error to Java."""
+    first, second = asking.new_name(), asking.new_name()
+    for topic in (first, second):
+        asking.create(connection, topic)
+        asking.produce(connection, topic, asking.batch_of("x" * 1000))
+    asked = asking.fetch_fields(first, max_bytes=1_100)
+    asked["topics"] += asking.fetch_fields(second)["topics"]
+    answer = connection.ask("Fetch", version, **asked)
+    found = [each["partitions"][0]["records"] for each in answer["responses"]]
+    batches, rest = recordset.parse(found[0])
+    assert len(batches) == 1
+    assert not rest
+    assert not found[1]
