@@ -98,9 +98,10 @@ class Connection(asyncio.Protocol):
             self._task.cancel()
 
     def eof_received(self) -> bool:
-        """The peer sends no more: serve what it sent, then close."""
-        busy = self._waiting or (self._task is not None and not self._is_fetching)
-        if self._end is not None or not busy:
+        """The peer sends no more: serve what it sent, then close. Nobody waits for a fetch now."""
+        if self._end is not None or (self._task is not None and self._is_fetching):
+            return False
+        if not self._waiting and self._task is None:
             return False
         self._end = ""
         return True
