@@ -85,6 +85,16 @@ class Tidelog:
         return self._process.tail() if self._process else ""
 
 
+def partition_names(cases: Sequence[Case]) -> list[str]:
+    """The directory of each case's first partition, the same on every broker."""
+    places: Counter[str] = Counter()
+    names = []
+    for case in cases:
+        names.append(f"{case.topic}-{places[case.topic]}")
+        places[case.topic] += case.partitions
+    return names
+
+
 class Player:
     """Plays cases against one broker; `old` speaks as a client of 0.10.2 does.
 
@@ -135,14 +145,11 @@ class Player:
     ) -> list[list[Any]]:
         """Canonical answers, one list for each case."""
         ids = self.prepare(cases, topics)
-        places: Counter[str] = Counter()
         answers = []
         with wire.Connection(self.bootstrap) as connection:
-            for case in cases:
-                context = Context(
-                    case.topic, places[case.topic], ids, log_dir=self.log_dir, settle=settle
-                )
-                places[case.topic] += case.partitions
+            for case, name in zip(cases, partition_names(cases), strict=True):
+                partition = int(name.rsplit("-", 1)[1])
+                context = Context(case.topic, partition, ids, log_dir=self.log_dir, settle=settle)
                 try:
                     answers.append(play(case, connection, context))
                 except Exception as error:

@@ -12,13 +12,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.oracle import scenario
+from tests.oracle import codecs, scenario
+from tests.oracle.brokers import partition_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tests.oracle.differences import Reason
     from tests.oracle.scenario import Case, Difference
+
+
+PACKED = ("gzip", "lz4", "zstd", "snappy")
 
 
 @dataclass
@@ -65,6 +70,28 @@ class Verdict:
         if len(self.unexplained) > limit:
             lines.append(f"... and {len(self.unexplained) - limit} more")
         return "\n".join(lines)
+
+
+def plain_logs(
+    cases: Sequence[Case], log_dirs: Sequence[Path]
+) -> Iterator[tuple[str, list[dict[str, bytes]]]]:
+    """Names and `.log` files, broker by broker, of cases that should agree to the last byte.
+
+    Those are the ones whose records nobody compressed, on topics that stamp no append time.
+    """
+    for case, name in zip(cases, partition_names(cases), strict=True):
+        stamped_or_packed = not case.topic.startswith("create") or case.topic.endswith(PACKED)
+        if stamped_or_packed or case.tags.get("codec") != codecs.NONE:
+            continue
+        if case.tags.get("times") in ("negative", "around zero"):
+            continue  # differences.py says why these differ
+        yield (
+            case.name,
+            [
+                {path.name: path.read_bytes() for path in sorted((one / name).glob("*.log"))}
+                for one in log_dirs
+            ],
+        )
 
 
 def judge(
