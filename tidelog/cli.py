@@ -3,8 +3,12 @@
 `tidelog serve` runs a broker in this process until SIGTERM or SIGINT. When clients may connect it prints
 one line to standard output, `ready listeners=... http=... cluster=... pid=...`; its log goes to standard
 error. Exit status: 0 after a proper stop, 1 if it could not start or broke down, 2 for a mistake in the
-command line or the settings, which is told in one sentence. What a command does not need is not
-imported: starting must stay fast.
+command line or the settings, which is told in one sentence.
+
+`tidelog dump FILE...` shows what the files of a log directory hold and judges each. Exit status: 0 when
+all are fine, 1 when something was found, 2 for a mistake in the command line.
+
+What a command does not need is not imported: starting must stay fast.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 USAGE_ERROR = 2
+_BROKEN_PIPE = 1  # not everything was judged
 _STOP_WITHIN_S = 10.0
 # The options that are settings with a spelling of their own.
 _SHORTHANDS = {
@@ -45,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command is None:
         _parser().print_help(sys.stderr)
         return USAGE_ERROR
-    return _serve(options)
+    return _dump(options) if options.command == "dump" else _serve(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,6 +78,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="stop when standard input ends, as when the program that started this one dies",
     )
+    dump = commands.add_parser(
+        "dump", help="show and judge files of a log", description=_DUMP, allow_abbrev=False
+    )
+    dump.add_argument("files", metavar="FILE", nargs="+", type=Path, help="what to look at")
+    dump.add_argument("--records", action="store_true", help="show every record of a segment")
+    dump.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser
 
 
@@ -82,19 +93,25 @@ _SERVE = (
 )
 
 
+_DUMP = (
+    "Show what files of a log directory hold (segments, indexes, append times, snapshots, checkpoints), "
+    "and what is wrong with them. Nothing is changed. Exit status 1 says that something is wrong."
+)
+
+
 def _serve(options: argparse.Namespace) -> int:
     from tidelog._house import HouseError, open_house  # noqa: PLC0415 - only this command needs it
 
     try:
         open_house()
     except HouseError as error:
-        return _refuse(str(error))
+        return _refuse("serve", str(error))
     from config import ConfigError, load  # noqa: PLC0415 - importable only from here on
 
     try:
         config = load(options.config, os.environ, _overrides(options))
     except ConfigError as error:
-        return _refuse(str(error))
+        return _refuse("serve", str(error))
     if options.stop_at_eof:
         _stop_at_eof()
     from broker.server import run  # noqa: PLC0415 - heavy, and a mistake should be told at once
@@ -123,8 +140,28 @@ def _overrides(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def _refuse(sentence: str) -> int:
-    print(f"tidelog serve: {sentence}", file=sys.stderr)  # noqa: T201 - there is no log yet
+def _dump(options: argparse.Namespace) -> int:
+    from tidelog._house import HouseError, open_house  # noqa: PLC0415 - only commands need it
+
+    try:
+        open_house()
+    except HouseError as error:
+        return _refuse("dump", str(error))
+    from tidelog import dump  # noqa: PLC0415 - importable only from here on
+
+    try:
+        status = dump.run(options.files, with_records=options.records, as_json=options.json)
+        sys.stdout.flush()
+        return status
+    except dump.UsageError as error:
+        return _refuse("dump", str(error))
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+
+
+def _refuse(command: str, sentence: str) -> int:
+    print(f"tidelog {command}: {sentence}", file=sys.stderr)  # noqa: T201 - there is no log yet
     return USAGE_ERROR
 
 

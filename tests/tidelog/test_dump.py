@@ -1,0 +1,562 @@
+"""`tidelog dump`: honest files are found fine, every planted fault is named and placed, nothing changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from config.topic import TopicConfig
+from protocol.records.batch import Record, build
+from storage.store import LogStore
+from tidelog.cli import main
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"
+BASE = "00000000000000000000"
+HEADERS = (("h", b"x"), ("bytes", b"\xff"), ("null", None))
+
+
+def dump(capsys, *arguments):
+    """Exit status and the objects that --json writes."""
+    status = main(["dump", "--json", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    assert err == ""
+    return status, [json.loads(line) for line in out.splitlines()]
+
+
+def of(rows, kind):
+    return [row for row in rows if row["kind"] == kind]
+
+
+def findings(rows):
+    return [(Path(row["file"]).name, row["where"], row["what"]) for row in of(rows, "finding")]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A log directory that storage wrote: segments, everything beside them, and checkpoints."""
+    path = tmp_path_factory.mktemp("written")
+    config = TopicConfig(segment_bytes=2000, index_interval_bytes=200)
+    store = LogStore([path], default_config=config)
+    store.open(0)
+    partition = store.create_partition("t", uuid.UUID(int=7), 0, config, 0)
+    sequence = 0
+    for i in range(60):
+        records = [
+            Record(n, 5000 + i - n, b"k%d" % i, b"v%d" % n, _encoded(HEADERS))
+            for n in range(1 + i % 3)
+        ]
+        data = build(
+            records,
+            compression=(0, 1, 3)[i % 3],
+            producer_id=4,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        partition.append(data, now_ms=1000 + i // 2, produce_version=9)
+        sequence += len(records)
+    store.close()
+    return path
+
+
+def _encoded(headers):
+    return tuple((name.encode(), value) for name, value in headers)
+
+
+@pytest.fixture
+def copy(written, tmp_path):
+    """A copy of it to break."""
+    shutil.copytree(written, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def whole(path):
+    """Every file of a log directory that dump knows."""
+    names = ("*checkpoint", "t-0/*")
+    return sorted(file for name in names for file in path.glob(name) if file.is_file())
+
+
+class TestHonest:
+    def test_everything_that_storage_wrote(self, capsys, written):
+        files = whole(written)
+        assert {file.suffix for file in files} >= {".log", ".index", ".appendtimes", ".snapshot"}
+        status, rows = dump(capsys, *files)
+        assert findings(rows) == []
+        assert status == 0
+        verdicts = of(rows, "verdict")
+        assert [row["file"] for row in verdicts] == [str(file) for file in files]
+        assert all(row["is_ok"] for row in verdicts)
+        assert sum(row.get("batches", 0) for row in verdicts) == 60
+        assert sum(row.get("records", 0) for row in verdicts) == 120
+        assert len({row["what"] for row in verdicts}) >= 7
+
+    def test_what_it_says_of_batches(self, capsys, written):
+        _, rows = dump(capsys, *sorted(written.glob("t-0/*.log")))
+        batches = of(rows, "batch")
+        offset = 0
+        for i, batch in enumerate(batches):
+            assert batch["base_offset"] == batch["base_sequence"] == offset
+            assert batch["count"] == 1 + i % 3
+            offset += batch["count"]
+            assert batch["last_offset"] == offset - 1
+            assert batch["max_timestamp"] == 5000 + i
+            assert batch["append_time"] == 1000 + i // 2
+            assert batch["compression"] == ("none", "gzip", "lz4")[i % 3]
+            assert (batch["magic"], batch["time_type"]) == (2, "CreateTime")
+            assert (batch["producer_id"], batch["is_bad"]) == (4, False)
+
+    def test_its_records(self, capsys, written):
+        _, rows = dump(capsys, "--records", *sorted(written.glob("t-0/*.log")))
+        offset = number = -1
+        for row in rows:
+            if row["kind"] == "batch":
+                number += 1
+                first = row["base_offset"]
+            if row["kind"] != "record":
+                continue
+            offset += 1
+            assert row["offset"] == offset
+            assert row["timestamp"] == 5000 + number - (offset - first)
+            assert (row["key"], row["value"]) == (f"k{number}", f"v{offset - first}")
+            assert row["headers"] == [["h", "x"], ["bytes", {"hex": "ff"}], ["null", None]]
+        assert (number, offset) == (59, 119)
+
+    def test_its_snapshots_and_checkpoints(self, capsys, written):
+        last = max(written.glob("t-0/*.snapshot"))
+        _, rows = dump(
+            capsys,
+            last,
+            written / "recovery-point-offset-checkpoint",
+            written / "t-0" / "partition.metadata",
+        )
+        (producer,) = of(rows, "producer")
+        assert (producer["producer_id"], producer["last_sequence"]) == (4, 119)
+        assert (producer["first_offset"], producer["last_offset"]) == (117, 119)
+        assert producer["append_time"] == 1029
+        (point,) = of(rows, "offset")
+        assert (point["topic"], point["partition"], point["offset"]) == ("t", 0, 120)
+        assert of(rows, "topic")[0]["topic_id"] == "AAAAAAAAAAAAAAAAAAAABw"
+
+    @pytest.mark.parametrize("directory", sorted(VECTORS.glob("f-*")), ids=lambda d: d.name)
+    def test_what_a_kafka_0_10_wrote(self, capsys, directory):
+        logs = sorted(directory.glob("*.log"))
+        status, rows = dump(capsys, "--records", *logs, *sorted(directory.glob("*.index")))
+        assert findings(rows) == []
+        assert status == 0
+        _, message_format, time_type, codec, producer, _ = directory.name.split("-")
+        records = of(rows, "record")
+        assert [row["offset"] for row in records] == list(range(200))
+        assert [row["key"] for row in records] == [f"k{i}" for i in range(200)]
+        if producer == "c0102":
+            assert [row["timestamp"] for row in records] == [
+                1_500_000_000_000 + 1000 * i for i in range(200)
+            ]
+        magic = 0 if message_format == "0.9.0.1" else 1
+        for batch in of(rows, "batch"):
+            assert (batch["magic"], batch["compression"]) == (magic, codec)
+            assert batch["time_type"] == (time_type if magic else None)
+            assert batch["append_time"] is None
+        assert of(rows, "entry")
+        assert of(rows, "room"), "the last index has preallocated zeros"
+
+    def test_nothing_is_written(self, capsys, copy):
+        def state():
+            return {
+                path: (path.stat().st_mtime_ns, path.read_bytes())
+                for path in copy.rglob("*")
+                if path.is_file()
+            }
+
+        torn = max(copy.glob("t-0/*.appendtimes"))
+        torn.write_bytes(torn.read_bytes() + struct.pack(">qi", -5, 0) + b"torn")
+        before = state()
+        assert dump(capsys, *whole(copy))[0] == 1
+        assert state() == before
+
+    def test_empty_files(self, capsys, tmp_path):
+        for suffix in (".log", ".index", ".appendtimes"):
+            (tmp_path / f"{BASE}{suffix}").touch()
+        status, rows = dump(capsys, *sorted(tmp_path.iterdir()))
+        assert (status, findings(rows)) == (0, [])
+        assert len(of(rows, "verdict")) == 3
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+
+def batches_of(path):
+    """(position, size) of every batch."""
+    data, found, position = path.read_bytes(), [], 0
+    while position < len(data):
+        size = 12 + struct.unpack_from(">i", data, position + 8)[0]
+        found.append((position, size))
+        position += size
+    return found
+
+
+def patch(path, position, data):
+    held = bytearray(path.read_bytes())
+    held[position : position + len(data)] = data
+    path.write_bytes(held)
+
+
+def patch_sealed(path, batch, position, data):
+    """Change a field of a batch and make its checksum right again."""
+    start, size = batch
+    patch(path, start + position, data)
+    held = path.read_bytes()[start : start + size]
+    patch(path, start + 17, struct.pack(">I", crc32c(held[21:])))
+
+
+def judge(capsys, *files):
+    status, rows = dump(capsys, *files)
+    assert status == 1
+    by_file = {Path(row["file"]).name: row for row in of(rows, "verdict")}
+    for name, row in by_file.items():
+        found = sum(each[0] == name for each in findings(rows))
+        assert (row["is_ok"], row["findings"]) == (not found, found)
+    return [(where, what) for _, where, what in findings(rows)]
+
+
+class TestSegments:
+    @pytest.fixture
+    def log(self, copy):
+        return copy / "t-0" / f"{BASE}.log"
+
+    def test_a_flipped_bit(self, capsys, log):
+        (position, _), (following, size) = batches_of(log)[3:5]
+        held = log.read_bytes()[following - 1]
+        patch(log, following - 1, bytes([held ^ 1]))
+        assert judge(capsys, log) == [(f"byte {position}", "the batch fails its CRC")]
+        _, rows = dump(capsys, log)
+        bad = [row["position"] for row in of(rows, "batch") if row["is_bad"]]
+        assert bad == [position]
+        assert of(rows, "batch")[4]["position"] == following
+        assert of(rows, "batch")[4]["size"] == size
+
+    def test_a_torn_batch(self, capsys, log):
+        position, size = batches_of(log)[-1]
+        log.write_bytes(log.read_bytes()[:-3])
+        assert judge(capsys, log) == [
+            (f"byte {position}", f"cut: a batch of {size} bytes, and {size - 3} up to the end")
+        ]
+
+    def test_a_few_bytes_more(self, capsys, log):
+        size = log.stat().st_size
+        log.write_bytes(log.read_bytes() + b"\0\0\0\0\0\0\1")
+        assert judge(capsys, log) == [
+            (f"byte {size}", "cut: 7 bytes up to the end, too few for a batch")
+        ]
+
+    def test_zeros_at_the_end(self, capsys, log):
+        size = log.stat().st_size
+        log.write_bytes(log.read_bytes() + bytes(5000))
+        assert judge(capsys, log) == [(f"byte {size}", "5000 bytes of zeros up to the end")]
+
+    def test_an_impossible_size(self, capsys, log):
+        position = batches_of(log)[2][0]
+        rest = log.stat().st_size - position
+        patch(log, position + 8, struct.pack(">i", 3))
+        ((where, what),) = judge(capsys, log)
+        assert where == f"byte {position}"
+        assert what.endswith(f"; {rest} bytes up to the end not read")
+
+    def test_an_impossible_magic(self, capsys, log):
+        position = batches_of(log)[2][0]
+        patch(log, position + 16, b"\x09")
+        ((where, what),) = judge(capsys, log)
+        assert where == f"byte {position}"
+        assert "magic" in what
+
+    def test_a_header_that_lies_about_the_largest_time(self, capsys, log):
+        batch = batches_of(log)[1]
+        patch_sealed(log, batch, 35, struct.pack(">q", 9_999_999))
+        assert judge(capsys, log) == [
+            (f"byte {batch[0]}", "the header's largest time is 9999999, the records' 5001")
+        ]
+
+    def test_a_header_that_lies_about_the_count(self, capsys, log):
+        batch = batches_of(log)[2]
+        patch_sealed(log, batch, 57, struct.pack(">i", 2))
+        ((where, what),) = judge(capsys, log)
+        assert where == f"byte {batch[0]}"
+        assert "number of records" in what
+
+    def test_offsets_that_do_not_grow(self, capsys, log):
+        position = batches_of(log)[4][0]
+        patch(log, position, struct.pack(">q", 1))
+        assert judge(capsys, log) == [
+            (f"byte {position}", "offset 1 where 7 or a later one belongs")
+        ]
+
+    def test_a_segment_under_a_wrong_name(self, capsys, log):
+        renamed = log.with_name(f"{500:020d}.log")
+        log.rename(renamed)
+        found = judge(capsys, renamed)
+        assert found[0] == ("byte 0", "offset 0 where 500 or a later one belongs")
+
+    def test_a_wrapper_that_lies_about_its_offset(self, capsys, tmp_path):
+        log = tmp_path / f"{BASE}.log"
+        data = bytearray(
+            build([Record(i, 5, b"k", b"v") for i in range(3)], magic=1, compression=1)
+        )
+        data[0:8] = struct.pack(">q", 7)
+        # Inner offsets count from the wrapper's last: the batch moves, and lies about nothing.
+        log.write_bytes(data)
+        status, rows = dump(capsys, log)
+        assert (status, of(rows, "batch")[0]["base_offset"]) == (0, 5)
+        data = bytearray(
+            build([Record(i, 5, b"k", b"v") for i in range(3)], magic=0, compression=1)
+        )
+        data[0:8] = struct.pack(">q", 7)
+        log.write_bytes(data)
+        assert judge(capsys, log) == [("byte 0", "the header's offset is 7, the last record's 2")]
+
+
+class TestIndexes:
+    @pytest.fixture
+    def index(self, copy):
+        return copy / "t-0" / f"{BASE}.index"
+
+    @staticmethod
+    def entries(index):
+        return list(struct.iter_unpack(">ii", index.read_bytes()))
+
+    def test_an_entry_that_leads_astray(self, capsys, index):
+        offset, position = self.entries(index)[1]
+        patch(index, 12, struct.pack(">i", position + 1))
+        assert judge(capsys, index) == [
+            ("entry 1", f"no batch that ends with {offset} is at byte {position + 1} of the log")
+        ]
+
+    def test_an_entry_with_a_wrong_offset(self, capsys, index):
+        offset, position = self.entries(index)[1]
+        patch(index, 8, struct.pack(">i", offset + 1))
+        assert judge(capsys, index) == [
+            ("entry 1", f"no batch that ends with {offset + 1} is at byte {position} of the log")
+        ]
+
+    def test_an_entry_beyond_the_log(self, capsys, index):
+        count, size = len(self.entries(index)), index.with_suffix(".log").stat().st_size
+        index.write_bytes(index.read_bytes() + struct.pack(">ii", 900, size))
+        assert judge(capsys, index) == [
+            (f"entry {count}", f"no batch that ends with 900 is at byte {size} of the log")
+        ]
+
+    def test_entries_that_do_not_grow(self, capsys, index):
+        first, second = self.entries(index)[:2]
+        patch(index, 0, struct.pack(">iiii", *second, *first))
+        assert judge(capsys, index) == [("entry 1", "offset and position do not both grow")]
+
+    def test_without_its_log_it_is_judged_alone(self, capsys, index):
+        index.with_suffix(".log").unlink()
+        patch(index, 12, struct.pack(">i", 10**6))
+        status, rows = dump(capsys, index)
+        grows = len(self.entries(index)) <= 2
+        assert (status, findings(rows)) == (
+            (0, [])
+            if grows
+            else (1, [(index.name, "entry 2", "offset and position do not both grow")])
+        )
+
+    def test_a_torn_entry(self, capsys, index):
+        size = index.stat().st_size
+        index.write_bytes(index.read_bytes() + b"\0\0\1")
+        assert judge(capsys, index) == [
+            (f"byte {size}", "cut: 3 bytes behind the last whole entry")
+        ]
+
+
+class TestAppendTimes:
+    @pytest.fixture
+    def times(self, copy):
+        return copy / "t-0" / f"{BASE}.appendtimes"
+
+    def test_a_time_that_goes_back(self, capsys, times):
+        (offset,) = struct.unpack_from(">i", times.read_bytes(), 8 + 24 + 8)
+        patch(times, 8 + 24, struct.pack(">q", 999))
+        assert judge(capsys, times) == [("entry 2", "append time 999 after 1001")]
+        _, rows = dump(capsys, times)
+        assert of(rows, "entry")[2]["offset"] == offset
+
+    def test_an_unknown_time_is_none_and_no_fault(self, capsys, times):
+        patch(times, 8 + 24, struct.pack(">q", -(2**63)))
+        status, rows = dump(capsys, times)
+        assert (status, of(rows, "entry")[2]["append_time"]) == (0, None)
+
+    def test_an_offset_that_does_not_grow(self, capsys, times):
+        patch(times, 8 + 12 + 8, struct.pack(">i", 0))
+        assert judge(capsys, times) == [("entry 1", "offset 0 does not come after the one before")]
+
+    def test_a_torn_entry(self, capsys, times):
+        size = times.stat().st_size
+        times.write_bytes(times.read_bytes() + b"torn!")
+        assert judge(capsys, times) == [
+            (f"byte {size}", "cut: 5 bytes behind the last whole entry")
+        ]
+
+    def test_a_foreign_file(self, capsys, times):
+        times.write_bytes(b"something else")
+        ((where, what),) = judge(capsys, times)
+        assert (where, "no file of append times" in what) == ("byte 0", True)
+
+
+class TestSmallFiles:
+    def test_a_snapshot_with_a_flipped_bit(self, capsys, copy):
+        snapshot = max(copy.glob("t-0/*.snapshot"))
+        patch(snapshot, 20, b"\xee")
+        ((where, what),) = judge(capsys, snapshot)
+        assert (where, "checksum" in what, str(snapshot) in what) == ("", True, False)
+
+    def test_a_snapshot_from_the_future(self, capsys, copy):
+        last = max(copy.glob("t-0/*.snapshot"))
+        last = last.rename(last.with_name(f"{50:020d}.snapshot"))
+        assert judge(capsys, last) == [
+            ("producer 4", "its last batch ends with 119, not before 50")
+        ]
+
+    @pytest.mark.parametrize(
+        "text", ["", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n"]
+    )
+    def test_checkpoints_that_cannot_be_read(self, capsys, copy, text):
+        path = copy / "recovery-point-offset-checkpoint"
+        path.write_text(text)
+        ((where, what),) = judge(capsys, path)
+        assert where == ""
+        assert what
+        assert str(path) not in what
+
+    def test_a_negative_offset(self, capsys, copy):
+        path = copy / "log-start-offset-checkpoint"
+        path.write_text("0\n1\nt 0 -5\n")
+        assert judge(capsys, path)[0][0] == "t-0"
+
+    def test_epochs_that_go_back(self, capsys, copy):
+        path = copy / "t-0" / "leader-epoch-checkpoint"
+        path.write_text("0\n2\n5 10\n4 20\n")
+        assert judge(capsys, path) == [("", "goes back at epoch 4")]
+
+    def test_metadata_without_an_id(self, capsys, copy):
+        path = copy / "t-0" / "partition.metadata"
+        path.write_text("version: 0\n")
+        assert judge(capsys, path) == [("", "is not a partition.metadata of version 0")]
+
+    def test_one_bad_file_among_many(self, capsys, copy):
+        files = whole(copy)
+        bad = copy / "t-0" / f"{BASE}.index"
+        bad.write_bytes(bad.read_bytes() + b"x")
+        _, rows = dump(capsys, *files)
+        assert [row["file"] for row in of(rows, "verdict") if not row["is_ok"]] == [str(bad)]
+
+
+# --- text and command line -----------------------------------------------------------------------
+
+
+def text(capsys, *arguments):
+    status = main(["dump", *map(str, arguments)])
+    return status, capsys.readouterr().out.splitlines()
+
+
+class TestText:
+    def test_a_table_with_a_verdict(self, capsys, written):
+        path = written / "t-0" / f"{BASE}.log"
+        status, lines = text(capsys, path)
+        assert (status, lines[0]) == (0, f"{path}: segment")
+        heading = lines[1].split()
+        assert heading[:5] == ["position", "size", "base_offset", "last_offset", "count"]
+        assert "is_bad" not in heading
+        first = dict(zip(heading, lines[2].split(), strict=True))
+        assert (first["position"], first["compression"], first["append_time"]) == (
+            "0",
+            "none",
+            "1000",
+        )
+        assert len({len(line) for line in lines[1:-2]}) == 1, "the columns are in line"
+        count = len(batches_of(path))
+        assert lines[-2].startswith(f"{path}: ok, {count} batches, ")
+        assert lines[-1] == ""
+
+    def test_a_finding_stands_below_its_row(self, capsys, copy):
+        path = copy / "t-0" / f"{BASE}.log"
+        position = batches_of(path)[3][0]
+        patch(path, position + 70, b"\xee")
+        status, lines = text(capsys, path)
+        assert status == 1
+        at = lines.index(f"  ! byte {position}: the batch fails its CRC")
+        heading, above = lines[1].split(), lines[at - 1].split()
+        assert dict(zip(heading, above, strict=True))["position"] == str(position)
+        assert dict(zip(heading, above, strict=True))["is_bad"] == "yes"
+        assert lines[-2].startswith(f"{path}: 1 finding, ")
+
+    def test_records(self, capsys, tmp_path):
+        log = tmp_path / f"{BASE}.log"
+        records = [Record(0, 7, None, b"\xff\x00"), Record(1, -1, b"k\n", b"", _encoded(HEADERS))]
+        log.write_bytes(build(records))
+        _, lines = text(capsys, "--records", log)
+        assert lines[3:5] == [
+            "    record: offset 0 timestamp 7 key - value 0xff00 headers -",
+            "    record: offset 1 timestamp - key 'k\\n' value '' headers 'h'='x','bytes'=0xff,'null'=-",
+        ]
+
+    def test_a_long_table_stays_in_line(self, capsys, tmp_path):
+        """More rows than are held back, and a column that says nothing before the last of them."""
+        log = tmp_path / f"{BASE}.log"
+        data = [build([Record(i, 7, b"k", b"v")]) for i in range(500)]
+        data.append(
+            build([Record(500, 7, b"k", b"v")], producer_id=123, producer_epoch=1, base_sequence=0)
+        )
+        log.write_bytes(b"".join(data))
+        status, lines = text(capsys, log)
+        assert status == 0
+        headings = [line.split() for line in lines if "position" in line]
+        assert ["producer_id" in heading for heading in headings] == [False, True]
+        assert dict(zip(headings[1], lines[-3].split(), strict=True))["producer_id"] == "123"
+        assert lines[-2] == f"{log}: ok, 501 batches, 501 records"
+
+
+class TestUsage:
+    def mistake(self, capsys, *arguments):
+        try:
+            status = main(["dump", *map(str, arguments)])
+        except SystemExit as left:
+            status = left.code
+        out, err = capsys.readouterr()
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        return err
+
+    def test_nothing_named(self, capsys):
+        assert "FILE" in self.mistake(capsys)
+
+    def test_a_file_that_is_not_there(self, capsys, written):
+        good = written / "t-0" / f"{BASE}.log"
+        missing = written / f"{BASE}.log"
+        assert f"cannot read {missing}: No such file" in self.mistake(capsys, good, missing)
+
+    def test_a_directory(self, capsys, written):
+        assert "Is a directory" in self.mistake(capsys, written / "t-0")
+
+    @pytest.mark.parametrize("name", ["notes.txt", "1.log", f"{BASE}.tar", ".lock"])
+    def test_a_file_of_another_kind(self, capsys, tmp_path, name):
+        (tmp_path / name).touch()
+        assert "no file tidelog knows" in self.mistake(capsys, tmp_path / name)
+
+    def test_a_reader_that_leaves_early(self, written):
+        """As `head` does: no traceback."""
+        command = [sys.executable, "-m", "tidelog", "dump", "--json", "--records"]
+        with subprocess.Popen(
+            [*command, *[str(written / "t-0" / f"{BASE}.log")] * 200],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        ) as process:
+            assert process.stdout.readline()
+            process.stdout.close()
+            assert process.stderr.read() == b""
+            assert process.wait(60) == 1
