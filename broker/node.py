@@ -15,16 +15,18 @@ from broker.appends import Appends
 from broker.waiting import Waiting
 from config import ConfigError, reconfigured, topic_config
 from protocol.errors import (
+    BrokerError,
     ErrorCode,
     FencedLeaderEpoch,
     InvalidConfig,
+    KafkaStorageError,
     UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from uuid import UUID
 
     from broker.clock import Clock
@@ -80,6 +82,9 @@ class Node:
         self.ready = False
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()
+        self._changing = (
+            asyncio.Lock()
+        )  # metadata and logs change together, one change after another
 
     # -- connections ----------------------------------------------------------------------------
 
@@ -182,50 +187,93 @@ class Node:
 
         Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
         """
-        config = self.config_of_topic(configs or {})
-        topic = await self.metadata.create_topic(
-            name,
-            partitions=self.config.num_partitions if partitions is None else partitions,
-            replication_factor=1,
-            configs=configs or {},
-            validate_only=validate_only,
-        )
-        if not validate_only:
-            await asyncio.to_thread(self._create_logs, topic, config)
-            log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
+        async with self._changing:
+            config = self.config_of_topic(configs or {})
+            topic = await self.metadata.create_topic(
+                name,
+                partitions=self.config.num_partitions if partitions is None else partitions,
+                replication_factor=1,
+                configs=configs or {},
+                validate_only=validate_only,
+            )
+            if validate_only:
+                return topic
+            try:
+                await asyncio.to_thread(self._create_logs, topic, config, set(self.store.names()))
+            except BrokerError:
+                await asyncio.to_thread(self.store.delete_topic, name)
+                await self.metadata.delete_topic(name)
+                raise
+        log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
         return topic
 
-    def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
-        for index in range(topic.partitions):
-            if self.store.partition(topic.name, index) is None:
-                self.store.create_partition(
-                    topic.name, topic.topic_id, index, config, self.clock.now_ms()
-                )
+    def _create_logs(
+        self, topic: Topic, config: TopicConfig, here: Collection[tuple[str, int]]
+    ) -> None:
+        """Give every partition of a topic its log; raises KafkaStorageError.
 
-    def open_topics(self) -> None:
-        """Take on what was changed in earlier lives, and give every topic its logs and settings."""
+        `here` are the partitions the store has.
+
+        A directory of the same name that belongs to another topic is what an interrupted deletion
+        left, and goes. One that names no topic is taken over: it is somebody's data.
+        """
+        for index in range(topic.partitions):
+            if (topic.name, index) in here:
+                found = self.store.topic_id(topic.name, index)
+                if found == topic.topic_id:
+                    continue
+                where = {"log": f"{topic.name}-{index}", "topic_id": str(found)}
+                if found is None:
+                    log.warning("log without a topic id taken over", extra=where)
+                    continue
+                log.warning("log of a deleted topic removed", extra=where)
+                self.store.delete_partition(topic.name, index)
+            self.store.create_partition(
+                topic.name, topic.topic_id, index, config, self.clock.now_ms()
+            )
+
+    def topic_configs(self) -> dict[str, TopicConfig]:
+        """Take on what was changed in earlier lives, and say every topic's settings, at start.
+
+        Raises InvalidConfig if the broker's own do not fit together.
+        """
         self.config = self._reconfigured(self.metadata.image.broker_configs)
-        here = set(self.store.names())
+        self.store.default_config = self.config.topic_defaults
+        configs = {}
         for topic in self.metadata.image.topics.values():
-            config = self.config_of_topic(topic.configs)
-            self.store.set_config(topic.name, config)
-            for index in range(topic.partitions):
-                if (topic.name, index) not in here:
-                    self.store.create_partition(
-                        topic.name, topic.topic_id, index, config, self.clock.now_ms()
-                    )
-        known = self.metadata.image.topics
+            try:
+                configs[topic.name] = self.config_of_topic(topic.configs)
+            except InvalidConfig as error:
+                log.error(  # noqa: TRY400 - the sentence says it
+                    "topic goes by the broker's settings: %s",
+                    error.message,
+                    extra={"topic": topic.name},
+                )
+                configs[topic.name] = self.config.topic_defaults
+        return configs
+
+    def open_topics(self, configs: Mapping[str, TopicConfig]) -> None:
+        """Give every topic of the metadata its logs, at start; `configs` are from topic_configs."""
+        topics = self.metadata.image.topics
+        here = set(self.store.names())
+        for name, config in configs.items():
+            try:
+                self._create_logs(topics[name], config, here)
+            except KafkaStorageError as error:
+                log.error(  # noqa: TRY400 - the sentence says it
+                    "topic is not whole: %s", error.message, extra={"topic": name}
+                )
         for name, index in sorted(here):
-            if name not in known:
+            if name not in topics:
                 log.warning("log of an unknown topic left alone", extra={"log": f"{name}-{index}"})
 
     async def delete_topic(self, name: str) -> Topic:
         """Remove a topic: its metadata first, then its logs. Raises UnknownTopicOrPartition."""
-        topic = await self.metadata.delete_topic(name)
-        gone = [self.store.partition(name, index) for index in range(topic.partitions)]
-        await asyncio.to_thread(self.store.delete_topic, name)
-        for partition in gone:
-            if partition is not None:
+        async with self._changing:
+            topic = await self.metadata.delete_topic(name)
+            opened = [each for each in self.store.opened() if each.topic == name]
+            await asyncio.to_thread(self.store.delete_topic, name)
+            for partition in opened:
                 self.waiting.wake(partition)
         log.info("topic deleted", extra={"topic": name})
         return topic
@@ -237,15 +285,15 @@ class Node:
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """
-        topic = self.metadata.image.topics.get(name)
-        if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name}")
-        merged = {k: v for k, v in {**topic.configs, **changes}.items() if v is not None}
-        config = self.config_of_topic(merged)
-        if validate_only:
-            return
-        await self.metadata.alter_topic_configs(name, changes)
-        self.store.set_config(name, config)
+        async with self._changing:
+            topic = self.metadata.image.topics.get(name)
+            if topic is None:
+                raise UnknownTopicOrPartition(f"there is no topic {name}")
+            config = self.config_of_topic(_merged(topic.configs, changes))
+            if validate_only:
+                return
+            await self.metadata.alter_topic_configs(name, changes)
+            self.store.set_config(name, config)
         log.info("topic settings changed", extra={"topic": name, "changes": dict(changes)})
 
     async def alter_broker(self, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
@@ -253,15 +301,15 @@ class Node:
 
         Raises InvalidConfig.
         """
-        merged = {**self.metadata.image.broker_configs, **changes}
-        config = self._reconfigured({k: v for k, v in merged.items() if v is not None})
-        if validate_only:
-            return
-        await self.metadata.alter_broker_configs(changes)
-        self.config = config
-        self.store.default_config = config.topic_defaults
-        for topic in self.metadata.image.topics.values():
-            self.store.set_config(topic.name, self.config_of_topic(topic.configs))
+        async with self._changing:
+            config = self._reconfigured(_merged(self.metadata.image.broker_configs, changes))
+            if validate_only:
+                return
+            await self.metadata.alter_broker_configs(changes)
+            self.config = config
+            self.store.default_config = config.topic_defaults
+            for topic in self.metadata.image.topics.values():
+                self.store.set_config(topic.name, self.config_of_topic(topic.configs))
         log.info("broker settings changed", extra={"changes": dict(changes)})
 
     def _reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
@@ -277,3 +325,8 @@ class Node:
                 return producer_id
             self._producer_ids = iter(await self.metadata.allocate_producer_ids(_PRODUCER_ID_BLOCK))
             return next(self._producer_ids)
+
+
+def _merged(settings: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Settings after changes; None removes one."""
+    return {k: v for k, v in {**settings, **changes}.items() if v is not None}

@@ -29,7 +29,7 @@ from broker.metadata.local import LocalMetadataStore
 from broker.metadata.store import MetadataError
 from broker.metrics import Metrics
 from broker.node import Listener, Node
-from protocol.errors import BrokerError, KafkaStorageError
+from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.store import LogDirectoryError, LogStore
 
@@ -80,16 +80,21 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
         default_config=config.topic_defaults,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
     )
-    store.open(clock.now_ms())
     metadata = LocalMetadataStore(directories[0] / "tidelog.sqlite")
     await metadata.open()
-    node = Node(config, clock, store, metadata, Metrics())
-    node.open_topics()
     try:
-        await _serve(node, stop, started_s)
+        node = Node(config, clock, store, metadata, Metrics())
+        configs = node.topic_configs()
+        store.open(clock.now_ms(), configs)
+        try:
+            node.open_topics(configs)
+            try:
+                await _serve(node, stop, started_s)
+            finally:
+                node.executor.shutdown(wait=True)
+        finally:
+            store.close()
     finally:
-        node.executor.shutdown(wait=True)
-        store.close()
         await metadata.close()
     log.info("stopped")
     return 0
@@ -173,8 +178,8 @@ async def _chores(node: Node) -> None:
             log.info("idle connections closed", extra={"count": closed})
         try:
             await asyncio.to_thread(node.store.checkpoint)
-        except KafkaStorageError as error:
-            log.error("checkpoint failed: %s", error.message)  # noqa: TRY400 - the sentence says it
+        except Exception:  # the next round may go better; this loop must not end
+            log.exception("checkpoint failed")
 
 
 async def _drain(node: Node) -> None:

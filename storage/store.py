@@ -188,6 +188,23 @@ class LogStore:
         """List (topic, partition) of everything here, opened or not."""
         return sorted(self._places)
 
+    def topic_id(self, topic: str, index: int) -> uuid.UUID | None:
+        """Return the topic id a partition's directory names, without opening it.
+
+        None when there is no such partition, or it does not say.
+        """
+        partition = self._open.get((topic, index))
+        if partition is not None:
+            return partition.topic_id
+        directory = self._places.get((topic, index))
+        if directory is None:
+            return None
+        path = directory.path / filenames.partition_directory(topic, index)
+        try:
+            return checkpoints.read_topic_id(path)
+        except checkpoints.CheckpointError:
+            return None
+
     def partitions(self) -> list[Partition]:
         """Return every partition, opening those that are not; raises KafkaStorageError."""
         found = [self.partition(*key) for key in self.names()]

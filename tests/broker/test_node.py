@@ -1,0 +1,135 @@
+"""Topics whose creation or deletion was interrupted, or overlaps another change."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from broker.clock import ManualClock
+from broker.metadata.local import LocalMetadataStore
+from broker.metrics import Metrics
+from broker.node import Node
+from config import BrokerConfig
+from protocol.errors import KafkaStorageError, UnknownTopicOrPartition
+from storage.store import LogStore
+from tests.broker import asking
+
+
+class Broker:
+    """A node with real stores and no sockets, in one directory."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.config = BrokerConfig()
+
+    async def __aenter__(self):
+        self.metadata = LocalMetadataStore(self.directory / "tidelog.sqlite")
+        await self.metadata.open()
+        self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
+        self.node = Node(self.config, ManualClock(1_000), self.store, self.metadata, Metrics())
+        configs = self.node.topic_configs()
+        self.store.open(1_000, configs)
+        self.node.open_topics(configs)
+        return self
+
+    async def __aexit__(self, *_):
+        self.node.executor.shutdown()
+        self.store.close()
+        await self.metadata.close()
+
+    def logs(self, name):
+        return [index for topic, index in self.store.names() if topic == name]
+
+
+def run(directory, scenario):
+    async def within():
+        async with Broker(directory) as broker:
+            return await scenario(broker)
+
+    return asyncio.run(within())
+
+
+async def _create_and_fill(broker):
+    await broker.node.create_topic("t", partitions=1, configs={"segment.bytes": "10000"})
+    broker.node.append(broker.node.partition("t", 0), asking.batch_of("old"), 7)
+
+
+def test_a_deletion_cut_short_leaves_nothing_to_a_new_topic_of_that_name(tmp_path):
+    run(tmp_path, _create_and_fill)
+
+    async def forget_only_the_metadata(broker):
+        await broker.metadata.delete_topic("t")
+
+    run(tmp_path, forget_only_the_metadata)
+
+    async def create_anew(broker):
+        assert broker.logs("t") == [0]  # left alone until somebody wants the name
+        topic = await broker.node.create_topic("t", partitions=1)
+        partition = broker.node.partition("t", 0)
+        assert partition.topic_id == topic.topic_id
+        assert partition.log_end_offset == 0
+
+    run(tmp_path, create_anew)
+
+
+def test_a_log_without_a_topic_id_is_taken_over_not_emptied(tmp_path):
+    run(tmp_path, _create_and_fill)
+    (tmp_path / "t-0" / "partition.metadata").unlink()
+
+    async def look(broker):
+        assert broker.node.partition("t", 0).log_end_offset == 1
+
+    run(tmp_path, look)
+
+
+def test_overlapping_deletion_and_creation_end_with_every_log(tmp_path):
+    async def scenario(broker):
+        await broker.node.create_topic("t", partitions=50)
+        first, second = await asyncio.gather(
+            broker.node.delete_topic("t"), broker.node.create_topic("t", partitions=50)
+        )
+        assert first.topic_id != second.topic_id
+        assert broker.logs("t") == list(range(50))
+        assert {broker.store.topic_id("t", index) for index in range(50)} == {second.topic_id}
+
+    run(tmp_path, scenario)
+
+
+def test_a_creation_that_fails_half_way_leaves_no_topic(tmp_path):
+    async def scenario(broker):
+        (tmp_path / "t-2").mkdir()  # somebody's, and in the way
+        with pytest.raises(KafkaStorageError, match="t-2 cannot be created"):
+            await broker.node.create_topic("t", partitions=4)
+        assert "t" not in broker.metadata.image.topics
+        assert broker.logs("t") == []
+        assert (tmp_path / "t-2").is_dir()
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.node.partition("t", 0)
+
+    run(tmp_path, scenario)
+
+
+def test_changes_of_settings_that_overlap_are_both_kept_live_and_stored(tmp_path):
+    async def scenario(broker):
+        await broker.node.create_topic("t", partitions=1)
+        await asyncio.gather(
+            broker.node.alter_topic("t", {"segment.bytes": "20000"}, validate_only=False),
+            broker.node.alter_topic("t", {"max.message.bytes": "5000"}, validate_only=False),
+        )
+        live = broker.node.partition("t", 0).config
+        assert (live.segment_bytes, live.max_message_bytes) == (20_000, 5_000)
+        stored = broker.metadata.image.topics["t"].configs
+        assert dict(stored) == {"segment.bytes": "20000", "max.message.bytes": "5000"}
+
+    run(tmp_path, scenario)
+
+
+def test_a_topic_id_is_a_topic_of_its_own(tmp_path):
+    async def scenario(broker):
+        await broker.node.create_topic("t", partitions=1)
+        assert broker.store.topic_id("t", 0) == broker.metadata.image.topics["t"].topic_id
+        assert broker.store.topic_id("t", 1) is None
+        assert broker.node.topic_name(broker.metadata.image.topics["t"].topic_id) == "t"
+        assert isinstance(broker.store.topic_id("t", 0), uuid.UUID)
+
+    run(tmp_path, scenario)
