@@ -1,11 +1,12 @@
 """What is measured: one declaration per row, with the figures it yields and the goal of each.
 
-TABLE is the comparison with Apache Kafka that `make bench` prints. FACTORS begins with a base row and
-changes one factor at a time; `make bench` measures the shorter ones, `make bench-full` all.
+TABLE is the comparison with Apache Kafka that `make bench` prints, measured in two states. *Fresh*: a
+broker just started meets the rows in this order, each for the first time, as a broker in a test or a
+development machine does, and as the goals were set. *Warm*: each row has run before, more than once, and
+Java's compiler has had its time. FACTORS (warm) begins with a base row and changes one factor at a time.
 
 CPU figures are the broker's own seconds, per million records (or per request), so a scaled-down load
-gives the same figure. Before a row is measured on a broker, its load runs once uncounted: the Java
-compiler has seen it, files and connections exist. What a first load costs has its own row.
+gives the same figure, but for the share of what happens once.
 """
 
 from __future__ import annotations
@@ -16,12 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import loads
 import raw
-from brokers import Broker, cpu_s, resident_mb
+from brokers import Broker, cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-_IDLE_S = 2.0
 
 
 class Goal(NamedTuple):
@@ -70,10 +69,9 @@ class Row(NamedTuple):
 
     key: str
     figures: tuple[Figure, ...]
-    prepare: Callable[[Place], Any]
+    prepare: Callable[[Place], Any]  # topics and records to fetch: what is needed, not more
     measure: Callable[[Place], dict[str, float]]
     clean: Callable[[Place], None] = lambda _place: None
-    own_brokers: bool = False  # measured on freshly started brokers
     tidelog_only: str = ""  # why Apache Kafka has no such thing
     full_only: bool = False
 
@@ -112,14 +110,11 @@ def produce_row(
         loads.drop_topic(place.broker, name)
         return used
 
-    def prepare(place: Place) -> None:
-        once(place, place.scaled(count) // 2)
-
     def measure(place: Place) -> dict[str, float]:
         records = place.scaled(count)
         return {"cpu": once(place, records) / records * 1e6}
 
-    return Row(key, (Figure("cpu", title, "s/M", 3, goal),), prepare, measure, **options)
+    return Row(key, (Figure("cpu", title, "s/M", 3, goal),), _nothing, measure, **options)
 
 
 _CONNECTIONS = 8
@@ -133,9 +128,7 @@ def requests_row(key: str, title: str, depth: int, goal: Goal | None = None, **o
     """
 
     def prepare(place: Place) -> str:
-        name = loads.make_topic(place.broker, key, _CONNECTIONS)
-        run(place, name)
-        return name
+        return loads.make_topic(place.broker, key, _CONNECTIONS)
 
     def run(place: Place, name: str) -> raw.Pipelined:
         records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
@@ -162,9 +155,7 @@ def requests_row(key: str, title: str, depth: int, goal: Goal | None = None, **o
 
 def _latency_row() -> Row:
     def prepare(place: Place) -> str:
-        name = loads.make_topic(place.broker, "latency")
-        run(place, name)
-        return name
+        return loads.make_topic(place.broker, "latency")
 
     def run(place: Place, name: str) -> list[float]:
         records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
@@ -210,7 +201,6 @@ def fetch_row(
     def prepare(place: Place) -> str:
         name = loads.make_topic(place.broker, key)
         loads.produce(place.broker, name, place.scaled(count), size, settings=client)
-        loads.fetch(place.broker, name, place.scaled(count))
         return name
 
     def measure(place: Place) -> dict[str, float]:
@@ -228,7 +218,6 @@ def _old_fetch_row() -> Row:
     def prepare(place: Place) -> str:
         name = loads.make_topic(place.broker, "old-fetch")
         loads.produce(place.broker, name, place.scaled(count), 100)
-        raw.read_v2(place.broker.port, name, place.scaled(count))
         return name
 
     def measure(place: Place) -> dict[str, float]:
@@ -248,9 +237,7 @@ def _many_partitions_fetch_row() -> Row:
     partitions, requests = 1000, 200
 
     def prepare(place: Place) -> str:
-        name = loads.make_topic(place.broker, "wide-fetch", partitions)
-        raw.fetch_all(place.broker.port, raw.fetch_v11(name, partitions, 0), 50)
-        return name
+        return loads.make_topic(place.broker, "wide-fetch", partitions)
 
     def measure(place: Place) -> dict[str, float]:
         before = cpu_s(place.broker)
@@ -280,9 +267,7 @@ def _old_produce_row(
         return cpu_s(place.broker) - before
 
     def prepare(place: Place) -> str:
-        name = loads.make_topic(place.broker, key, 1, config)
-        run(place, name)
-        return name
+        return loads.make_topic(place.broker, key, 1, config)
 
     def measure(place: Place) -> dict[str, float]:
         used = run(place, place.state)
@@ -292,41 +277,13 @@ def _old_produce_row(
     return Row(key, figures, prepare, measure, _drop, tidelog_only=only)
 
 
-# --- a broker's life -----------------------------------------------------------------------------
-
-
-def _life(place: Place) -> dict[str, float]:
-    """Start (done by the caller), idle memory, the first load, more load, memory again."""
-    broker = place.broker
-    time.sleep(_IDLE_S)
-    figures = {"start": broker.start_s, "idle": resident_mb(broker)}
-    first = place.scaled(500_000)
-    name = loads.make_topic(broker, "life")
-    before = cpu_s(broker)
-    loads.produce(broker, name, first, 100)
-    figures["cold"] = (cpu_s(broker) - before) / first * 1e6
-    more = place.scaled(200_000)
-    for codec, size in (("none", 1000), ("lz4", 100), ("none", 100)):
-        other = loads.make_topic(broker, f"life-{codec}")
-        loads.produce(broker, other, more, size, settings={"compression.type": codec})
-        loads.fetch(broker, other, more)
-    loads.fetch(broker, name, first)
-    figures["loaded"] = resident_mb(broker)
-    return figures
-
-
-LIFE = Row(
-    "life",
-    (
-        Figure("start", "start to first metadata answer", "s", 3, Goal("<= 0.3 s", limit=0.3)),
-        Figure("idle", "resident memory, idle", "MB", 0, Goal("<= 60 MB", limit=60)),
-        Figure("loaded", "resident memory, after a load", "MB", 0, Goal("<= 120 MB", limit=120)),
-        Figure("cold", "broker CPU, the first 500 k x 100 B after the start", "s/M", 3),
-    ),
-    _nothing,
-    _life,
-    own_brokers=True,
+LIFE = (
+    Figure("start", "start to first metadata answer", "s", 3, Goal("<= 0.3 s", limit=0.3)),
+    Figure("idle", "resident memory, idle", "MB", 0, Goal("<= 60 MB", limit=60)),
+    Figure("loaded", "resident memory, after these loads", "MB", 0, Goal("<= 120 MB", limit=120)),
 )
+"""What a fresh broker tells beside the rows of TABLE."""
+LIFE_KEY = "life"
 
 TABLE: tuple[Row, ...] = (
     produce_row(
@@ -372,7 +329,6 @@ TABLE: tuple[Row, ...] = (
         1000,
         goal=Goal("<= 1/5", ratio_max=1 / 5),
     ),
-    LIFE,
 )
 
 _BASE = 400_000

@@ -1,10 +1,12 @@
 """Measure tidelog beside Apache Kafka and print ratios: `make bench`, `make bench-full`.
 
-Both brokers run at once, pinned to the same CPU, the client on another; while one is measured the other
-is stopped (SIGSTOP), and the repetitions alternate, so what else happens on the machine hits both. Rows
-are declared in rows.py. `--full` does more rows and repetitions and goes on where an earlier run of the
-same code and scale stopped; its results are JSON lines. Nothing but loopback is used, everything written
-lies in a temporary directory, and only processes started here are ended.
+Both brokers are pinned to one CPU, the client to another, and their repetitions alternate, so what else
+happens on the machine hits both; while one is measured the other does not run, or is stopped (SIGSTOP).
+First *fresh*: for every repetition a broker is started anew and meets the rows of the table in order.
+Then *warm*: the brokers of the last repetition go on, each row runs uncounted before it is measured, and
+the factors follow. Rows are declared in rows.py. `--full` does more rows and repetitions and goes on
+where an earlier run of the same code and scale stopped; its results are JSON lines. Nothing but loopback
+is used, everything written lies in a temporary directory, and only processes started here are ended.
 """
 
 from __future__ import annotations
@@ -23,19 +25,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import table
-from brokers import KAFKA_VERSION, REPOSITORY, Broker, Kafka, Tidelog, pause, remove, resume
-from rows import FACTORS, TABLE, Place, Row
+from brokers import (
+    KAFKA_VERSION,
+    REPOSITORY,
+    Broker,
+    Kafka,
+    Tidelog,
+    pause,
+    remove,
+    resident_mb,
+    resume,
+)
+from rows import FACTORS, LIFE, LIFE_KEY, TABLE, Figure, Place, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 RESULTS = REPOSITORY / ".benchmarks"
 _FREE_DISK = 6 << 30
 _SETTLE_S = 0.3
+_IDLE_S = 2.0
 
 
 class Bench:
-    """Two running brokers, a scale, and the results so far."""
+    """The brokers, a scale, and the results so far."""
 
     def __init__(self, work: Path, results: table.Results, options: argparse.Namespace) -> None:
         cpus = sorted(os.sched_getaffinity(0))
@@ -45,92 +58,135 @@ class Bench:
         self.scale: float = options.scale
         self.repetitions: int = options.repetitions
         self.names: list[str] = options.brokers
+        self.failed: list[str] = []
         self.running: dict[str, Broker] = {}
         os.sched_setaffinity(0, set(cpus[1:]) or set(cpus))  # clients' threads inherit it
 
-    def make(self, name: str, directory: str) -> Broker:
-        """A broker that has not been started yet."""
-        kind = Tidelog if name == "tidelog" else Kafka
-        return kind(self.work / f"{directory}-{name}", self.broker_cpu)
-
     def stop(self) -> None:
-        """Stop the brokers that run."""
-        for broker in self.running.values():
-            with contextlib.suppress(Exception):
-                resume(broker)
-            broker.stop()
-        self.running.clear()
+        """Stop the brokers that run, and remove what they wrote."""
+        for name in list(self.running):
+            self._stop(name)
+
+    def _stop(self, name: str) -> None:
+        broker = self.running.pop(name)
+        with contextlib.suppress(Exception):
+            resume(broker)
+        broker.stop()
+        remove(self._directory(name))
+
+    def _directory(self, name: str) -> Path:
+        return self.work / name
+
+    def _start(self, name: str) -> Broker:
+        """Start a broker on a new directory, once to make what only a first start makes."""
+        kind = Tidelog if name == "tidelog" else Kafka
+        broker = kind(self._directory(name), self.broker_cpu)
+        self.running[name] = broker
+        broker.start()
+        broker.stop()
+        broker.start()
+        return broker
 
     @contextlib.contextmanager
-    def alone(self, name: str) -> Any:
+    def _alone(self, name: str) -> Iterator[None]:
         """Stop every other broker in its tracks while one is measured."""
         others = [other for key, other in self.running.items() if key != name]
         for other in others:
             pause(other)
-        if name in self.running:
-            resume(self.running[name])
-            time.sleep(_SETTLE_S)
+        time.sleep(_SETTLE_S)
         try:
             yield
         finally:
             for other in others:
                 resume(other)
 
-    def row(self, row: Row) -> None:
+    # -- fresh ----------------------------------------------------------------------------------
+
+    def fresh(self, rows: Sequence[Row]) -> None:
+        """Every repetition starts a broker and shows it each row once, in order."""
+        for repetition in range(self.repetitions):
+            for name in self.names:
+                if self.results.has(table.FRESH, LIFE_KEY, name, repetition):
+                    continue
+                if name in self.running:
+                    self._stop(name)
+                with self._alone(name):
+                    self._attempt(f"fresh {name}", self._fresh_once, rows, name, repetition)
+
+    def _fresh_once(self, rows: Sequence[Row], name: str, repetition: int) -> None:
+        broker = self._start(name)
+        time.sleep(_IDLE_S)
+        life = {"start": broker.start_s, "idle": resident_mb(broker)}
+        for row in rows:
+            self._attempt(f"fresh {row.key} {name}", self._fresh_row, row, broker, repetition)
+        life["loaded"] = resident_mb(broker)
+        self._keep(table.FRESH, LIFE_KEY, LIFE, name, repetition, life)
+
+    def _fresh_row(self, row: Row, broker: Broker, repetition: int) -> None:
+        place = Place(broker, None, self.scale)
+        place = place._replace(state=row.prepare(place))
+        figures = row.measure(place)
+        self._keep(table.FRESH, row.key, row.figures, broker.name, repetition, figures)
+        row.clean(place)
+
+    # -- warm -----------------------------------------------------------------------------------
+
+    def warm(self, row: Row) -> None:
         """Measure what is missing of a row, alternating between the brokers."""
         names = [name for name in self.names if not (row.tidelog_only and name != "tidelog")]
         missing = [
             (repetition, name)
             for repetition in range(self.repetitions)
             for name in names
-            if not self.results.has(row, name, repetition)
+            if not self.results.has(table.WARM, row.key, name, repetition)
         ]
-        if not missing:
-            return
-        if row.own_brokers:
-            for repetition, name in missing:
-                self._on_fresh_broker(row, repetition, name)
-            return
-        for name in self.names:
-            if name not in self.running:
-                with self.alone(name):
-                    broker = self.make(name, "main")
-                    self.running[name] = broker
-                    broker.start()
-        places = {}
-        for name in {name for _, name in missing}:
-            with self.alone(name):
-                place = Place(self.running[name], None, self.scale)
+        if missing:
+            self._attempt(f"warm {row.key}", self._warm_row, row, missing)
+
+    def _warm_row(self, row: Row, missing: Sequence[tuple[int, str]]) -> None:
+        places: dict[str, Place] = {}
+        for name in dict.fromkeys(name for _, name in missing):
+            with self._alone(name):
+                place = Place(self.running.get(name) or self._start(name), None, self.scale)
                 places[name] = place._replace(state=row.prepare(place))
+                row.measure(places[name])  # uncounted
         for repetition, name in missing:
-            with self.alone(name):
-                self._keep(row, name, repetition, row.measure(places[name]))
+            with self._alone(name):
+                figures = row.measure(places[name])
+            self._keep(table.WARM, row.key, row.figures, name, repetition, figures)
         for name, place in places.items():
-            with self.alone(name):
+            with self._alone(name):
                 row.clean(place)
 
-    def _on_fresh_broker(self, row: Row, repetition: int, name: str) -> None:
-        """A row about a broker's life: started on a directory that has been started on before."""
-        broker = self.make(name, "life")
-        with self.alone(""):
-            try:
-                broker.start()
-                broker.stop()
-                broker.start()
-                self._keep(row, name, repetition, row.measure(Place(broker, None, self.scale)))
-            finally:
-                broker.stop()
-                remove(self.work / f"life-{name}")
+    # -- both -----------------------------------------------------------------------------------
 
-    def _keep(self, row: Row, name: str, repetition: int, figures: dict[str, float]) -> None:
+    def _attempt(self, what: str, work: Callable[..., None], *arguments: Any) -> None:
+        """One row's failure is its own."""
+        try:
+            work(*arguments)
+        except Exception as error:
+            self.failed.append(f"{what}: {error!r}")
+            print(f"FAILED {self.failed[-1]}", file=sys.stderr, flush=True)
+
+    def _keep(
+        self,
+        state: str,
+        key: str,
+        declared: Sequence[Figure],
+        name: str,
+        repetition: int,
+        figures: dict[str, float],
+    ) -> None:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.results.add(row, name, repetition, figures, now)
+        self.results.add(state, key, name, repetition, figures, now)
         shown = "  ".join(
             f"{figure.key}={figures[figure.key]:.{figure.digits}f} {figure.unit}"
-            for figure in row.figures
+            for figure in declared
         )
         print(
-            f"{now[11:19]} {row.key:14} {repetition} {name:8} {shown}", file=sys.stderr, flush=True
+            f"{now[11:19]} {state} {key:14} {repetition} {name:8} {shown}",
+            file=sys.stderr,
+            flush=True,
         )
 
 
@@ -157,6 +213,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--repetitions", type=int, help="how often (default 3; with --full 7)")
     add("--only", default="", help="rows whose key begins with one of these, separated by commas")
     add("--skip-factors", action="store_true", help="the table alone")
+    add("--skip-fresh", action="store_true", help="warm brokers alone")
+    add("--skip-warm", action="store_true", help="fresh brokers alone (and no factors)")
     add("--brokers", default="kafka,tidelog", help="which to measure")
     add("--budget-s", type=float, help="begin no row after this many seconds (default 440)")
     add("--results", type=Path, help="the file of JSON lines")
@@ -170,12 +228,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _chosen(options: argparse.Namespace) -> list[Row]:
-    every = [*TABLE, *(() if options.skip_factors else FACTORS)]
+def _chosen(options: argparse.Namespace, rows: Sequence[Row]) -> list[Row]:
     prefixes = tuple(options.only.split(",")) if options.only else ("",)
     return [
         row
-        for row in every
+        for row in rows
         if row.key.startswith(prefixes) and (options.full or options.only or not row.full_only)
     ]
 
@@ -185,8 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     setup = {"scale": options.scale, "code": _code(), "kafka": KAFKA_VERSION}
     results = table.Results(options.results, setup, keep=options.full)
-    chosen = _chosen(options)
-    failed = []
+    rows = _chosen(options, TABLE)
+    factors = [] if options.skip_factors or options.skip_warm else _chosen(options, FACTORS)
     left_out = []
     began = time.monotonic()
     load_before = os.getloadavg()[0]
@@ -196,15 +253,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         bench = Bench(Path(work), results, options)
         try:
-            for row in chosen:
+            if rows and not options.skip_fresh:
+                bench.fresh(rows)
+            for row in (*(() if options.skip_warm else rows), *factors):
                 if time.monotonic() - began > options.budget_s:
                     left_out.append(row.key)
-                    continue
-                try:
-                    bench.row(row)
-                except Exception as error:  # one row's failure is its own
-                    failed.append(f"{row.key}: {error!r}")
-                    print(f"FAILED {failed[-1]}", file=sys.stderr, flush=True)
+                else:
+                    bench.warm(row)
         finally:
             bench.stop()
     took = time.monotonic() - began
@@ -212,17 +267,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"tidelog {setup['code']} beside Apache Kafka {KAFKA_VERSION}; medians of"
         f" {options.repetitions}; loads at {options.scale:g} of full size;"
         f" {os.cpu_count()} CPUs, Python {platform.python_version()},"
-        f" load average {load_before:.1f} before; {took:.0f} s\n"
+        f" load average {load_before:.1f} before; {took:.0f} s"
     )
-    print(table.compare(results, [row for row in TABLE if row in chosen]))
-    shown = [row for row in FACTORS if row in chosen]
-    if shown:
-        print("\n" + table.factors(results, FACTORS[0], shown))
+    print(table.report(results, rows, LIFE, FACTORS[0], factors))
     for key in left_out:
         print(f"left out for want of time: {key}")
-    for line in failed:
+    for line in bench.failed:
         print(f"FAILED {line}")
-    return 1 if failed else 0
+    return 1 if bench.failed else 0
 
 
 if __name__ == "__main__":

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from rows import Figure, Row
 
 
+FRESH, WARM = "fresh", "warm"
+_STATES = (FRESH, WARM)
+
+
 class Results:
     """What has been measured, in a file of JSON lines."""
 
@@ -26,7 +30,7 @@ class Results:
         """Read what a file has for this setup; without `keep` begin anew."""
         self.path = path
         self.setup = setup
-        self._found: dict[tuple[str, str, int], dict[str, float]] = {}
+        self._found: dict[tuple[str, str, str, int], dict[str, float]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if not keep:
             path.write_text("")
@@ -36,19 +40,27 @@ class Results:
             except ValueError:
                 continue  # a line cut short by an interruption
             if one["setup"] == setup:
-                self._found[one["row"], one["broker"], one["repetition"]] = one["figures"]
+                key = one["state"], one["row"], one["broker"], one["repetition"]
+                self._found[key] = one["figures"]
 
-    def has(self, row: Row, broker: str, repetition: int) -> bool:
+    def has(self, state: str, row: str, broker: str, repetition: int) -> bool:
         """Whether this repetition is there already."""
-        return (row.key, broker, repetition) in self._found
+        return (state, row, broker, repetition) in self._found
 
     def add(
-        self, row: Row, broker: str, repetition: int, figures: dict[str, float], when: str
+        self,
+        state: str,
+        row: str,
+        broker: str,
+        repetition: int,
+        figures: dict[str, float],
+        when: str,
     ) -> None:
         """Keep one repetition, on disk at once."""
-        self._found[row.key, broker, repetition] = figures
+        self._found[state, row, broker, repetition] = figures
         line = {
-            "row": row.key,
+            "state": state,
+            "row": row,
             "broker": broker,
             "repetition": repetition,
             "figures": {key: round(value, 6) for key, value in figures.items()},
@@ -58,22 +70,22 @@ class Results:
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def series(self, row: Row, figure: Figure, broker: str) -> dict[int, float]:
+    def series(self, state: str, row: str, figure: str, broker: str) -> dict[int, float]:
         """Repetition -> value."""
         return {
-            repetition: figures[figure.key]
-            for (key, its_broker, repetition), figures in sorted(self._found.items())
-            if key == row.key and its_broker == broker
+            key[3]: figures[figure]
+            for key, figures in sorted(self._found.items())
+            if key[:3] == (state, row, broker)
         }
 
-    def median(self, row: Row, figure: Figure, broker: str) -> float | None:
+    def median(self, state: str, row: str, figure: str, broker: str) -> float | None:
         """Median over the repetitions, None if there is none."""
-        values = self.series(row, figure, broker).values()
+        values = self.series(state, row, figure, broker).values()
         return statistics.median(values) if values else None
 
-    def ratio(self, row: Row, figure: Figure) -> float | None:
+    def ratio(self, state: str, row: str, figure: str) -> float | None:
         """Median of tidelog / Kafka over the repetitions that both have."""
-        ours, theirs = (self.series(row, figure, name) for name in ("tidelog", "kafka"))
+        ours, theirs = (self.series(state, row, figure, name) for name in ("tidelog", "kafka"))
         pairs = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if theirs[n] > 0]
         return statistics.median(pairs) if pairs else None
 
@@ -105,46 +117,61 @@ def _grid(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def compare(results: Results, rows: Iterable[Row]) -> str:
+def report(
+    results: Results,
+    rows: Iterable[Row],
+    life: Iterable[Figure],
+    base: Row,
+    factor_rows: Iterable[Row],
+) -> str:
+    """Everything there is to print."""
+    declared = [(row.key, figure) for row in rows for figure in row.figures]
+    declared += [("life", figure) for figure in life]
+    tables = [_compare(results, declared), _factors(results, base, factor_rows)]
+    return "".join(f"\n{one}\n" for one in tables if one)
+
+
+def _compare(results: Results, declared: Iterable[tuple[str, Figure]]) -> str:
     """The table against Apache Kafka, with the goals."""
-    lines = [["what", "unit", "Kafka", "tidelog", "tidelog / Kafka", "goal", ""]]
-    for row in rows:
-        for figure in row.figures:
-            theirs = results.median(row, figure, "kafka")
-            ours = results.median(row, figure, "tidelog")
-            if theirs is None and ours is None:
-                continue
-            ratio = results.ratio(row, figure)
+    lines = [
+        [
+            "what",
+            "unit",
+            *(f"{who}, {state}" for state in _STATES for who in ("Kafka", "tidelog", "ratio")),
+            "goal",
+            *_STATES,
+        ]
+    ]
+    for key, figure in declared:
+        cells, verdicts = [], []
+        for state in _STATES:
+            theirs = results.median(state, key, figure.key, "kafka")
+            ours = results.median(state, key, figure.key, "tidelog")
+            ratio = results.ratio(state, key, figure.key)
+            cells += [_number(theirs, figure), _number(ours, figure), _ratio(ratio)]
             verdict = ""
             if figure.goal and ours is not None:
                 verdict = "ok" if figure.goal.is_met(ratio, ours) else "short of it"
-            lines.append(
-                [
-                    figure.title,
-                    figure.unit,
-                    _number(theirs, figure),
-                    _number(ours, figure),
-                    _ratio(ratio),
-                    figure.goal.text if figure.goal else "",
-                    verdict,
-                ]
-            )
+            verdicts.append(verdict)
+        if any(cell != "-" for cell in cells):
+            goal = figure.goal.text if figure.goal else ""
+            lines.append([figure.title, figure.unit, *cells, goal, *verdicts])
     return _grid(lines) if len(lines) > 1 else ""
 
 
-def factors(results: Results, base: Row, rows: Iterable[Row]) -> str:
-    """The base row and what each factor makes of it, on both brokers."""
-    lines = [
-        ["factor", "unit", "Kafka", "tidelog", "tidelog / Kafka", "Kafka / base", "tidelog / base"]
-    ]
+def _factors(results: Results, base: Row, rows: Iterable[Row]) -> str:
+    """The base row and what each factor makes of it, on both brokers (warm)."""
+    lines = [["factor", "unit", "Kafka", "tidelog", "ratio", "Kafka / base", "tidelog / base"]]
     for row in rows:
         for figure in row.figures:
-            ours, theirs = (results.median(row, figure, name) for name in ("tidelog", "kafka"))
+            ours, theirs = (
+                results.median(WARM, row.key, figure.key, name) for name in ("tidelog", "kafka")
+            )
             if ours is None and theirs is None:
                 continue
             changes = []
             for name, value in (("kafka", theirs), ("tidelog", ours)):
-                origin = results.median(base, base.figures[0], name)
+                origin = results.median(WARM, base.key, base.figures[0].key, name)
                 same = figure.unit == base.figures[0].unit
                 changes.append(f"{value / origin:.2f}" if value and origin and same else "-")
             lines.append(
@@ -153,7 +180,7 @@ def factors(results: Results, base: Row, rows: Iterable[Row]) -> str:
                     figure.unit,
                     _number(theirs, figure),
                     _number(ours, figure),
-                    _ratio(results.ratio(row, figure)),
+                    _ratio(results.ratio(WARM, row.key, figure.key)),
                     *changes,
                 ]
             )
