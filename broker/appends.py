@@ -1,9 +1,9 @@
 """The order of appends: who goes to a thread, and that nobody overtakes.
 
-A small append runs at once, on the loop. A large compressed one, or one that has to be converted, would
-hold up every other connection: it runs in a thread. Once an append of a partition is in a thread, those
-that come after it queue behind it, so records are written in the order their requests arrived; each takes
-its offset and its append time when it is written.
+A small append runs at once, on the loop. One that is large and compressed, that unpacks to much, or that
+has to be converted would hold up every other connection: it runs in a thread. Once an append of a
+partition is in a thread, those that come after it queue behind it, so records are written in the order
+their requests arrived; each takes its offset and its append time when it is written.
 """
 
 from __future__ import annotations
@@ -13,34 +13,47 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.errors import CorruptMessage
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
     from broker.clock import Clock
+    from config import TopicConfig
     from storage.partition import Appended, Partition
 
 Buffer = bytes | bytearray | memoryview
 
-# Sizes from which decompression or conversion is worth a thread's hand-over (some 60 us), per codec in
-# the low attribute bits: what each decompresses in about a millisecond.
+# Sizes from which (de)compression or conversion is worth a thread's hand-over (some 60 us), per codec in
+# the low attribute bits: what each takes about a millisecond for.
 _THREAD_BYTES = (1 << 62, 16_384, 262_144, 262_144, 65_536, 16_384, 16_384, 16_384)
 _CONVERT_BYTES = 65_536
+_UNPACK_BYTES = 4 << 20  # what may be unpacked on the loop, whatever its packed size
 _ATTRIBUTES_V2 = 22
 _ATTRIBUTES_LEGACY = 17
 _MAGIC = 16
+_CODEC = 7
 
 
-def is_heavy(records: Buffer, target_magic: int) -> bool:
-    """Whether appending `records` would hold the loop for long. Trusts nothing but the size."""
+def is_compressed(records: Buffer) -> bool:
+    """Whether the first batch says so."""
+    if len(records) <= _ATTRIBUTES_V2:
+        return False
+    at = _ATTRIBUTES_V2 if records[_MAGIC] == 2 else _ATTRIBUTES_LEGACY
+    return records[at] & _CODEC != 0
+
+
+def is_heavy(records: Buffer, config: TopicConfig) -> bool:
+    """Whether appending `records` would hold the loop for long, as far as their size tells."""
     size = len(records)
     if size <= _THREAD_BYTES[1]:
         return False
     magic = records[_MAGIC]
-    attributes = records[_ATTRIBUTES_V2] if magic == 2 else records[_ATTRIBUTES_LEGACY]
-    if magic != target_magic and size >= _CONVERT_BYTES:
+    if magic != config.target_magic and size >= _CONVERT_BYTES:
         return True
-    return size >= _THREAD_BYTES[attributes & 7]
+    codec = records[_ATTRIBUTES_V2 if magic == 2 else _ATTRIBUTES_LEGACY] & _CODEC
+    return size >= min(_THREAD_BYTES[codec], _THREAD_BYTES[config.compression or 0])
 
 
 class _Job(NamedTuple):
@@ -73,11 +86,19 @@ class Appends:
 
         Raises what `Partition.append` raises.
         """
-        if partition in self._queues or is_heavy(records, partition.config.target_magic):
+        if partition in self._queues or is_heavy(records, partition.config):
             return None
-        appended = partition.append(
-            records, now_ms=self._clock.now_ms(), produce_version=produce_version
-        )
+        try:
+            appended = partition.append(
+                records,
+                now_ms=self._clock.now_ms(),
+                produce_version=produce_version,
+                unpack_limit=_UNPACK_BYTES,
+            )
+        except CorruptMessage:
+            if is_compressed(records):
+                return None  # it may be just too large for the loop; the thread will say
+            raise
         self._told(partition, appended)
         return appended
 

@@ -45,6 +45,7 @@ _PRODUCER_ID_BLOCK = 1000
 # Answers that slow readers leave in memory: beyond the first, fetches shrink towards the second.
 _UNSENT_BYTES = 256 << 20
 _LEAST_FETCH_BYTES = 64 << 10
+_NEWEST_FORMAT = "3.0"
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -168,8 +169,13 @@ class Node:
 
     # -- topics ---------------------------------------------------------------------------------
 
-    def config_of_topic(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """The topic's settings over the broker's; raises InvalidConfig with the sentence."""
+    def config_of_topic(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """The topic's settings over the broker's; raises InvalidConfig with the sentence.
+
+        The broker's own topics are in the newest format, whatever anybody sets.
+        """
+        if self.is_internal(name):
+            overrides = {**overrides, "message.format.version": _NEWEST_FORMAT}
         try:
             return topic_config(self.config, overrides)
         except ConfigError as error:
@@ -188,7 +194,7 @@ class Node:
         Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
         """
         async with self._changing:
-            config = self.config_of_topic(configs or {})
+            config = self.config_of_topic(name, configs or {})
             topic = await self.metadata.create_topic(
                 name,
                 partitions=self.config.num_partitions if partitions is None else partitions,
@@ -242,7 +248,7 @@ class Node:
         configs = {}
         for topic in self.metadata.image.topics.values():
             try:
-                configs[topic.name] = self.config_of_topic(topic.configs)
+                configs[topic.name] = self.config_of_topic(topic.name, topic.configs)
             except InvalidConfig as error:
                 log.error(  # noqa: TRY400 - the sentence says it
                     "topic goes by the broker's settings: %s",
@@ -289,7 +295,7 @@ class Node:
             topic = self.metadata.image.topics.get(name)
             if topic is None:
                 raise UnknownTopicOrPartition(f"there is no topic {name}")
-            config = self.config_of_topic(_merged(topic.configs, changes))
+            config = self.config_of_topic(name, _merged(topic.configs, changes))
             if validate_only:
                 return
             await self.metadata.alter_topic_configs(name, changes)
@@ -309,7 +315,7 @@ class Node:
             self.config = config
             self.store.default_config = config.topic_defaults
             for topic in self.metadata.image.topics.values():
-                self.store.set_config(topic.name, self.config_of_topic(topic.configs))
+                self.store.set_config(topic.name, self.config_of_topic(topic.name, topic.configs))
         log.info("broker settings changed", extra={"changes": dict(changes)})
 
     def _reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:

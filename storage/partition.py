@@ -163,14 +163,21 @@ class Partition:
     # --- append ----------------------------------------------------------------------------------
 
     def append(
-        self, records: files.Buffer, *, now_ms: int, produce_version: int, internal: bool = False
+        self,
+        records: files.Buffer,
+        *,
+        now_ms: int,
+        produce_version: int,
+        internal: bool = False,
+        unpack_limit: int | None = None,
     ) -> Appended:
         """Store a produced record set; return where it went and what the producer is told.
 
         `internal`: the broker's own append, or one to a topic of its own, which is format 2
         whatever the settings say, and may hold control batches. A transactional batch is refused with
-        InvalidTxnState (48): transactions are not served yet. Raises what `inspect` and `prepare`
-        raise, the producers' errors, RecordListTooLarge, KafkaStorageError.
+        InvalidTxnState (48): transactions are not served yet. What unpacks to more than `unpack_limit`
+        bytes is CorruptMessage, for a caller who has no time for it. Raises what `inspect` and
+        `prepare` raise, the producers' errors, RecordListTooLarge, KafkaStorageError.
         """
         settings = self._internal_settings if internal else self._settings
         produced = inspect(
@@ -201,6 +208,7 @@ class Partition:
                 settings.compacted,
                 settings.max_message_bytes,
                 internal,
+                unpack_limit,
             ),
         )
         if not prepared.batches:

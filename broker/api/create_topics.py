@@ -83,7 +83,7 @@ async def _create(
                 is_sensitive=False,
             )
             for entry in topic_entries(
-                node.config, node.config_of_topic(topic.configs), topic.configs
+                node.config, node.config_of_topic(topic.name, topic.configs), topic.configs
             )
         ],
     )

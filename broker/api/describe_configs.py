@@ -70,7 +70,9 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
         if topic is None:
             check_topic_name(name)
             raise UnknownTopicOrPartition(f"there is no topic {name}")
-        return topic_entries(node.config, node.config_of_topic(topic.configs), topic.configs)
+        return topic_entries(
+            node.config, node.config_of_topic(topic.name, topic.configs), topic.configs
+        )
     if resource.resource_type == BROKER:
         check_broker(node, name)
         entries = broker_entries(node.config)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.api.fetch import FetchPartition, FetchRequest
     from protocol.errors import BrokerError, ErrorCode
+    from protocol.records.batch import Batch
     from storage.partition import Partition
     from storage.reading import Fetched
 
@@ -51,8 +52,9 @@ _TOPIC_IDS_SINCE = 13
 _SOFT_LIMIT_SINCE = 3
 _RAW_SINCE = 4
 
-# Converting this much takes some milliseconds: more is done in a thread.
-_THREAD_BYTES = 65_536
+# What is converted on the loop at most, uncompressed; more, and all that is compressed, in a thread.
+_LOOP_BATCHES = 64
+_LOOP_BYTES = 16_384
 
 
 class _Served(NamedTuple):
@@ -223,9 +225,15 @@ class _Reading(NamedTuple):
             offset, self.limit, upper_offset=self.upper_offset, minimum_one=minimum_one
         )
 
-    def may_convert(self, size_bytes: int) -> None:
-        """Raise _NeedsThreadError if converting so much would hold the loop up."""
-        if self.on_loop and size_bytes > _THREAD_BYTES:
+    def may_convert(self, batches: Sequence[Batch]) -> None:
+        """Raise _NeedsThreadError if converting these would hold the loop up.
+
+        What a compressed batch unpacks to, nobody knows before.
+        """
+        if self.on_loop and (
+            len(batches) > _LOOP_BATCHES
+            or any(each.compression or each.size > _LOOP_BYTES for each in batches)
+        ):
             raise _NeedsThreadError
 
 
@@ -242,8 +250,11 @@ def _read(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
     fetched = reading.fetch(reading.offset, minimum_one=reading.is_first)
     if fetched.size < fetched.first_batch_size:
         return (), 0, 0  # from version 3 on a batch comes whole or not at all
-    if reading.version < _ZSTD_SINCE and fetched.size and _has_zstd(fetched.buffers):
-        reading.may_convert(fetched.size)
+    if reading.version < _ZSTD_SINCE and fetched.size:
+        batches = _batches(fetched.buffers)
+        if all(batch.compression is not Compression.ZSTD for batch in batches):
+            return fetched.buffers, fetched.size, 0
+        reading.may_convert(batches)
         data = convert.transcode_zstd(fetched.buffers)
         return (data,), len(data), 0
     return fetched.buffers, fetched.size, 0
@@ -258,10 +269,11 @@ def _read_old(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
         return (), 0, 0
     records = 0
     buffers: Sequence[Buffer] = fetched.buffers
-    if _is_newer(buffers, magic):
+    batches = _batches(buffers)
+    if any(batch.magic > magic for batch in batches):
         if not reading.partition.config.message_downconversion_enable:
             raise UnsupportedVersion("message.downconversion.enable=false on this topic")
-        reading.may_convert(fetched.size)
+        reading.may_convert(batches)
         data, records = _converted(reading, fetched, magic)
         buffers = (data,)
     if hard:
@@ -280,15 +292,9 @@ def _converted(reading: _Reading, fetched: Fetched, magic: int) -> tuple[Buffer,
         fetched = reading.fetch(at, minimum_one=True)
 
 
-def _is_newer(buffers: Sequence[Buffer], magic: int) -> bool:
-    """Whether any batch has a format above `magic`."""
-    return any(batch.magic > magic for buffer in buffers for batch in scan(buffer))
-
-
-def _has_zstd(buffers: Sequence[Buffer]) -> bool:
-    return any(
-        batch.compression is Compression.ZSTD for buffer in buffers for batch in scan(buffer)
-    )
+def _batches(buffers: Sequence[Buffer]) -> list[Batch]:
+    """The whole batches of what was read."""
+    return [batch for buffer in buffers for batch in scan(buffer)]
 
 
 def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:

@@ -61,7 +61,9 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
         topic = node.metadata.image.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {name}")
-        entries = topic_entries(node.config, node.config_of_topic(topic.configs), topic.configs)
+        entries = topic_entries(
+            node.config, node.config_of_topic(topic.name, topic.configs), topic.configs
+        )
         changes = _changes(resource, {entry.name: entry for entry in entries})
         await node.alter_topic(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:

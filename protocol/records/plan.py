@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.records.compression import produce_limit
+
 if TYPE_CHECKING:
     from protocol.records.layout import Batch, Buffer
 
@@ -27,7 +29,8 @@ class Plan(NamedTuple):
 
     `compression` None keeps the producer's codec. `min_timestamp` and `max_timestamp` are the
     CreateTime window, inclusive (INT64_MIN and INT64_MAX: no limit). `internal` marks appends
-    the broker makes itself: control batches are allowed.
+    the broker makes itself: control batches are allowed. `unpack_limit`, where given, bounds what
+    a compressed batch may unpack to, below what the topic allows: CorruptMessage beyond it.
     """
 
     first_offset: int
@@ -41,6 +44,13 @@ class Plan(NamedTuple):
     compacted: bool
     max_message_bytes: int
     internal: bool = False
+    unpack_limit: int | None = None
+
+    @property
+    def most_unpacked(self) -> int:
+        """The bytes a compressed batch may unpack to."""
+        limit = produce_limit(self.max_message_bytes)
+        return limit if self.unpack_limit is None else min(limit, self.unpack_limit)
 
 
 class PreparedBatch(NamedTuple):

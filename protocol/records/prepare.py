@@ -29,7 +29,7 @@ from protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from protocol.records import kernels
-from protocol.records.compression import decompress, produce_limit
+from protocol.records.compression import decompress
 from protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -180,12 +180,11 @@ def _open(records: Buffer, produced: Produced, plan: Plan) -> Region:
     if first.magic == 2:
         data, start = records, start + V2_HEADER_SIZE
         if source:
-            limit = produce_limit(plan.max_message_bytes)
-            data = decompress(source, memoryview(records)[start:end], 2, limit)
+            data = decompress(source, memoryview(records)[start:end], 2, plan.most_unpacked)
             start, end = 0, len(data)
         return Region(data, start, end, 2, first.count, 0, first.base_timestamp, None)
     if source:
-        inner = wrapped(records, first, produce_limit(plan.max_message_bytes))
+        inner = wrapped(records, first, plan.most_unpacked)
         return Region(inner, 0, len(inner), first.magic, -1, 0, -1, None)
     return Region(records, start, produced.size, first.magic, -1, 0, -1, None)
 

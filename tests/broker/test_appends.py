@@ -9,6 +9,7 @@ import pytest
 
 from broker.appends import Appends, is_heavy
 from broker.clock import ManualClock
+from protocol.errors import CorruptMessage
 
 GZIP, LZ4 = 1, 3
 
@@ -26,13 +27,13 @@ class Log:
     """Stands for a partition: notes the order of appends, and holds the first until told."""
 
     def __init__(self, held=0):
-        self.config = SimpleNamespace(target_magic=2)
+        self.config = SimpleNamespace(target_magic=2, compression=None)
         self.order = []
         self.threads = []
         self.release = threading.Event()
         self.held = held
 
-    def append(self, records, *, now_ms, produce_version):
+    def append(self, records, *, now_ms, produce_version, unpack_limit=None):
         if len(records) == self.held:
             assert self.release.wait(10)
         self.order.append(len(records))
@@ -62,7 +63,38 @@ def executor():
     ],
 )
 def test_what_is_heavy(records, target, heavy):
-    assert is_heavy(records, target) is heavy
+    assert is_heavy(records, SimpleNamespace(target_magic=target, compression=None)) is heavy
+
+
+def test_a_topic_that_compresses_makes_large_appends_heavy():
+    assert is_heavy(record_set(20_000), SimpleNamespace(target_magic=2, compression=GZIP))
+    assert not is_heavy(record_set(20_000), SimpleNamespace(target_magic=2, compression=LZ4))
+
+
+def test_what_unpacks_to_much_goes_to_a_thread(executor):
+    class Bomb(Log):
+        def append(self, records, *, unpack_limit=None, **more):
+            if unpack_limit is not None:
+                raise CorruptMessage("a compressed batch unpacks to more than it may")
+            return super().append(records, **more)
+
+    async def scenario():
+        return await Appends(ManualClock(0), executor, lambda *_: None).append(
+            log, record_set(100, codec=GZIP), 9
+        )
+
+    log = Bomb()
+    assert asyncio.run(scenario())[0] == 100
+    assert log.threads != [threading.current_thread()]
+
+
+def test_what_is_broken_and_not_compressed_is_refused_at_once(executor):
+    class Broken(Log):
+        def append(self, records, **more):
+            raise CorruptMessage("the checksum does not match")
+
+    with pytest.raises(CorruptMessage):
+        Appends(ManualClock(0), executor, lambda *_: None).append(Broken(), record_set(100), 9)
 
 
 def test_a_light_append_is_done_at_once(executor):
