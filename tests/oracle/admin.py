@@ -325,6 +325,11 @@ def coordinators() -> Iterator[Case]:
         )
         for version in range(6)
     ]
+    for version in range(7):
+        for kind, key in ((0, "a-group"), (1, "a-transaction"), (2, "what is this")):
+            name = f"find coordinator v{version} of {key}"
+            fields = {"key": key, "key_type": kind, "coordinator_keys": [key, f"another {key}"]}
+            steps.append(ask(name, "FindCoordinator", version, fields))
     yield Case("producer ids and groups", "create", tuple(steps), {"admin": "coordinators"})
 
 

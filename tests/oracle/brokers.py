@@ -163,12 +163,23 @@ def settle(connection: wire.Connection, api: str, fields: Mapping[str, Any], ans
     if answer in (None, CLOSED, SILENT) or fields.get("validate_only"):
         return
     if api == "IncrementalAlterConfigs":
-        time.sleep(0.1)  # nothing tells when a setting has arrived
+        time.sleep(0.15)  # nothing tells when a setting has arrived
         return
     topics = answer["topics"] if api == "CreateTopics" else answer["responses"]
     done = [topic["name"] for topic in topics if not topic["error_code"] and topic["name"]]
     if done:
         _wait_for_topics(connection, done, there=api == "CreateTopics")
+
+
+def wait_for_coordinators(bootstrap: str) -> None:
+    """Make Apache Kafka create its coordinators' topics, which it does when first asked."""
+    deadline = time.monotonic() + LEADERS_TIMEOUT_S
+    with wire.Connection(bootstrap) as connection:
+        for kind in (0, 1):
+            while connection.ask("FindCoordinator", 3, key="warm up", key_type=kind)["error_code"]:
+                if time.monotonic() > deadline:
+                    raise AssertionError("Apache Kafka never had a coordinator")
+                time.sleep(0.1)
 
 
 def _wait_for_topics(connection: wire.Connection, names: Sequence[str], *, there: bool) -> None:

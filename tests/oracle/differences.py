@@ -442,6 +442,23 @@ def no_file_times(d: Difference) -> bool:
 
 # ------------------------------------------------------------------------------- around the log
 
+
+@reason(
+    "coordinators are not offered yet",
+    "ARCHITECTURE: group membership and transactions come later; facts 1.3",
+    "FindCoordinator is answered so that clients which ask it at once can go on",
+)
+def no_coordinators(d: Difference) -> bool:
+    if d.step.api != "FindCoordinator" or isinstance(d.tidelog_answer, str):
+        return False
+    theirs, ours = (
+        {one["error_code"] for one in answer.get("coordinators") or (answer,)}
+        for answer in (d.kafka_answer, d.tidelog_answer)
+    )
+    share_groups = d.step.version == 6 and theirs == {15} and ours == {42}
+    return share_groups or (theirs == {0} and ours in ({15}, {42}))
+
+
 NOT_OFFERED = ("remote.", "local.retention.", "leader.replication.thr", "follower.replication.thr")
 
 

@@ -462,7 +462,7 @@ def fetches(base_ms: int) -> Iterator[Case]:
     """Offsets out of range, limits, sessions, leader epochs."""
     sets = [batch(records((base_ms, base_ms + 1)), codec) for codec in (0, 1, 3, 0)]
     writes = [produce(9, data, name=f"#{i}") for i, data in enumerate(sets)]
-    versions = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+    versions = tuple(range(17))
     steps = [fetch(version, offset) for version in versions for offset in (-1, 8, 9, 100)]
     yield Case("fetch offsets at the rim", "create", (*writes, *steps), {"edge": "fetch offsets"})
     for size in (0, 1, 16, 40, 75, 100, 200, 300):
@@ -484,7 +484,7 @@ def fetches(base_ms: int) -> Iterator[Case]:
         fetch(version, current_leader_epoch=epoch) for version in (9, 12, 13) for epoch in (0, 1, 7)
     ]
     steps += [fetch(version, isolation=1) for version in (4, 11, 13)]
-    steps += [fetch(version, topic="no-such-topic", partition=0) for version in versions[:-1]]
+    steps += [fetch(version, topic="no-such-topic", partition=0) for version in range(13)]
     steps += [fetch(version, partition=999_999) for version in versions]
     steps += [fetch(13, topic_id="11111111-2222-3333-4444-555555555555")]
     steps += [fetch(version, session_id=12345, session_epoch=1) for version in (7, 11, 13)]
@@ -572,6 +572,65 @@ def fetches_of_several_partitions(base_ms: int) -> Iterator[Case]:
     yield Case("fetch of two partitions", "create", tuple(steps), {"edge": "pair"}, partitions=2)
 
 
+def settings_changed_live(base_ms: int) -> Iterator[Case]:
+    """KIP-32 on a live topic: each change holds from the next append on."""
+
+    def alter(topic: str, **changes: str) -> Step:
+        configs = [
+            {"name": name.replace("_", "."), "config_operation": 0, "value": value}
+            for name, value in changes.items()
+        ]
+        resources = [{"resource_type": 2, "resource_name": topic, "configs": configs}]
+        fields = {"resources": resources, "validate_only": False}
+        return ask(f"alter {changes}"[:50], "IncrementalAlterConfigs", 0, fields)
+
+    old, now = records((base_ms - DAY_MS,)), records((base_ms, base_ms + 5))
+    for first in ("CreateTime", "LogAppendTime"):
+        topic = f"live-{first}"
+        other = "LogAppendTime" if first == "CreateTime" else "CreateTime"
+        configs = [{"name": "message.timestamp.type", "value": first}]
+        made = {
+            "name": topic,
+            "num_partitions": 1,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": configs,
+        }
+        steps: list[Step] = [
+            ask("create", "CreateTopics", 4, {"topics": [made], "timeout_ms": 9000})
+        ]
+
+        def write(number: int, topic: str = topic) -> list[Step]:
+            sets = [
+                (2, plain_set(1, now)),
+                (2, wrapper(1, now, 1)),
+                (9, batch(now)),
+                (9, batch(old, 3)),
+            ]
+            return [
+                produce(version, data, name=f"#{number}.{i}", topic=topic, partition=0)
+                for i, (version, data) in enumerate(sets)
+            ]
+
+        changes = (
+            {"message_timestamp_type": other},
+            {"message_timestamp_before_max_ms": "3600000"},
+            {"message_timestamp_type": first},
+            {"compression_type": "gzip"},
+            {"message_timestamp_before_max_ms": str(2**63 - 1)},
+            {"max_message_bytes": "60"},
+        )
+        steps += write(0)
+        for number, change in enumerate(changes, 1):
+            steps += [alter(topic, **change), *write(number)]
+        steps += [fetch(version, 0, topic=topic, partition=0) for version in (1, 2, 4, 12)]
+        steps += [
+            lookup(1, target, topic=topic, partitions=[0]) for target in (-1, base_ms, base_ms + 5)
+        ]
+        steps += [lookup(7, target, topic=topic, partitions=[0]) for target in (-3, 0)]
+        yield Case(f"settings changed live from {first}", "append", tuple(steps), {"edge": "live"})
+
+
 def zstd_for_old_clients(base_ms: int) -> Iterator[Case]:
     sets = [batch(records((base_ms, base_ms + 1)), codec) for codec in (4, 0, 4, 1)]
     writes = [produce(9, data, name=f"#{i}") for i, data in enumerate(sets)]
@@ -598,6 +657,7 @@ def edge_cases(base_ms: int) -> list[Case]:
         sentinels,
         fetches,
         fetches_of_several_partitions,
+        settings_changed_live,
         zstd_for_old_clients,
     )
     return [case for maker in makers for case in maker(base_ms)]

@@ -328,6 +328,10 @@ def canonical(api: str, answer: dict[str, Any], context: Context) -> Any:
             partition["records"] = _canonical_records(partition["records"])
     if api == "Metadata":
         _name_the_broker(answer)
+    if api == "FindCoordinator":
+        for one in (answer, *(answer.get("coordinators") or ())):
+            if one.get("port", -1) >= 0:
+                one["host"], one["port"] = "<host>", "<port>"
     if api == "DeleteTopics":
         answer["responses"].sort(key=lambda one: one["name"] or "")
     if answer.get("session_id"):

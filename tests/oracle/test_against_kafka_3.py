@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tests.oracle import admin, cases, comparison, edges
-from tests.oracle.brokers import Player
+from tests.oracle.brokers import Player, wait_for_coordinators
 from tests.oracle.differences import REASONS
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
@@ -54,6 +54,7 @@ class Played:
 @pytest.fixture(scope="session")
 def played(apache_kafka, tidelog):
     with apache_kafka(KAFKA) as theirs, tidelog() as ours:
+        wait_for_coordinators(theirs.bootstrap)
         return Played(theirs, ours)
 
 

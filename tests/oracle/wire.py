@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 CLIENT_ID = "oracle"
-ANSWER_TIMEOUT_S = 3
+ANSWER_TIMEOUT_S = 8
 
 SCHEMAS: dict[str, tuple[Any, Any]] = {
     "Produce": (producer.ProduceRequest, producer.ProduceResponse),

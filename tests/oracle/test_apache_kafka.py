@@ -1,0 +1,124 @@
+"""The launcher of Apache Kafka, as far as it can be tried without Java, Maven or a network."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from tests.oracle import apache_kafka
+from tests.oracle.apache_kafka import ApacheKafka, ApacheKafkaError
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIDELOG_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def fetched(cache):
+    """A cache that holds two jars of 3.9.1."""
+    directory = cache / "kafka-3.9.1"
+    directory.mkdir()
+    for name in ("a.jar", "b.jar"):
+        (directory / name).write_bytes(b"12345")
+    coordinates = list(apache_kafka.COORDINATES["3.9.1"])
+    stamp = {"coordinates": coordinates, "jars": {"a.jar": 5, "b.jar": 5}}
+    (directory / "stamp.json").write_text(json.dumps(stamp))
+    return directory
+
+
+def test_a_finished_download_is_used(fetched):
+    assert apache_kafka.is_fetched("3.9.1")
+    assert apache_kafka.fetch("3.9.1") == fetched
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda directory: (directory / "b.jar").unlink(),
+        lambda directory: (directory / "b.jar").write_bytes(b"123"),
+        lambda directory: (directory / "stamp.json").unlink(),
+        lambda directory: (directory / "stamp.json").write_text("{"),
+        lambda directory: (directory / "stamp.json").write_text('{"coordinates": [], "jars": {}}'),
+    ],
+)
+def test_a_half_finished_download_is_not(fetched, damage):
+    damage(fetched)
+    assert not apache_kafka.is_fetched("3.9.1")
+
+
+def test_without_java_the_reason_says_what_to_install(fetched, monkeypatch):
+    monkeypatch.setenv("PATH", str(fetched))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    usable = apache_kafka.available("3.9.1")
+    assert not usable
+    assert "default-jre-headless" in usable.reason
+    with pytest.raises(ApacheKafkaError, match="default-jre-headless"):
+        ApacheKafka("3.9.1", fetched / "run").start()
+
+
+def test_maven_is_needed_only_for_a_version_that_is_not_there(fetched, monkeypatch):
+    java = fetched / "java"
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", str(fetched))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert apache_kafka.available("3.9.1")
+    assert "maven" in apache_kafka.available("0.10.2.2").reason
+    with pytest.raises(ApacheKafkaError, match="maven"):
+        apache_kafka.fetch("0.10.2.2")
+
+
+def test_a_failing_download_says_so_and_leaves_nothing(cache, monkeypatch, tmp_path_factory):
+    programs = tmp_path_factory.mktemp("bin")
+    maven = programs / "mvn"
+    maven.write_text("#!/bin/sh\necho no such artifact; exit 1\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    with pytest.raises(ApacheKafkaError, match="no such artifact"):
+        apache_kafka.fetch("3.9.1")
+    assert [path.name for path in cache.iterdir()] == ["kafka-3.9.1.lock"]
+
+
+def test_an_unknown_version_is_refused(cache):
+    with pytest.raises(ApacheKafkaError, match=r"known: 3\.9\.1, 0\.10\.2\.2"):
+        apache_kafka.fetch("1.2.3")
+
+
+def test_free_ports_are_distinct_and_free():
+    ports = apache_kafka.free_ports(5)
+    assert len(set(ports)) == 5
+    for port in ports:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+
+
+def test_nobody_answers_on_a_free_port():
+    (port,) = apache_kafka.free_ports(1)
+    assert not apache_kafka.answers_metadata(port)
+    assert not apache_kafka.answers_ruok(port)
+
+
+@pytest.mark.parametrize("arguments", [[], ["fetch"], ["run", "x"], ["eat", "3.9.1"]])
+def test_the_command_line_explains_itself(arguments, capsys):
+    assert apache_kafka.main(arguments) == 2
+    assert "fetch|run 3.9.1|0.10.2.2" in capsys.readouterr().err
+
+
+@pytest.mark.oracle
+@pytest.mark.timeout(300)
+def test_a_broker_starts_again_on_its_directory(apache_kafka, tmp_path):
+    with apache_kafka("3.9.1") as kafka:
+        first = kafka.pid
+        kafka.stop()
+        with pytest.raises(ApacheKafkaError, match="not running"):
+            _ = kafka.pid
+        kafka.start()
+        assert kafka.pid != first
+        kafka.kill()
+        kafka.start()
+        with pytest.raises(ApacheKafkaError, match="running already"):
+            kafka.start()
