@@ -102,9 +102,10 @@ class Tidelog:
     def start(self) -> None:
         """Start it, wait for its `ready` line and for an answer to Metadata. Raises BrokerError."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        program = REPOSITORY / ".venv" / "bin" / "tidelog"
         command = [
-            *([str(program)] if program.exists() else [sys.executable, "-m", "tidelog"]),
+            sys.executable,
+            "-m",
+            "tidelog",
             "serve",
             "--listeners=PLAINTEXT://127.0.0.1:0",
             f"--log-dirs={self.directory / 'data'}",
