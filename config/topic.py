@@ -163,7 +163,6 @@ class TopicConfig:
         "What becomes of old segments: delete, compact, or both.",
         choices=("delete", "compact"),
         broker_names=(BrokerName("log.cleanup.policy"),),
-        effective=False,
     )
     segment_bytes: int = setting(
         "segment.bytes",
@@ -180,7 +179,15 @@ class TopicConfig:
         "The span of record time, in ms, after which a segment is closed even if it is not full.",
         low=1,
         broker_names=(BrokerName("log.roll.ms"), BrokerName("log.roll.hours", _HOUR_MS)),
-        effective=False,
+    )
+    segment_min_roll_interval_ms: int = setting(
+        "segment.min.roll.interval.ms",
+        Type.LONG,
+        10_000,
+        "How old, in ms since its first append, a segment must be before segment.ms may close it, so "
+        "that old and new records in turn do not close one each.",
+        low=0,
+        broker_names=(BrokerName("log.segment.min.roll.interval.ms"),),
     )
     segment_jitter_ms: int = setting(
         "segment.jitter.ms",
@@ -222,7 +229,15 @@ class TopicConfig:
             BrokerName("log.retention.minutes", 60_000, zero=False),
             BrokerName("log.retention.hours", _HOUR_MS, zero=False),
         ),
-        effective=False,
+    )
+    retention_time_basis: str = setting(
+        "retention.time.basis",
+        Type.STRING,
+        "record",
+        "What retention.ms counts from: the time of the newest record, none counted later than when "
+        "it was appended (record), or the last append (append).",
+        choices=("record", "append"),
+        broker_names=(BrokerName("log.retention.time.basis"),),
     )
     retention_bytes: int = setting(
         "retention.bytes",
@@ -232,7 +247,6 @@ class TopicConfig:
         "without bound.",
         low=-1,
         broker_names=(BrokerName("log.retention.bytes"),),
-        effective=False,
     )
     flush_messages: int = setting(
         "flush.messages",
@@ -270,7 +284,6 @@ class TopicConfig:
         "How long, in ms, a deleted segment's files stay on disk under another name.",
         low=0,
         broker_names=(BrokerName("log.segment.delete.delay.ms"),),
-        effective=False,
     )
     delete_retention_ms: int = setting(
         "delete.retention.ms",

@@ -49,6 +49,17 @@ class LeaderEpochs:
         checkpoints.write_epochs(self._path, entries)
         self._entries = entries
 
+    def forget_before(self, start_offset: int) -> None:
+        """Drop the epochs that ended before the log's start; raises OSError."""
+        entries = [
+            EpochStart(entry.epoch, max(entry.start_offset, start_offset))
+            for entry, following in zip(self._entries, [*self._entries[1:], None], strict=True)
+            if following is None or following.start_offset > start_offset
+        ]
+        if entries != self._entries:
+            checkpoints.write_epochs(self._path, entries)
+            self._entries = entries
+
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (the largest epoch up to `epoch`, the offset at which it ended).
 

@@ -18,7 +18,8 @@ APPEND_TIMES_SUFFIX = ".appendtimes"
 SNAPSHOT_SUFFIX = ".snapshot"
 
 # A crash may leave these beside the real thing; none of them holds data that anyone was promised.
-LEFTOVER_SUFFIXES = (".tmp", ".deleted", ".cleaned")
+DELETED_SUFFIX = ".deleted"
+LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX, ".cleaned")
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"

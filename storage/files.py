@@ -7,7 +7,10 @@ the one it reads from alive, so a number is never closed, and used anew, under i
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import threading
+import weakref
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +40,43 @@ class Descriptor:
     def size(self) -> int:
         """Return the size of the file in bytes."""
         return os.fstat(self.number).st_size
+
+
+class Holder(Protocol):
+    """Something that holds descriptors it can open again."""
+
+    def rest(self) -> None:
+        """Let go of them."""
+
+
+class Recent:
+    """The holders used last, up to a number: those used least recently are told to rest.
+
+    10,000 partitions have to fit into a plain limit of descriptors. For use by any thread.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._lock = threading.Lock()
+        self._order: OrderedDict[int, weakref.ref[Holder]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def used(self, holder: Holder) -> None:
+        """Note that a holder has just been used; it may make another one rest."""
+        key = id(holder)
+        with self._lock:
+            known = self._order.get(key)
+            if known is None or known() is not holder:
+                self._order[key] = weakref.ref(holder)
+            self._order.move_to_end(key)
+            if len(self._order) <= self.capacity:
+                return
+            _, oldest = self._order.popitem(last=False)
+        resting = oldest()
+        if resting is not None:
+            resting.rest()
 
 
 def write_at(descriptor: Descriptor, buffers: Sequence[Buffer], position: int, size: int) -> None:

@@ -1,9 +1,9 @@
 """One partition's log: where batches are numbered, stamped, stored, read and looked up.
 
-One thread appends at a time; any thread may read meanwhile. An append publishes `log_end_offset`
-last, so whoever sees an offset can read it. What fails is raised as a BrokerError and leaves the log
-as it was: nothing is half stored, and a partition whose disk refuses bytes goes on serving
-reads.
+One thread appends at a time; any thread may read, flush or apply retention meanwhile. An append
+publishes `log_end_offset` last, so whoever sees an offset can read it. What fails is raised as a
+BrokerError and leaves the log as it was: nothing is half stored, and a partition whose disk refuses
+bytes goes on serving reads.
 
 Every append has an append time, on every topic: it never goes back, and is kept in `.appendtimes`
 before the batch is written. `config` may be replaced at any time; the next append goes by it, and
@@ -12,9 +12,10 @@ segments of mixed formats are normal.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from protocol.errors import (
     BrokerError,
@@ -29,6 +30,7 @@ from storage import (
     filenames,
     files,
     lookup,
+    partition_times,
     producer_recovery,
     reading,
     recovery,
@@ -36,11 +38,13 @@ from storage import (
     timestamps,
 )
 from storage.epochs import LeaderEpochs
+from storage.leaving import Leaving
 from storage.segment import Segment, Tail
 from storage.settings import settings_of
 
 if TYPE_CHECKING:
     import uuid
+    from collections.abc import Callable
     from pathlib import Path
 
     from config.topic import TopicConfig
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
     from storage.settings import Settings
 
 _log = logging.getLogger("tidelog.storage")
+
+_Answer = TypeVar("_Answer")
 
 _NEWEST_MAGIC = 2
 _EMPTY_SET = -1
@@ -69,6 +75,18 @@ class Appended(NamedTuple):
     converted: bool  # records were written anew
 
 
+class Deletion(NamedTuple):
+    """A segment that retention has deleted, and why."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    policy: str  # retention.ms, retention.bytes or log start offset
+    largest_time: int | None  # of its records
+    last_append_time: int | None
+    limit: int | None  # the setting's value, or the log start offset
+
+
 class Partition:
     """The log of one partition of a topic."""
 
@@ -85,8 +103,13 @@ class Partition:
         was_clean: bool = False,
         log_start_offset: int = 0,
         producer_id_expiration_ms: int = 86_400_000,
+        boot_id: str = "",
     ) -> None:
-        """Open the directory; recover the log when the last stop was not clean. Raises OSError."""
+        """Open the directory; recover the log when the last stop was not clean. Raises OSError.
+
+        `boot_id` names this start of the machine: what was appended since the last flush of another one
+        has no append time that could be relied on.
+        """
         self.directory = directory
         self.topic = topic
         self.index = index
@@ -100,6 +123,13 @@ class Partition:
         self._opened_ms = now_ms
         self._producers: Producers | None = None  # read when the first sequence arrives
         self._flush_lock = threading.Lock()
+        self._append_lock = threading.Lock()  # the active segment, and which segments there are
+        self._boot_id = boot_id
+        self._kept = b""  # what partition.times has
+        self._leaving = Leaving()
+        known = partition_times.read(directory)
+        if known is not None:
+            log_start_offset = max(log_start_offset, known.log_start_offset)
         loaded = recovery.load(
             directory,
             recovery_point=recovery_point,
@@ -107,7 +137,10 @@ class Partition:
             first_offset=log_start_offset,
             index_interval_bytes=config.index_interval_bytes,
             contiguous=not config.is_compacted,
+            known=known,
+            boot_id=boot_id,
         )
+        self._max_event_time = None if known is None else known.max_event_time
         self._segments = loaded.segments
         self._active = loaded.segments[-1]
         self._last_append_time_ms = loaded.last_append_time_ms
@@ -118,6 +151,8 @@ class Partition:
         )
         self._epochs = LeaderEpochs(directory, end_offset)
         self.log_end_offset = end_offset
+        if known is None:
+            self._keep_times(self._times_now(), durable=False)
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
@@ -149,6 +184,17 @@ class Partition:
     def last_append_time(self) -> int | None:
         """When the last batch was appended; None when nobody knows."""
         return self._last_append_time_ms
+
+    @property
+    def max_event_time(self) -> int | None:
+        """The largest event time ever, each counted at most a bounded way beyond its append time.
+
+        Of segments whose times are not known yet nothing is read for it.
+        """
+        largest = self._max_event_time
+        for segment in self._segments:
+            largest = timestamps.later(segment.known_times[0].event, largest)
+        return largest
 
     @property
     def size(self) -> int:
@@ -213,12 +259,13 @@ class Partition:
         )
         if not prepared.batches:
             return self._nothing_appended()
-        self._write(prepared, stamps.append_time_ms, settings)
-        self._last_append_time_ms = stamps.append_time_ms
-        if sequenced is not None:
-            offsets = (prepared.first_offset, prepared.last_offset)
-            self.producers.appended(sequenced, offsets, stamps.append_time_ms)
-        self.log_end_offset = prepared.last_offset + 1
+        with self._append_lock:
+            self._write(prepared, stamps.append_time_ms, settings)
+            self._last_append_time_ms = stamps.append_time_ms
+            if sequenced is not None:
+                offsets = (prepared.first_offset, prepared.last_offset)
+                self.producers.appended(sequenced, offsets, stamps.append_time_ms)
+            self.log_end_offset = prepared.last_offset + 1
         return Appended(
             prepared.first_offset,
             prepared.last_offset,
@@ -273,10 +320,19 @@ class Partition:
                 f"{self.topic}-{self.index}: {size} bytes of records, and segment.bytes is "
                 f"{settings.segment_bytes}"
             )
+        largest = prepared.batches[0].largest
+        for batch in prepared.batches[1:]:
+            largest = timestamps.later(batch.largest, largest)
         active = self._active
         try:
             if not active.has_room(
                 size, prepared.last_offset, settings.segment_bytes, settings.max_index_entries
+            ) or timestamps.should_roll(
+                active.times,
+                largest,
+                append_time_ms,
+                settings.segment_ms,
+                settings.min_roll_interval_ms,
             ):
                 active = self._roll()
             if self._epochs.latest < self.leader_epoch:
@@ -286,6 +342,7 @@ class Partition:
                 size,
                 prepared.batches,
                 append_time_ms,
+                timestamps.event_limit(settings.rules, append_time_ms),
                 settings.index_interval_bytes,
             )
         except OSError as error:
@@ -349,6 +406,11 @@ class Partition:
                 minimum_one=minimum_one,
             )
         except OSError as error:
+            if offset < self.log_start_offset:  # retention was faster
+                raise OffsetOutOfRange(
+                    f"{self.topic}-{self.index}: offset {offset} is gone; the log starts at "
+                    f"{self.log_start_offset}"
+                ) from error
             raise self._storage_error("the log cannot be read", error) from error
 
     # --- look up ---------------------------------------------------------------------------------
@@ -359,38 +421,48 @@ class Partition:
         Exact, in offset order, below `upper_offset`; any time is a real one here, -1 excepted.
         Raises KafkaStorageError.
         """
-        try:
-            return lookup.find_time(
+        return self._looking(
+            lambda: lookup.find_time(
                 self._segments,
                 timestamp,
                 start_offset=self.log_start_offset,
                 upper_offset=upper_offset,
             )
-        except OSError as error:
-            raise self._storage_error("the log cannot be read", error) from error
+        )
 
     def find_largest_time(self, *, upper_offset: int) -> tuple[int, int] | None:
         """Return (offset, time) of the first record with the largest time, or None (KIP-734).
 
         Raises KafkaStorageError.
         """
-        try:
-            return lookup.find_largest(
+        return self._looking(
+            lambda: lookup.find_largest(
                 self._segments, start_offset=self.log_start_offset, upper_offset=upper_offset
             )
-        except OSError as error:
-            raise self._storage_error("the log cannot be read", error) from error
+        )
 
     def offsets_before_v0(self, timestamp: int, max_offsets: int) -> list[int]:
         """Answer ListOffsets v0; see `lookup.offsets_before`. Raises KafkaStorageError."""
-        try:
-            return lookup.offsets_before(
+        return self._looking(
+            lambda: lookup.offsets_before(
                 self._segments,
                 timestamp,
                 max_offsets,
                 start_offset=self.log_start_offset,
                 upper_offset=self.high_watermark,
             )
+        )
+
+    def _looking(self, look: Callable[[], _Answer]) -> _Answer:
+        """Look something up; once more, if the log has lost segments meanwhile."""
+        segments = self._segments
+        try:
+            return look()
+        except OSError as error:
+            if segments[0] is self._segments[0]:
+                raise self._storage_error("the log cannot be read", error) from error
+        try:
+            return look()
         except OSError as error:
             raise self._storage_error("the log cannot be read", error) from error
 
@@ -419,7 +491,8 @@ class Partition:
         May run in a thread beside appends. Raises KafkaStorageError.
         """
         with self._flush_lock:
-            end_offset = self.log_end_offset
+            with self._append_lock:
+                end_offset, times = self.log_end_offset, self._times_now()
             if end_offset <= self.recovery_point:
                 return self.recovery_point
             try:
@@ -432,34 +505,188 @@ class Partition:
                         files.sync(metadata)
                     files.sync(self.directory.parent)
                 files.sync(self.directory)
+                self._keep_times(times, durable=True)
             except OSError as error:
                 raise self._storage_error("the log cannot be made durable", error) from error
-            self.recovery_point = end_offset
+            self.recovery_point = max(end_offset, self.recovery_point)
             self._logged_errors.clear()
             return end_offset
+
+    def _times_now(self) -> partition_times.PartitionTimes:
+        """Gather what `partition.times` keeps; nothing is read for it."""
+        lines = []
+        for segment in self._segments:
+            times, size = segment.known_times
+            tail = segment.tail
+            if size == tail.size:
+                line = partition_times.SegmentLine(
+                    segment.base_offset,
+                    *tail,
+                    times.copy(),
+                    *segment.index_entries,
+                    segment.is_true,
+                )
+                lines.append(line)
+        return partition_times.PartitionTimes(
+            self.max_event_time,
+            self._last_append_time_ms,
+            self.log_start_offset,
+            self.log_end_offset,
+            self._boot_id,
+            tuple(lines),
+        )
+
+    def _keep_times(self, times: partition_times.PartitionTimes, *, durable: bool) -> None:
+        """Write `partition.times` where it has changed; raises OSError."""
+        data = partition_times.pack(times)
+        if data != self._kept:
+            partition_times.write(self.directory, data, durable=durable)
+            self._kept = data
 
     def close(self) -> None:
         """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError."""
         if self.is_deleted or self._is_closed:
             return
-        self._is_closed = True
+        with self._append_lock:
+            self._is_closed = True
         try:
             self._active.mend()
             snapshot = recovery.snapshot_path(self.directory, self.log_end_offset)
             if self._producers is not None or not snapshot.exists():
                 snapshots.write(self.directory, self.log_end_offset, self.producers)
             recovery.remove_stray_snapshots(self.directory, self._segments)
+            self._active.complete_indexes()
         except OSError as error:
             raise self._storage_error("the log cannot be closed", error) from error
         self.flush()
         try:
+            self._keep_times(self._times_now(), durable=True)
             self._active.seal()
         except OSError as error:
             raise self._storage_error("the index cannot be written", error) from error
 
+    # --- let go ----------------------------------------------------------------------------------
+
+    def apply_retention(self, now_ms: int) -> list[Deletion]:
+        """Delete the oldest segments as far as the topic's settings say; return what went.
+
+        Each deletion is logged. Files that were deleted file.delete.delay.ms ago are removed. Meant
+        for a thread, now and then. Raises KafkaStorageError.
+        """
+        retention = timestamps.retention_of(self.config)
+        try:
+            self._leaving.remove_due(now_ms)
+            with self._flush_lock:
+                return self._delete_old_segments(now_ms, retention)
+        except OSError as error:
+            raise self._storage_error("retention failed", error) from error
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log start at `offset`, if it starts before; return where it starts (KIP-107).
+
+        It is durable then. Whole segments before it go with the next `apply_retention`. Raises
+        OffsetOutOfRange and KafkaStorageError.
+        """
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(
+                f"{self.topic}-{self.index}: offset {offset} is not between 0 and "
+                f"{self.high_watermark}"
+            )
+        try:
+            with self._flush_lock:
+                with self._append_lock:
+                    self._start_at(offset)
+                # What lies before the start must be on the disk, or a power loss would bring back
+                # a log that ends before it starts.
+                if self.recovery_point < self.log_start_offset:
+                    for segment in self._segments:
+                        segment.sync()
+                self._keep_times(self._covered_times(), durable=True)
+        except OSError as error:
+            raise self._storage_error("records cannot be deleted", error) from error
+        return self.log_start_offset
+
+    def _covered_times(self) -> partition_times.PartitionTimes:
+        """Gather times, claiming no more append times than have been made durable."""
+        with self._append_lock:
+            return self._times_now()._replace(covered_offset=self.recovery_point)
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            _log.info(
+                "log start moved",
+                extra={"topic": self.topic, "partition": self.index, "log_start_offset": offset},
+            )
+
+    def _delete_old_segments(self, now_ms: int, retention: timestamps.Retention) -> list[Deletion]:
+        segments = self._segments
+        policies = timestamps.segments_to_delete(
+            [
+                timestamps.Candidate(
+                    s.tail.end_offset, s.tail.size, functools.partial(_times_of, s)
+                )
+                for s in segments
+            ],
+            retention,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )
+        if not policies:
+            return []
+        judged = segments[len(policies) - 1].tail
+        with self._append_lock:
+            if self.is_deleted or self._is_closed:
+                return []
+            if len(policies) == len(segments):
+                if self._active.tail != judged or self._active is not segments[-1]:
+                    policies.pop()  # it has got records nobody has judged
+                else:
+                    self._roll()
+            going = segments[: len(policies)]
+            if not going:
+                return []
+            self._max_event_time = self.max_event_time
+            self._segments = self._segments[len(going) :]
+            self._start_at(self._segments[0].base_offset)
+        self._keep_times(self._covered_times(), durable=True)
+        return [
+            self._delete_segment(segment, policy, now_ms, retention)
+            for segment, policy in zip(going, policies, strict=True)
+        ]
+
+    def _delete_segment(
+        self, segment: Segment, policy: str, now_ms: int, retention: timestamps.Retention
+    ) -> Deletion:
+        """Rename a segment's files, to be removed later, and say so; raises OSError."""
+        times, _ = segment.known_times
+        deletion = Deletion(
+            segment.base_offset,
+            segment.tail.end_offset,
+            segment.tail.size,
+            policy,
+            times.largest,
+            times.last_append,
+            {
+                timestamps.BY_TIME: retention.retention_ms,
+                timestamps.BY_SIZE: retention.retention_bytes,
+            }.get(policy, self.log_start_offset),
+        )
+        self._leaving.add(segment.rename_away(), now_ms + self.config.file_delete_delay_ms)
+        recovery.snapshot_path(self.directory, segment.base_offset).unlink(missing_ok=True)
+        self._epochs.forget_before(self.log_start_offset)
+        _log.info(
+            "segment deleted",
+            extra={"topic": self.topic, "partition": self.index, **deletion._asdict()},
+        )
+        return deletion
+
     def mark_deleted(self) -> None:
         """Refuse appends from now on: the files are about to go."""
         self.is_deleted = True
+        for segment in self._segments:
+            segment.rest()
 
     def _nothing_appended(self) -> Appended:
         return Appended(
@@ -489,3 +716,7 @@ class Partition:
                 },
             )
         return KafkaStorageError(f"{self.topic}-{self.index}: {what}: {reason}")
+
+
+def _times_of(segment: Segment) -> timestamps.SegmentTimes:
+    return segment.times

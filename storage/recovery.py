@@ -18,11 +18,13 @@ from protocol.errors import CorruptMessage
 from protocol.records.batch import summarize, verify
 from storage import filenames, timestamps
 from storage.segment import Segment, Tail
+from storage.time_index import TimeEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from storage.partition_times import PartitionTimes
     from storage.segment import Found
 
 _NO_LIMIT = 2**63
@@ -52,10 +54,13 @@ def load(
     first_offset: int,
     index_interval_bytes: int,
     contiguous: bool,
+    known: PartitionTimes | None,
+    boot_id: str,
 ) -> Loaded:
     """Open the segments of a directory; one that holds none gets one at `first_offset`.
 
-    `contiguous`: no compaction has made holes in the offsets. Raises OSError.
+    `contiguous`: no compaction has made holes in the offsets. `known` is what `partition.times`
+    says, `boot_id` names this start of the machine. Raises OSError.
     """
     found = tidied(directory)
     sizes = {
@@ -71,19 +76,64 @@ def load(
     if not sizes:
         segments[-1].activate()
         return Loaded(tuple(segments), None)
-    if was_clean and _ends_at(segments[-1], recovery_point):
-        last = segments[-1]
-        last.tail = Tail(recovery_point, last.tail.size)
+    _adopt(segments, known, was_clean=was_clean)
+    end_offset = _clean_end(segments[-1], recovery_point, known) if was_clean else None
+    if end_offset is not None:
+        segments[-1].tail = Tail(end_offset, segments[-1].tail.size)
     else:
         stamp = _recover(segments, recovery_point, index_interval_bytes, contiguous=contiguous)
         _drop_later_snapshots(directory, found.snapshot_offsets, segments[-1].tail.end_offset)
     for segment in segments[:-1]:
         segment.seal()
+    if known is not None and (was_clean or known.boot_id != boot_id):
+        _doubt_append_times(segments, known.covered_offset)
     segments[-1].activate()
     last_time = _last_append_time(segments)
-    if timestamps.exceeds(stamp, last_time):
-        last_time = stamp
-    return Loaded(tuple(segments), last_time)
+    if known is not None:
+        last_time = timestamps.later(known.last_append_time_ms, last_time)
+    return Loaded(tuple(segments), timestamps.later(stamp, last_time))
+
+
+def _adopt(segments: Sequence[Segment], known: PartitionTimes | None, *, was_clean: bool) -> None:
+    """Believe `partition.times` of segments that are at least as long as it says.
+
+    After a clean stop it describes all there is: somebody else has written what is more.
+    """
+    lines = {line.base_offset: line for line in (known.segments if known is not None else ())}
+    for segment in segments:
+        line = lines.get(segment.base_offset)
+        if line is not None and line.size <= segment.tail.size:
+            is_ours = line.size == segment.tail.size or not was_clean
+            segment.adopt(line, is_true=line.is_true and is_ours)
+
+
+def _clean_end(active: Segment, recovery_point: int, known: PartitionTimes | None) -> int | None:
+    """Return where the log ends after a clean stop; None when nobody can vouch for it.
+
+    `partition.times` can if the segment has the size it says; else the log's last batches can.
+    """
+    for line in known.segments[-1:] if known is not None else ():
+        if (line.base_offset, line.size) == (active.base_offset, active.tail.size):
+            return line.end_offset
+    return recovery_point if _ends_at(active, recovery_point) else None
+
+
+def _doubt_append_times(segments: Sequence[Segment], covered_offset: int) -> None:
+    """Say that nobody knows when what lies behind an offset was appended, if anything does.
+
+    The power was lost, or another program has written there; either way the file's entries may
+    be older than the batches they seem to speak of. Raises OSError.
+    """
+    end_offset = segments[-1].tail.end_offset
+    if covered_offset >= end_offset:
+        return
+    _log.warning(
+        "append times unknown",
+        extra={"directory": segments[-1].directory, "from": covered_offset, "to": end_offset},
+    )
+    for segment in segments:
+        if segment.tail.end_offset > covered_offset and segment.tail.size:
+            segment.append_times.mark_unknown(covered_offset)
 
 
 def _ends_at(segment: Segment, offset: int) -> bool:
@@ -193,8 +243,11 @@ def _check(
     compacted, it must be the next offset exactly.
     """
     good = _starting_point(segment, recovery_point)
-    segment.truncate_index(good.size)
+    segment.truncate_indexes(good)
+    largest = segment.time_index.last()
     strict = contiguous and segment.append_times.is_complete
+    if strict and not good.size:
+        segment.is_true = True  # we wrote it, and make its indexes now
     stamp = None
     try:
         for found in segment.walk(good.size):
@@ -202,7 +255,11 @@ def _check(
             verify(found.buffer, batch)
             if not _follows(found, good.end_offset, strict) or batch.last_offset >= limit_offset:
                 raise CorruptMessage(f"offset {batch.base_offset} where {good[0]} comes next")
-            segment.note_index(batch, found.position, index_interval_bytes)
+            candidate = segment.largest_of(found)
+            if timestamps.exceeds(candidate, None if largest is None else largest.timestamp):
+                assert candidate is not None
+                largest = TimeEntry(candidate, batch.last_offset)
+            segment.note_index(batch, found.position, index_interval_bytes, largest)
             good = Tail(batch.last_offset + 1, found.position + batch.size)
             if batch.is_log_append_time:
                 seen = timestamps.or_none(batch.max_timestamp)
@@ -213,6 +270,8 @@ def _check(
             "bad batch",
             extra={"segment": segment.path, "position": good.size, "reason": error.message},
         )
+    if limit_offset != _NO_LIMIT and largest is not None:
+        segment.time_index.append(*largest)
     is_whole = good.size == segment.tail.size
     if strict and limit_offset != _NO_LIMIT:
         is_whole = is_whole and good.end_offset == limit_offset
@@ -225,7 +284,7 @@ def _starting_point(segment: Segment, recovery_point: int) -> Tail:
     As (offset that comes next there, position). The segment's beginning when there is no entry, or
     when the entry does not hold true; then the whole index is made anew.
     """
-    segment.read_index()
+    segment.read_indexes()
     entry = segment.index.floor(recovery_point - 1)
     if entry is not None:
         try:
@@ -235,6 +294,7 @@ def _starting_point(segment: Segment, recovery_point: int) -> Tail:
         if found is not None and found.batch.last_offset == entry.offset:
             return Tail(entry.offset + 1, entry.position + found.batch.size)
     segment.index.clear()
+    segment.time_index.clear()
     return Tail(segment.base_offset, 0)
 
 

@@ -3,12 +3,13 @@
 The `.log` is nothing but batches of any message format, one after another, as they go over the
 wire. Of the batches before `tail.size` every one is whole and their offsets grow; `tail` is replaced
 as one value after a write, so a reader in another thread sees an end offset and a size that belong
-together, and never a batch half written. Beside it: the offset index (may be rebuilt) and the
-append times (may not), which are read from disk when first needed and forgotten when the
-segment is sealed. A sealed segment holds no descriptor: one is opened for each read.
+together, and never a batch half written. Beside it: the offset index and the time index (may be
+rebuilt, both from the same pass) and the append times (may not), which are read from disk when
+first needed. What was not used for a while holds no descriptor, and no index once it is sealed.
 
 What a crash leaves: a torn batch at the end of the log, an append time too many, index entries too
-few. `recovery` cuts and completes them.
+few. `recovery` cuts and completes them. A segment that somebody else wrote is searched by its
+records alone; once sealed they are read once, and then indexes and headers serve if they are true.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import find_offset, find_time, summarize
-from storage import filenames, files, timestamps
+from storage import filenames, files, survey, timestamps
 from storage.append_times import AppendTimes
 from storage.headers import (
     HEADER_SIZE,
@@ -30,6 +31,8 @@ from storage.headers import (
     whole_size,
 )
 from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from storage.time_index import TimeEntry, TimeIndex
+from storage.timestamps import SegmentTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,11 +40,23 @@ if TYPE_CHECKING:
 
     from protocol.records.batch import Batch
     from protocol.records.prepare import PreparedBatch
+    from storage.partition_times import SegmentLine
 
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
-_WINDOW = 256 * 1024  # how much is read at once by a walk over headers
+_FIRST_WINDOW = 8 * 1024  # how much a walk over headers reads at first, for it may be a short one
+_WINDOW = 256 * 1024  # and at most
 _MAX_HINTS = 32
-_REBUILD_INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
+
+# In the order of removal: what is left of an interrupted one still is a segment, or nothing.
+_SUFFIXES = (
+    filenames.OFFSET_INDEX_SUFFIX,
+    filenames.TIME_INDEX_SUFFIX,
+    filenames.TXN_INDEX_SUFFIX,
+    filenames.APPEND_TIMES_SUFFIX,
+    filenames.LOG_SUFFIX,
+)
+
+RECENT = files.Recent(384)  # segments that may hold a descriptor or two
 
 
 class Tail(NamedTuple):
@@ -67,28 +82,27 @@ class Found(NamedTuple):
     buffer: bytes
 
 
-class Largest(NamedTuple):
-    """The largest record time of the batches before a position; None when there is none."""
-
-    position: int
-    timestamp: int | None
-
-
 class Segment:
     """The batches from `base_offset` on, up to the next segment's."""
 
     __slots__ = (
+        "__weakref__",
         "_append_times",
         "_descriptor",
         "_hints",
         "_index",
         "_is_ragged",
-        "_largest",
+        "_known_size",
         "_last_hint",
         "_last_indexed",
+        "_least_entries",
+        "_time_index",
+        "_times",
         "base_offset",
         "directory",
+        "event_slack_ms",
         "is_active",
+        "is_true",
         "path",
         "tail",
     )
@@ -105,7 +119,12 @@ class Segment:
         self._append_times: AppendTimes | None = None
         self._is_ragged = False  # a failed append may have left bytes behind the tail
         self._last_indexed = 0  # where the last batch with an index entry starts
-        self._largest = Largest(0, None)
+        self._time_index: TimeIndex | None = None
+        self._least_entries = (0, 0)  # indexes with fewer than these have been cut short
+        self._times = SegmentTimes()  # of the first `_known_size` bytes
+        self._known_size = 0
+        self.is_true = not tail.size  # headers and indexes say what the records say
+        self.event_slack_ms = timestamps.EVENT_SLACK_MS
         # Offset -> position of the batch that holds it, for readers that go on where they stopped.
         self._hints: dict[int, int] = {}
         self._last_hint = (-1, 0)  # the same for the last batch appended
@@ -118,10 +137,12 @@ class Segment:
         Its descriptors are opened with the first append, so an idle partition holds none.
         """
         self.is_active = True
+        self._descriptor = None  # it may be one for reading alone
         if not self.tail.size:
             self.path.touch()
         last = self.index.last()
         self._last_indexed = 0 if last is None else last.position
+        assert self.time_index is not None
         if not self.append_times.load() and self.tail.size:
             self.append_times.mark_unknown()
         self.append_times.truncate(self.tail.end_offset)
@@ -143,6 +164,7 @@ class Segment:
         size: int,
         batches: Sequence[PreparedBatch],
         append_time_ms: int,
+        event_limit: int,
         index_interval_bytes: int,
     ) -> None:
         """Write batches behind the last one; all or nothing.
@@ -154,28 +176,39 @@ class Segment:
         if self._is_ragged:
             self.mend()
         end_offset, position = self.tail
+        if self._known_size < position:
+            survey.catch_up(self)
         try:
             descriptor = self._descriptor
             if descriptor is None:
                 descriptor = self._descriptor = files.Descriptor(self.path, writable=True)
+                RECENT.used(self)
             self.append_times.append(append_time_ms, end_offset)
             files.write_at(descriptor, buffers, position, size)
         except OSError:
             self._is_ragged = True
             self.cut(self.tail)
             raise
-        largest = self._largest
-        known = largest.position == position
-        timestamp = largest.timestamp
+        times = self._times
         for batch in batches:
+            if batch.is_control:
+                times.note_control(append_time_ms)
+            else:
+                times.note(
+                    batch.first,
+                    batch.largest,
+                    batch.largest_offset,
+                    batch.has_missing,
+                    append_time_ms,
+                    event_limit,
+                )
             start = position + batch.position
             if start - self._last_indexed > index_interval_bytes:
                 self.index.append(batch.last_offset, start)
+                self.time_index.append(times.largest, times.largest_offset)
                 self._last_indexed = start
-            if not batch.is_control and timestamps.exceeds(batch.largest, timestamp):
-                timestamp = batch.largest
-        if known:
-            self._largest = Largest(position + size, timestamp)
+        times.note_append(append_time_ms)
+        self._known_size = position + size
         self._last_hint = (end_offset, position)
         self.tail = Tail(batches[-1].last_offset + 1, position + size)
 
@@ -184,16 +217,22 @@ class Segment:
         if self._is_ragged:
             self.cut(self.tail)
 
-    def truncate_index(self, position: int) -> None:
-        """Keep only the index entries of batches that start before a position."""
-        self.index.truncate(position)
+    def truncate_indexes(self, tail: Tail) -> None:
+        """Keep only the index entries made before a point where a batch begins."""
+        self.index.truncate(tail.size)
         last = self.index.last()
         self._last_indexed = 0 if last is None else last.position
+        # An entry of the time index was made where the next one of the offset index is, or later.
+        self.time_index.truncate(tail.end_offset)
 
-    def note_index(self, batch: Batch, position: int, index_interval_bytes: int) -> None:
-        """Give the index the entry that appending this batch would have given it."""
+    def note_index(
+        self, batch: Batch, position: int, index_interval_bytes: int, largest: TimeEntry | None
+    ) -> None:
+        """Give the indexes the entries that appending this batch would have given them."""
         if position - self._last_indexed > index_interval_bytes:
             self.index.append(batch.last_offset, position)
+            if largest is not None:
+                self.time_index.append(*largest)
             self._last_indexed = position
 
     def cut(self, tail: Tail) -> None:
@@ -204,63 +243,137 @@ class Segment:
         self.tail = tail
         self._hints = {}
         self._last_hint = (-1, 0)
-        if self._largest.position > tail.size:
-            self._largest = Largest(0, None)
+        if self._known_size > tail.size:
+            self._times, self._known_size = SegmentTimes(), 0
+            self._least_entries = (0, 0)
         if self.path.stat().st_size > tail.size:
             os.truncate(self.path, tail.size)
-        self.truncate_index(tail.size)
+        self.truncate_indexes(tail)
         self.append_times.truncate(tail.end_offset)
         self._is_ragged = False
 
-    def seal(self) -> None:
-        """End the active time of the segment: write the index out and let go of everything.
+    def complete_indexes(self) -> None:
+        """Give the time index its last entry, the largest time, and write both out; raises OSError."""
+        if self._index is None or self._time_index is None:
+            return
+        if self._known_size == self.tail.size:
+            self._time_index.append(self._times.largest, self._times.largest_offset)
+        self._index.flush()
+        self._time_index.flush()
+        self._least_entries = (len(self._index), len(self._time_index))
 
-        Raises OSError when the index cannot be written; the segment serves reads all the same.
+    def seal(self) -> None:
+        """End the active time of the segment: write the indexes out and let go of everything.
+
+        Raises OSError when they cannot be written; the segment serves reads all the same.
         """
         try:
-            if self._index is not None:
-                self._index.flush()
+            self.complete_indexes()
         finally:
-            # Readers in other threads keep the descriptor they read from.
             self.is_active = False
-            self._descriptor = self._index = self._append_times = None
+            self.rest()
+
+    def rest(self) -> None:
+        """Let go of descriptors and, once sealed, of indexes: they are read again when needed.
+
+        Readers in other threads keep what they read from.
+        """
+        self._descriptor = None
+        if not self.is_active:
+            self._index = self._time_index = self._append_times = None
             self._hints = {}
+        elif self._append_times is not None:
+            self._append_times.close()
 
     def sync(self) -> None:
         """Make what was written durable; raises OSError. Safe beside an append."""
-        if self._index is not None:
-            self._index.flush()
+        index, time_index = self._index, self._time_index
+        if index is not None and time_index is not None:
+            index.flush()
+            time_index.flush()
         files.sync(self.path)
-        for suffix in (filenames.APPEND_TIMES_SUFFIX, filenames.OFFSET_INDEX_SUFFIX):
+        for suffix in (
+            filenames.APPEND_TIMES_SUFFIX,
+            filenames.OFFSET_INDEX_SUFFIX,
+            filenames.TIME_INDEX_SUFFIX,
+        ):
             path = self._path(suffix)
             if path.exists():
                 files.sync(path)
 
     # --- what belongs to the log -----------------------------------------------------------------
 
+    def adopt(self, line: SegmentLine, *, is_true: bool) -> None:
+        """Believe what `partition.times` says of the segment's first bytes."""
+        self._times, self._known_size = line.times.copy(), line.size
+        self._least_entries = (line.index_entries, line.time_index_entries)
+        self.is_true = is_true
+
+    def adopt_indexes(self, index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Take indexes made from the log, and keep them for the next start if the disk lets us."""
+        self._index, self._time_index = index, time_index
+        self._least_entries = (0, 0)
+        if not self.is_active:
+            try:
+                index.flush()
+                time_index.flush()
+            except OSError:
+                return  # they serve all the same
+            self._least_entries = (len(index), len(time_index))
+
+    def new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Make two empty indexes."""
+        return (
+            OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), self.base_offset),
+            TimeIndex(self._path(filenames.TIME_INDEX_SUFFIX), self.base_offset),
+        )
+
+    def read_indexes(self) -> bool:
+        """Read both indexes; where one is not usable, or has been cut short, both are empty."""
+        if self.read_index() and self._read_time_index():
+            return True
+        self._index, self._time_index = self.new_indexes()
+        return False
+
     def read_index(self) -> bool:
         """Read the offset index from its file; when that is not usable, False and it is empty."""
-        self._index = OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), self.base_offset)
-        return self._index.load(self.tail.size)
+        index, _ = self.new_indexes()
+        good = index.load(self.tail.size) and len(index) >= self._least_entries[0]
+        if not good:
+            index.clear()
+        self._index = index
+        return good
+
+    def _read_time_index(self) -> bool:
+        _, time_index = self.new_indexes()
+        good, count = time_index.load(), len(time_index)
+        good = good and count >= self._least_entries[1]
+        if not good:
+            time_index.clear()
+        self._time_index = time_index
+        return good
 
     @property
     def index(self) -> OffsetIndex:
         """The offset index, read from its file, or made from the log when that is not usable."""
-        if self._index is None and not self.read_index() and self.tail.size:
-            return self._rebuild_index()
-        assert self._index is not None
-        return self._index
+        index = self._index
+        if index is None:
+            if not self.read_index() and self.tail.size:
+                survey.rebuild_indexes(self)
+            index = self._index
+            assert index is not None
+        return index
 
-    def _rebuild_index(self) -> OffsetIndex:
-        """Make the offset index from batch headers. Not for a segment that is appended to."""
-        rebuilt = OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), self.base_offset)
-        last_indexed = 0
-        for found in self.walk():
-            if found.position - last_indexed > _REBUILD_INTERVAL_BYTES:
-                rebuilt.append(found.batch.last_offset, found.position)
-                last_indexed = found.position
-        self._index = rebuilt
-        return rebuilt
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index; where its file is not usable both are made from the log."""
+        time_index = self._time_index
+        if time_index is None:
+            if not self._read_time_index() and self.tail.size:
+                survey.rebuild_indexes(self)
+            time_index = self._time_index
+            assert time_index is not None
+        return time_index
 
     @property
     def append_times(self) -> AppendTimes:
@@ -313,7 +426,21 @@ class Segment:
 
     def _reader(self) -> files.Descriptor:
         descriptor = self._descriptor
-        return files.Descriptor(self.path) if descriptor is None else descriptor
+        if descriptor is not None:
+            if not self.is_active:
+                RECENT.used(self)
+            return descriptor
+        path = self.path
+        try:
+            descriptor = files.Descriptor(path)
+        except FileNotFoundError:
+            if self.path == path:
+                raise
+            descriptor = files.Descriptor(self.path)  # retention has just renamed it
+        if not self.is_active:
+            self._descriptor = descriptor
+            RECENT.used(self)
+        return descriptor
 
     def _locate(
         self, descriptor: files.Descriptor, offset: int, max_bytes: int, tail: Tail
@@ -334,7 +461,7 @@ class Segment:
                 if self.is_active:
                     self.index.clear()
                 else:
-                    self._rebuild_index()
+                    survey.rebuild_indexes(self)
                 continue
             entry = None
             skipped = find_offset(data, offset)
@@ -368,8 +495,10 @@ class Segment:
         if end is None:
             end = self.tail.size
         descriptor = self._reader()
+        window = _FIRST_WINDOW
         while position < end:
-            buffer = files.read_at(descriptor, min(_WINDOW, end - position), position)
+            buffer = files.read_at(descriptor, min(window, end - position), position)
+            window = min(2 * window, _WINDOW)
             size = batch_size(buffer)
             if size is None or size > end - position:
                 raise CorruptMessage(f"{self.path} has no whole batch at {position}")
@@ -391,21 +520,36 @@ class Segment:
 
     # --- times -----------------------------------------------------------------------------------
 
-    def largest_time(self) -> int | None:
-        """Return the largest record time of the segment, None when no record has one.
+    @property
+    def known_times(self) -> tuple[SegmentTimes, int]:
+        """What is known of the times without reading the log, and of how many bytes."""
+        return self._times, self._known_size
 
-        Known for what was appended since the start; the rest is read from batch headers once.
+    @known_times.setter
+    def known_times(self, known: tuple[SegmentTimes, int]) -> None:
+        self._times, self._known_size = known
+
+    @property
+    def index_entries(self) -> tuple[int, int]:
+        """How many entries the two indexes have at least, in their files or in memory."""
+        index, time_index = self._index, self._time_index
+        if index is None or time_index is None:
+            return self._least_entries
+        return len(index), len(time_index)
+
+    @property
+    def times(self) -> SegmentTimes:
+        """The times of the segment's batches; what is not known of them is read, once.
+
+        Raises OSError.
         """
-        largest = self._largest
-        size = self.tail.size
-        if largest.position < size:
-            timestamp = largest.timestamp
-            for found in self.walk(largest.position, size):
-                candidate = self.largest_of(found)
-                if timestamps.exceeds(candidate, timestamp):
-                    timestamp = candidate
-            largest = self._largest = Largest(size, timestamp)
-        return largest.timestamp
+        if self._known_size < self.tail.size:
+            survey.catch_up(self)
+        return self._times
+
+    def largest_time(self) -> int | None:
+        """Return the largest record time, None when no record has one; raises OSError."""
+        return self.times.largest
 
     def largest_of(self, found: Found) -> int | None:
         """Return the largest record time of one batch, None when no data record of it has one.
@@ -415,7 +559,7 @@ class Segment:
         batch = found.batch
         if batch.is_control:
             return None
-        if self.append_times.is_complete:
+        if self.is_true:
             return timestamps.or_none(batch.max_timestamp)
         return summarize(found.buffer, batch).largest
 
@@ -426,7 +570,7 @@ class Segment:
 
         Only records from `min_offset` on and before `upper_offset`; None when there is none.
         """
-        for found in self.walk():
+        for found in self.walk(self._search_from(timestamp, min_offset)):
             batch = found.batch
             if batch.last_offset < min_offset:
                 continue
@@ -438,16 +582,42 @@ class Segment:
                 return None
         return None
 
+    def _search_from(self, timestamp: int, min_offset: int) -> int:
+        """Return a position of a batch before which no record is the one looked for."""
+        if not self.is_true and not self.is_active:
+            survey.verify(self)
+        entry = self.index.floor(min_offset)
+        position = 0 if entry is None else entry.position
+        if not self.is_true or not timestamps.is_searchable(timestamp):
+            return position
+        reached = self.time_index.first_reaching(timestamp)
+        reached_offset = self.times.largest_offset if reached is None else reached.offset
+        before = self.index.floor(reached_offset - 1)
+        return position if before is None else max(position, before.position)
+
     # --- removal ---------------------------------------------------------------------------------
+
+    def rename_away(self) -> list[Path]:
+        """Give every file of the segment the name of one about to go; return these. Raises OSError.
+
+        Reads that have begun go on.
+        """
+        gone = []
+        for suffix in reversed(_SUFFIXES):
+            path = self._path(suffix)
+            away = path.with_name(path.name + filenames.DELETED_SUFFIX)
+            try:
+                path.rename(away)
+            except FileNotFoundError:
+                continue
+            gone.append(away)
+            if suffix == filenames.LOG_SUFFIX:
+                self.path = away
+        return gone
 
     def remove(self) -> None:
         """Remove every file of the segment but the snapshot; raises OSError."""
-        self._descriptor = self._index = self._append_times = None
-        for suffix in (
-            filenames.OFFSET_INDEX_SUFFIX,
-            filenames.TIME_INDEX_SUFFIX,
-            filenames.TXN_INDEX_SUFFIX,
-            filenames.APPEND_TIMES_SUFFIX,
-            filenames.LOG_SUFFIX,
-        ):
+        self.is_active = False
+        self.rest()
+        for suffix in _SUFFIXES:
             self._path(suffix).unlink(missing_ok=True)

@@ -22,6 +22,8 @@ class Settings(NamedTuple):
     segment_bytes: int
     max_index_entries: int
     index_interval_bytes: int
+    segment_ms: int
+    min_roll_interval_ms: int
 
 
 def settings_of(config: TopicConfig, magic: int) -> Settings:
@@ -35,4 +37,6 @@ def settings_of(config: TopicConfig, magic: int) -> Settings:
         config.segment_bytes,
         config.segment_index_bytes // ENTRY_SIZE,
         config.index_interval_bytes,
+        config.segment_ms,
+        config.segment_min_roll_interval_ms,
     )

@@ -75,14 +75,17 @@ class LogStore:
         *,
         default_config: TopicConfig,
         producer_id_expiration_ms: int = 86_400_000,
+        boot_id: str = "",
     ) -> None:
         """Name the directories; `open` touches them.
 
-        `default_config` is for partitions of topics that nobody has described.
+        `default_config` is for partitions of topics that nobody has described. `boot_id` names this
+        start of the machine, so that a power loss can be told from a killed process.
         """
         self.log_dirs = tuple(log_dirs)
         self.default_config = default_config
         self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._boot_id = boot_id
         self._directories: list[_LogDirectory] = []
         self._places: dict[Key, _LogDirectory] = {}
         self._open: dict[Key, Partition] = {}
@@ -249,6 +252,7 @@ class LogStore:
                 config,
                 now_ms=now_ms,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
+                boot_id=self._boot_id,
             )
         except OSError as error:
             shutil.rmtree(path, ignore_errors=True)
@@ -338,6 +342,7 @@ class LogStore:
             was_clean=directory.was_clean,
             log_start_offset=directory.log_start_offsets.get(key, 0),
             producer_id_expiration_ms=self._producer_id_expiration_ms,
+            boot_id=self._boot_id,
         )
         self._open[key] = partition
         return partition

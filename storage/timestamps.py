@@ -18,6 +18,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from config.topic import TopicConfig
 
 NO_TIMESTAMP = -1
@@ -139,6 +141,246 @@ def reaches(largest: int | None, target: int) -> bool:
     return largest is not None and largest >= target
 
 
+def is_indexed(largest: int | None, last_indexed: int | None) -> bool:
+    """Tell whether a time index takes the largest time so far: it has grown, and is not negative.
+
+    Kafka's tools take the times of an index to begin at -1; smaller ones are found by walking.
+    """
+    return largest is not None and largest > (-1 if last_indexed is None else last_indexed)
+
+
+def is_searchable(timestamp: int) -> bool:
+    """Tell whether a time index can say where a time is first reached."""
+    return timestamp >= 0
+
+
+def count_growing(times: Sequence[int]) -> int:
+    """Return how many times at the start of a time index can be true: not negative, growing."""
+    last = -1
+    for count, time in enumerate(times):
+        if time <= last:
+            return count
+        last = time
+    return len(times)
+
+
+# --- what is known of a segment's times ----------------------------------------------------------
+
+
+class SegmentTimes:
+    """The times of a segment's batches, as far as rolling, retention and lookups ask.
+
+    None stands for a time that no record has, or an append time that nobody knows.
+    """
+
+    __slots__ = (
+        "aging",
+        "created",
+        "event",
+        "first",
+        "has_missing",
+        "largest",
+        "largest_offset",
+        "last_append",
+    )
+
+    def __init__(self) -> None:
+        """Begin with a segment of no batches."""
+        self.created: int | None = None  # the append time of its first batch
+        self.last_append: int | None = None
+        self.first: int | None = None  # the first record time
+        self.largest: int | None = None  # the largest one, and where the index says it is
+        self.largest_offset = -1
+        self.has_missing = False  # a data record has no time
+        # The largest over records of min(record time, append time); the append time stands in
+        # where a record has none. A record from the future counts as written when it was.
+        self.aging: int | None = None
+        # The largest event time, each counted at most as a limit beyond its append time.
+        self.event: int | None = None
+
+    def note(
+        self,
+        first: int | None,
+        largest: int | None,
+        largest_offset: int,
+        has_missing: bool,
+        append_time_ms: int,
+        event_limit: int,
+    ) -> None:
+        """Take a data batch into account."""
+        age = append_time_ms
+        if largest is None:
+            self.has_missing = True
+        else:
+            if has_missing:
+                self.has_missing = True
+            elif largest < append_time_ms:
+                age = largest
+            if self.first is None:
+                self.first = first
+            if self.largest is None or largest > self.largest:
+                self.largest = largest
+                self.largest_offset = largest_offset
+            largest = min(largest, event_limit)
+            if self.event is None or largest > self.event:
+                self.event = largest
+        if self.aging is None or age > self.aging:
+            self.aging = age
+
+    def note_control(self, append_time_ms: int) -> None:
+        """Take a control batch into account: it has no event time, and ages as it was appended."""
+        if exceeds(append_time_ms, self.aging):
+            self.aging = append_time_ms
+
+    def note_append(self, append_time_ms: int | None) -> None:
+        """Take into account when a batch was appended."""
+        if append_time_ms is not None:
+            self.last_append = append_time_ms
+            if self.created is None:
+                self.created = append_time_ms
+
+    def copy(self) -> SegmentTimes:
+        """Return a second one that goes its own way."""
+        other = SegmentTimes()
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SegmentTimes) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = (f"{name}={getattr(self, name)}" for name in self.__slots__)
+        return f"SegmentTimes({', '.join(fields)})"
+
+
+EVENT_SLACK_MS = 3_600_000  # how far ahead an event may count where a topic sets no limit
+
+
+def event_limit(rules: Rules, append_time_ms: int) -> int:
+    """Return as which time an event appended now counts at most, so one absurd stamp is harmless."""
+    after_ms = EVENT_SLACK_MS if rules.after_ms is None else rules.after_ms
+    return min(append_time_ms + after_ms, MAX_TIMESTAMP)
+
+
+def later(timestamp: int | None, other: int | None) -> int | None:
+    """Return the later of two times that may be missing."""
+    return timestamp if exceeds(timestamp, other) else other
+
+
+# --- rolling (KIP-33) ----------------------------------------------------------------------------
+
+
+def should_roll(
+    times: SegmentTimes,
+    largest: int | None,
+    append_time_ms: int,
+    segment_ms: int,
+    min_interval_ms: int,
+) -> bool:
+    """Tell whether what is about to be appended begins a new segment, by time.
+
+    When its largest record time lies more than `segment_ms` beyond the segment's first one. Where
+    there are no times to compare, the append time is compared with that of the segment's first batch.
+    Old and new times that alternate would roll with every batch: a segment is not rolled by time
+    before it is `min_interval_ms` old by append time.
+    """
+    if times.created is None:
+        return False
+    age = append_time_ms - times.created
+    if age < min_interval_ms:
+        return False
+    if largest is None or times.first is None:
+        return age > segment_ms
+    return largest - times.first > segment_ms
+
+
+# --- retention (KIP-33, event time) --------------------------------------------------------------
+
+BY_START = "log start offset"
+BY_TIME = "retention.ms"
+BY_SIZE = "retention.bytes"
+APPEND_BASIS = "append"
+
+
+class Retention(NamedTuple):
+    """What a topic's settings say about keeping records; None is without bound."""
+
+    retention_ms: int | None
+    retention_bytes: int | None
+    by_append: bool  # age is counted from the append time alone
+
+
+class Candidate(NamedTuple):
+    """A segment that retention may judge. Its times are asked for only when they decide."""
+
+    end_offset: int
+    size: int
+    times: Callable[[], SegmentTimes]
+
+
+def retention_of(config: TopicConfig) -> Retention:
+    """Read a topic's settings: -1 switches a policy off, and so does a policy without delete."""
+    if "delete" not in config.cleanup_policy:
+        return Retention(None, None, by_append=False)
+    return Retention(
+        None if config.retention_ms < 0 else config.retention_ms,
+        None if config.retention_bytes < 0 else config.retention_bytes,
+        config.retention_time_basis == APPEND_BASIS,
+    )
+
+
+def has_aged(times: SegmentTimes, now_ms: int, retention: Retention) -> bool:
+    """Tell whether all records of a segment have been kept long enough."""
+    newest = times.last_append if retention.by_append else times.aging
+    return (
+        retention.retention_ms is not None
+        and newest is not None
+        and now_ms - newest > retention.retention_ms
+    )
+
+
+def segments_to_delete(
+    candidates: Sequence[Candidate],
+    retention: Retention,
+    *,
+    now_ms: int,
+    log_start_offset: int,
+    high_watermark: int,
+) -> list[str]:
+    """Return the policy by which each segment goes, from the oldest on to the first that stays.
+
+    Each policy deletes on its own. The last candidate is the active segment: it is among them when
+    all go, unless it is empty. Nothing goes that is not below the high watermark.
+    """
+    policies: list[str] = []
+    excess = sum(candidate.size for candidate in candidates)
+    excess -= excess if retention.retention_bytes is None else retention.retention_bytes
+    for number, (end_offset, size, times) in enumerate(candidates):
+        is_empty_active = number == len(candidates) - 1 and not size
+        if end_offset > high_watermark or is_empty_active:
+            break
+        if end_offset <= log_start_offset:
+            policies.append(BY_START)
+        elif retention.retention_bytes is not None and excess >= size:
+            policies.append(BY_SIZE)
+        elif has_aged(times(), now_ms, retention):
+            policies.append(BY_TIME)
+        else:
+            break
+        excess -= size
+    return policies
+
+
 def expired(last_append_time_ms: int, now_ms: int, keep_ms: int) -> bool:
     """Tell whether something last touched at an append time has been idle for `keep_ms`."""
     return now_ms - last_append_time_ms >= keep_ms
+
+
+def is_due(due_ms: int, now_ms: int) -> bool:
+    """Tell whether the moment for something has come."""
+    return now_ms >= due_ms

@@ -1,0 +1,146 @@
+"""The `.timeindex` of a segment: from a time to the batch that first reached it, sparsely (KIP-33).
+
+Apache Kafka's format: entries of twelve bytes, big-endian,
+
+    int64 timestamp         the largest record time of the segment so far; never negative
+    int32 relative offset   last offset of the batch that first reached it (of an uncompressed
+                            message of format 0 or 1: its own), minus the segment's base offset
+
+Both grow strictly. Whenever the offset index gets an entry this one does too, if the largest time has
+grown since the last; and once more when the segment is rolled or closed. So, of two neighbours
+(t, o) and (u, p): a time above t and up to u is first reached by a batch that ends at p or before,
+and behind the last entry of the offset index that lies before p. A reader scans no more than that.
+
+Entries gather in memory and are written by `flush`, after the offset index's. Like that it can always
+be rebuilt from the log, which is done where it is missing, or shorter than it was. Kafka
+preallocates the file: a time that does not grow, such as zeros, ends the entries.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage import files, timestamps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENTRY_SIZE = 12
+_ENTRY = struct.Struct(">qi")
+
+
+class TimeEntry(NamedTuple):
+    """The largest time so far, and the offset of the batch that first reached it."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex:
+    """One segment's time index: in memory while in use, on disk when flushed."""
+
+    __slots__ = ("_flush_lock", "_flushed", "_offsets", "_times", "base_offset", "path")
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        """Begin an empty index; `load` reads what the file holds."""
+        self.path = path
+        self.base_offset = base_offset
+        self._times = array("q")
+        self._offsets = array("i")
+        self._flushed = 0  # how many entries the file has
+        self._flush_lock = threading.Lock()  # roll and checkpoint may flush at once
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def load(self) -> bool:
+        """Read the file; False when it is missing, and then the index is empty. Raises OSError.
+
+        A torn last entry, and everything from the first entry on that does not grow, is dropped.
+        """
+        self.clear()
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        words = array("i")
+        words.frombytes(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE])
+        if sys.byteorder == "little":
+            words.byteswap()
+        highs, lows, offsets = words[0::3], words[1::3], words[2::3]
+        times = array(
+            "q", (high << 32 | low & 0xFFFFFFFF for high, low in zip(highs, lows, strict=True))
+        )
+        count = timestamps.count_growing(times)
+        for number in range(count):
+            if offsets[number] < 0 or (number and offsets[number] <= offsets[number - 1]):
+                count = number
+                break
+        self._times, self._offsets = times[:count], offsets[:count]
+        self._flushed = count if len(data) == count * ENTRY_SIZE else 0
+        return True
+
+    def append(self, largest: int | None, offset: int) -> None:
+        """Note the largest time so far, where it has grown since the last entry; in memory."""
+        times = self._times
+        if not timestamps.is_indexed(largest, times[-1] if times else None):
+            return
+        assert largest is not None
+        # The offset goes last: a reader in another thread trusts len() of the offsets.
+        times.append(largest)
+        self._offsets.append(offset - self.base_offset)
+
+    def first_reaching(self, timestamp: int) -> TimeEntry | None:
+        """Return the first entry whose time is `timestamp` or later, None when there is none."""
+        count = len(self._offsets)
+        found = bisect_left(self._times, timestamp, 0, count)
+        return self._entry(found) if found < count else None
+
+    def last(self) -> TimeEntry | None:
+        """Return the last entry, None when there is none."""
+        count = len(self._offsets)
+        return self._entry(count - 1) if count else None
+
+    def entries(self) -> list[TimeEntry]:
+        """List all entries."""
+        return [self._entry(number) for number in range(len(self._offsets))]
+
+    def _entry(self, number: int) -> TimeEntry:
+        return TimeEntry(self._times[number], self.base_offset + self._offsets[number])
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop the entries of batches that end at or after an offset."""
+        count = bisect_left(self._offsets, end_offset - self.base_offset)
+        del self._offsets[count:]
+        del self._times[count:]
+        if self._flushed > count:
+            self._flushed = 0  # the file has entries too many: the next flush writes it anew
+
+    def clear(self) -> None:
+        """Forget every entry; the file keeps its own until the next flush."""
+        self._times, self._offsets = array("q"), array("i")
+        self._flushed = 0
+
+    def flush(self) -> None:
+        """Bring the file up to date; raises OSError. It is not made durable here."""
+        with self._flush_lock:
+            self._flush()
+
+    def _flush(self) -> None:
+        flushed, count = self._flushed, len(self._offsets)
+        if flushed == count and (flushed or self.path.exists()):
+            return
+        data = b"".join(map(_ENTRY.pack, self._times[flushed:count], self._offsets[flushed:count]))
+        if flushed == 0:
+            files.replace(self.path, data, durable=False)
+        else:
+            with self.path.open("r+b") as file:
+                file.truncate(flushed * ENTRY_SIZE)
+                file.seek(flushed * ENTRY_SIZE)
+                file.write(data)
+        self._flushed = count
