@@ -49,11 +49,13 @@ def refused(broker, data: bytes, *, level: str = "warning") -> str:
     """Send bytes; demand a closed connection, one count, one log line naming the peer. The line."""
     counted = broker.bad_requests
     with broker.connect() as connection:
-        connection.send(data)
         peer = name_of(connection)
+        wanted = (f"peer={peer}", f"level={level}", "connection closed")
+        earlier = len(broker.lines(*wanted))  # ports come back
+        connection.send(data)
         assert connection.receive() is None, "answered instead of closed"
     eventually(lambda: broker.bad_requests == counted + 1, what="the counter of bad requests")
-    lines = broker.lines(f"peer={peer}", f"level={level}", "connection closed")
+    lines = broker.lines(*wanted)[earlier:]
     assert len(lines) == 1, broker.log()[-2000:]
     return lines[0]
 
