@@ -15,7 +15,8 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidelog.dump_files import Finding, Row, kind_of
+from tidelog.dump_files import kind_of
+from tidelog.dump_segments import Finding, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 FINE, FINDINGS = 0, 1
 _HELD_ROWS = 200  # rows whose widths are known before the first one is written
 _PLURALS = {"batch": "batches", "entry": "entries"}
-_UNCOUNTED = {"record", "room"}  # records are counted by their batches, shown or not
+_UNCOUNTED = {"record", "room", "partition"}  # records are counted by their batches, shown or not
 
 
 class UsageError(Exception):

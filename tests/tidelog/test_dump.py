@@ -15,11 +15,24 @@ from crc32c import crc32c
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
+from storage.partition_times import PartitionTimes, SegmentLine, pack
 from storage.store import LogStore
+from storage.timestamps import SegmentTimes
 from tidelog.cli import main
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"
 BASE = "00000000000000000000"
+KINDS = {
+    "segment",
+    "offset index",
+    "time index",
+    "append times",
+    "producer snapshot",
+    "partition times",
+    "partition metadata",
+    "leader epochs",
+    "checkpoint",
+}
 HEADERS = (("h", b"x"), ("bytes", b"\xff"), ("null", None))
 
 
@@ -86,7 +99,9 @@ def whole(path):
 class TestHonest:
     def test_everything_that_storage_wrote(self, capsys, written):
         files = whole(written)
-        assert {file.suffix for file in files} >= {".log", ".index", ".appendtimes", ".snapshot"}
+        kinds = {file.name if file.name[0] > "9" else file.suffix for file in files}
+        assert kinds >= {".log", ".index", ".timeindex", ".appendtimes", ".snapshot"}
+        assert kinds >= {"partition.times", "partition.metadata", "leader-epoch-checkpoint"}
         status, rows = dump(capsys, *files)
         assert findings(rows) == []
         assert status == 0
@@ -95,7 +110,7 @@ class TestHonest:
         assert all(row["is_ok"] for row in verdicts)
         assert sum(row.get("batches", 0) for row in verdicts) == 60
         assert sum(row.get("records", 0) for row in verdicts) == 120
-        assert len({row["what"] for row in verdicts}) >= 7
+        assert {row["what"] for row in verdicts} == KINDS
 
     def test_what_it_says_of_batches(self, capsys, written):
         _, rows = dump(capsys, *sorted(written.glob("t-0/*.log")))
@@ -374,6 +389,86 @@ class TestIndexes:
         ]
 
 
+class TestTimeIndexes:
+    """A log of twelve batches of two records with times 100, 99, 110, 109, ... and an index for it."""
+
+    @pytest.fixture
+    def index(self, tmp_path):
+        log = tmp_path / f"{BASE}.log"
+        log.write_bytes(
+            b"".join(
+                build([Record(2 * i + n, 100 + 10 * i - n, b"k", b"v") for n in range(2)])
+                for i in range(12)
+            )
+        )
+        index = log.with_suffix(".timeindex")
+        self.write(index, *((100 + 10 * i, 2 * i + 1) for i in (2, 5, 11)))
+        return index
+
+    @staticmethod
+    def write(index, *entries):
+        index.write_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries))
+
+    def test_a_good_one(self, capsys, index):
+        status, rows = dump(capsys, index)
+        assert (status, findings(rows)) == (0, [])
+        assert [(row["timestamp"], row["offset"]) for row in of(rows, "entry")] == [
+            (120, 5),
+            (150, 11),
+            (210, 23),
+        ]
+
+    def test_what_kafka_0_10_wrote(self, capsys):
+        paths = sorted(VECTORS.glob("f-*/*.timeindex"))
+        status, rows = dump(capsys, *paths)
+        assert (status, findings(rows)) == (0, [])
+        timed = [row for row in of(rows, "entry") if "c0102" in row["file"]]
+        assert timed
+        for row in timed:
+            assert row["timestamp"] == 1_500_000_000_000 + 1000 * row["offset"]
+        # The client 0.9 sends no times. Under CreateTime there is nothing to index.
+        assert not [
+            row for row in of(rows, "entry") if "CreateTime" in row["file"] and row not in timed
+        ]
+
+    def test_a_time_its_batch_does_not_have(self, capsys, index):
+        self.write(index, (120, 5), (155, 11))
+        assert judge(capsys, index) == [("entry 1", "the largest time of its batch is 150")]
+
+    def test_an_offset_the_log_does_not_have(self, capsys, index):
+        self.write(index, (120, 5), (210, 23), (300, 24))
+        assert judge(capsys, index) == [("entry 2", "no batch of the log holds offset 24")]
+
+    def test_a_time_that_was_reached_before(self, capsys, index):
+        log = index.with_suffix(".log")
+        early = build([Record(0, 9_000, b"k", b"v"), Record(1, 1, b"k", b"v")])
+        log.write_bytes(early + log.read_bytes()[batches_of(log)[1][0] :])
+        assert judge(capsys, index) == [
+            (f"entry {n}", "time 9000 comes before its batch") for n in range(3)
+        ]
+
+    @pytest.mark.parametrize("entry", [(120, 11), (119, 11), (150, 5), (150, 4)])
+    def test_entries_that_do_not_grow(self, capsys, index, entry):
+        self.write(index, (120, 5), entry)
+        assert judge(capsys, index) == [
+            ("entry 1", "time and offset do not both grow; not read on")
+        ]
+
+    def test_a_torn_entry(self, capsys, index):
+        index.write_bytes(index.read_bytes() + b"torn")
+        assert judge(capsys, index) == [("byte 36", "cut: 4 bytes behind the last whole entry")]
+
+    def test_room_that_is_preallocated(self, capsys, index):
+        index.write_bytes(index.read_bytes() + bytes(60))
+        status, rows = dump(capsys, index)
+        assert (status, [row["zeros"] for row in of(rows, "room")]) == (0, [60])
+
+    def test_without_its_log_it_is_judged_alone(self, capsys, index):
+        index.with_suffix(".log").unlink()
+        self.write(index, (120, 5), (999, 900))
+        assert dump(capsys, index)[0] == 0
+
+
 class TestAppendTimes:
     @pytest.fixture
     def times(self, copy):
@@ -420,6 +515,45 @@ class TestSmallFiles:
         last = last.rename(last.with_name(f"{50:020d}.snapshot"))
         assert judge(capsys, last) == [
             ("producer 4", "its last batch ends with 119, not before 50")
+        ]
+
+    def times(self, copy, *segments):
+        """A partition.times that says (base offset, end offset, size) of segments."""
+        lines = tuple(
+            SegmentLine(base, end, size, SegmentTimes(), 0, 0, is_true=True)
+            for base, end, size in segments
+        )
+        data = pack(PartitionTimes(70, None, 0, 120, "a-boot", lines))
+        path = copy / "t-0" / "partition.times"
+        path.write_bytes(data)
+        return path
+
+    def test_times_of_a_partition(self, capsys, copy):
+        path = self.times(copy, (0, 10, 5), (10, 20, 0))
+        status, rows = dump(capsys, path)
+        assert (status, findings(rows)) == (0, [])
+        (partition,) = of(rows, "partition")
+        assert (partition["max_event_time"], partition["last_append_time"]) == (70, None)
+        assert (partition["covered_offset"], partition["boot_id"]) == (120, "a-boot")
+        assert [row["end_offset"] for row in of(rows, "segment")] == [10, 20]
+        status, lines = text(capsys, path)
+        assert lines[-2] == f"{path}: ok, 2 segments"
+
+    def test_times_with_a_flipped_bit(self, capsys, copy):
+        path = self.times(copy, (0, 10, 5))
+        patch(path, 30, b"\xee")
+        ((where, what),) = judge(capsys, path)
+        assert (where, "checksum" in what) == ("", True)
+
+    def test_times_of_segments_that_do_not_follow(self, capsys, copy):
+        path = self.times(copy, (0, 10, 5), (9, 20, 0))
+        assert judge(capsys, path) == [("segment 9", "offset 10 or a later one belongs here")]
+
+    def test_times_of_more_than_the_log_has(self, capsys, copy):
+        size = (copy / "t-0" / f"{BASE}.log").stat().st_size
+        path = self.times(copy, (0, 10, size + 1))
+        assert judge(capsys, path) == [
+            ("segment 0", f"it says {size + 1} bytes, and the log has {size}")
         ]
 
     @pytest.mark.parametrize(
