@@ -37,6 +37,7 @@ SCHEMAS: dict[str, tuple[Any, Any]] = {
     "ApiVersions": (metadata.ApiVersionsRequest, metadata.ApiVersionsResponse),
     "FindCoordinator": (metadata.FindCoordinatorRequest, metadata.FindCoordinatorResponse),
     "CreateTopics": (admin.CreateTopicsRequest, admin.CreateTopicsResponse),
+    "DeleteRecords": (admin.DeleteRecordsRequest, admin.DeleteRecordsResponse),
     "DeleteTopics": (admin.DeleteTopicsRequest, admin.DeleteTopicsResponse),
     "DescribeConfigs": (admin.DescribeConfigsRequest, admin.DescribeConfigsResponse),
     "IncrementalAlterConfigs": (
