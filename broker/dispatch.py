@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker.api import (
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_configs,
     fetch,
@@ -72,6 +73,7 @@ HANDLERS: dict[int, Handler] = {
     18: Handler(api_versions, 0, 4),
     19: Handler(create_topics, 0, 7),
     20: Handler(delete_topics, 0, 6),
+    21: Handler(delete_records, 0, 2),
     22: Handler(init_producer_id, 0, 5),
     23: Handler(offset_for_leader_epoch, 0, 4),
     32: Handler(describe_configs, 0, 4),

@@ -167,6 +167,21 @@ class Node:
         if not appended.duplicate:
             self.waiting.told(partition, appended.size)
 
+    def apply_retention(self) -> None:
+        """Delete from every log what its settings no longer keep; meant for a thread."""
+        for topic, index in self.store.names():
+            if not self.ready:
+                return  # the broker stops
+            try:
+                partition = self.store.partition(topic, index)
+                if partition is not None:
+                    deleted = partition.apply_retention(self.clock.now_ms())
+                    self.metrics.segments_deleted += len(deleted)
+            except BrokerError as error:
+                log.error(  # noqa: TRY400 - the sentence says it
+                    "retention failed: %s", error.message, extra={"log": f"{topic}-{index}"}
+                )
+
     # -- topics ---------------------------------------------------------------------------------
 
     def config_of_topic(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:

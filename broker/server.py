@@ -34,6 +34,8 @@ from protocol.records import kernels
 from storage.store import LogDirectoryError, LogStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.clock import Clock
     from config import BrokerConfig
 
@@ -64,6 +66,14 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _boot_id() -> str:
+    """What names this start of the machine; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 async def _main(config: BrokerConfig, clock: Clock) -> int:
     started_s = clock.monotonic_s()
     stop = asyncio.Event()
@@ -79,6 +89,7 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
         directories,
         default_config=config.topic_defaults,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
+        boot_id=_boot_id(),
     )
     metadata = LocalMetadataStore(directories[0] / "tidelog.sqlite")
     await metadata.open()
@@ -117,13 +128,15 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float) -> None:
     http = await start_http(node, http_socket) if http_socket else None
     gc.collect()
     gc.freeze()  # what start-up made stays; the collector need not look at it again
-    chores = loop.create_task(_chores(node))
+    chores = [loop.create_task(_chores(node)), loop.create_task(_retain(node))]
     await stop.wait()
     log.info("stopping")
     node.ready = False
     for server in servers:
         server.close()
-    chores.cancel()
+    for chore in chores:
+        chore.cancel()
+    await asyncio.gather(*chores, return_exceptions=True)
     await _drain(node)
     if http is not None:
         await http.cleanup()
@@ -177,9 +190,29 @@ async def _chores(node: Node) -> None:
         if closed:
             log.info("idle connections closed", extra={"count": closed})
         try:
-            await asyncio.to_thread(node.store.checkpoint)
+            await _finished(node.store.checkpoint)
         except Exception:  # the next round may go better; this loop must not end
             log.exception("checkpoint failed")
+
+
+async def _retain(node: Node) -> None:
+    """Delete what is due, every log.retention.check.interval.ms."""
+    while True:
+        await asyncio.sleep(node.config.log_retention_check_interval_ms / 1000)
+        try:
+            await _finished(node.apply_retention)
+        except Exception:  # the next round may go better; this loop must not end
+            log.exception("retention failed")
+
+
+async def _finished(work: Callable[[], object]) -> None:
+    """Run in a thread to its end: a thread cannot be called back, and the logs close after it."""
+    thread = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        await asyncio.wait([thread])
+        raise
 
 
 async def _drain(node: Node) -> None:

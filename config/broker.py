@@ -203,6 +203,14 @@ class BrokerConfig:
         low=1,
         dynamic=False,
     )
+    log_retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms",
+        Type.LONG,
+        300_000,
+        "How often, in ms, it is looked whether segments are due for deletion.",
+        low=1,
+        dynamic=False,
+    )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         Type.INT,

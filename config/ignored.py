@@ -74,7 +74,7 @@ _IGNORED_BROKER_NAMES = """
     log.cleaner.io.max.bytes.per.second log.cleaner.threads log.dir.failure.timeout.ms
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
-    log.remote.copy.lag.bytes log.remote.copy.lag.ms log.retention.check.interval.ms
+    log.remote.copy.lag.bytes log.remote.copy.lag.ms
     max.connection.creation.rate max.connections.per.ip max.connections.per.ip.overrides
     max.incremental.fetch.session.cache.slots max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms

@@ -1,0 +1,92 @@
+"""DeleteRecords (key 21): forget the records before an offset (KIP-107).
+
+Behaviour: each partition for itself. Its log start offset rises to the offset asked for, -1 being the high
+watermark, and never falls; the answer's low watermark is where the log begins now. The offset may lie
+within a batch: a fetch then brings the whole batch, and clients skip what lies before. An offset
+above the high watermark, or any other negative one, is OFFSET_OUT_OF_RANGE. A topic whose cleanup.policy
+lacks `delete`, and one of the broker's own, are POLICY_VIOLATION (Kafka tells the latter
+INVALID_TOPIC_EXCEPTION). The new start has been written down when the answer leaves: no crash
+brings the records back.
+
+Version notes: 1 is the same as 0; 2 flexible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.context import as_broker_error
+from protocol.api.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from protocol.errors import OffsetOutOfRange, PolicyViolation
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+    from protocol.errors import BrokerError
+
+_HIGH_WATERMARK = -1
+_NO_LOW_WATERMARK = -1
+
+
+async def handle(
+    node: Node, request: DeleteRecordsRequest, _context: Context
+) -> DeleteRecordsResponse:
+    """Raise the start of every partition named, each for itself."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[await _one(node, topic.name, wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _one(
+    node: Node, topic: str, wanted: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    try:
+        partition = node.partition(topic, wanted.partition_index)
+        if node.is_internal(topic) or "delete" not in partition.config.cleanup_policy:
+            raise PolicyViolation(f"records of {topic} are not deleted on request")
+        high_watermark = partition.high_watermark
+        offset = high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset
+        if not 0 <= offset <= high_watermark:
+            raise OffsetOutOfRange(
+                f"{topic}-{wanted.partition_index}: offset {offset} is not between 0 and "
+                f"{high_watermark}"
+            )
+        # It waits for the disk, and may remove many files.
+        low_watermark = await asyncio.to_thread(partition.delete_records_before, offset)
+    except Exception as error:  # noqa: BLE001 - one partition's failure is its own
+        return _failed(wanted, as_broker_error(node, error, "delete_records"))
+    return DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=low_watermark
+    )
+
+
+def _failed(wanted: DeleteRecordsPartition, error: BrokerError) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index,
+        low_watermark=_NO_LOW_WATERMARK,
+        error_code=error.code,
+    )
+
+
+def refuse(request: DeleteRecordsRequest, error: BrokerError) -> DeleteRecordsResponse:
+    """Every partition gets the error."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_failed(wanted, error) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
