@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.server")
 
 _BACKLOG = 1024
-_DRAIN_S = 5.0
+_DRAIN_S = 3.0
 _LINGER_S = 0.5  # how long peers may take to close their side
 
 
@@ -119,7 +119,9 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float) -> None:
     for listening, listener in _listeners(node.config):
         bound.append(listener)
         servers.append(
-            await loop.create_server(partial(Connection, node, listener), sock=listening)
+            await loop.create_server(
+                partial(Connection, node, listener), sock=listening, backlog=_BACKLOG
+            )
         )
     http_socket = _listen(*node.config.http) if node.config.http else None
     node.ready = True

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.broker.subject import Subject
 
 PARTITIONS = 3
-_OUTSTANDING = 400
+_OUTSTANDING = 100
 _PATIENCE_S = 100
 
 
@@ -252,19 +252,23 @@ def cut(directory: Path) -> None:
 
 
 def double(directory: Path) -> None:
-    """Planted: every partition's last batch is there once more, with offsets of its own."""
+    """Planted: the last idempotent batch of partitions is there once more, with offsets of its own."""
+    doubled = 0
     for log in last_segments(directory):
         data = log.read_bytes()
-        position = last = 0
+        position, copied, end_offset = 0, b"", 0
         while position + 61 <= len(data):
-            last = position
-            position += 12 + struct.unpack_from(">i", data, position + 8)[0]
-        (base,) = struct.unpack_from(">q", data, last)
-        (delta,) = struct.unpack_from(">i", data, last + 23)
-        with log.open("r+b") as file:
-            file.truncate(min(position, len(data)))
-            file.seek(0, 2)
-            file.write(struct.pack(">q", base + delta + 1) + data[last + 8 : position])
+            base, size = struct.unpack_from(">qi", data, position)
+            if position + 12 + size > len(data):
+                break
+            end_offset = base + struct.unpack_from(">i", data, position + 23)[0] + 1
+            if struct.unpack_from(">q", data, position + 43)[0] >= 0:
+                copied = data[position + 8 : position + 12 + size]
+            position += 12 + size
+        if copied:
+            doubled += 1
+            log.write_bytes(data[:position] + struct.pack(">q", end_offset) + copied)
+    assert doubled, "no segment holds an idempotent batch"
 
 
 def last_segments(directory: Path) -> list[Path]:

@@ -57,7 +57,7 @@ class Subject(BrokerProcess):
         """One metric, summed over the label sets that have `labels`; 0 if there is none."""
         total = 0.0
         for line in self.page("/metrics").splitlines():
-            found = _METRIC.match(line)
+            found = _METRIC.match(line) if line.startswith(name) else None
             if found is None or found[1] != name:
                 continue
             has = dict(re.findall(r'(\w+)="([^"]*)"', found[2] or ""))

@@ -38,7 +38,7 @@ def play(broker, count, seed, *, plant=None, end="kill", most=1_500):
     """Kill `count` times; the problems found. `plant` works on the directory before the last restart."""
     chance = random.Random(seed)
     with broker.connect() as connection:
-        create(connection, "t", partitions=kills.PARTITIONS, segment_bytes="100000")
+        create(connection, "t", partitions=kills.PARTITIONS, segment_bytes="1000000")
     accounts = [
         kills.Librdkafka("plain", broker, "t"),
         kills.Librdkafka("packed", broker, "t", **{"compression.type": "lz4"}),
@@ -63,7 +63,7 @@ def play(broker, count, seed, *, plant=None, end="kill", most=1_500):
 
 
 def test_what_was_acknowledged_survives_kills(start):
-    assert play(start(), KILLS, seed=1, most=400) == []
+    assert play(start(), KILLS, seed=1, most=200) == []
 
 
 @pytest.mark.long
@@ -73,7 +73,7 @@ def test_what_was_acknowledged_survives_many_kills(start):
 
 
 def test_a_proper_stop_under_load_loses_and_doubles_nothing_either(start):
-    assert play(start(), 2, seed=3, end="stop", most=300) == []
+    assert play(start(), 2, seed=3, end="stop", most=200) == []
 
 
 @pytest.mark.parametrize(
