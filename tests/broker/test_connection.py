@@ -444,8 +444,10 @@ class TestManyConnections:
                 visitor.push("ApiVersions", 0)
                 assert visitor.pull()[0] == 0
 
+        grown = []
         with ThreadPoolExecutor(8) as threads:
-            list(threads.map(visit, range(500)))
-            before = broker.rss_mb()
-            list(threads.map(visit, range(1_500)))
-        assert broker.rss_mb() - before < 8
+            for _ in range(3):
+                before = broker.rss_mb()
+                list(threads.map(visit, range(800)))
+                grown.append(broker.rss_mb() - before)
+        assert min(grown) < 1, grown  # the heap may grow once; a leak grows every time
