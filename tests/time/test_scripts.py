@@ -15,6 +15,13 @@ no code of ours judges itself. TIDELOG_REWRITE=1 writes what came out into the s
     disk      the batches as they lie there        consume [version=]   what a Fetch of it gives
     times     append times by offset               lookup ts=           ListOffsets by time
     restart   stop cleanly, start                  crash                kill -9, start
+    power-loss  kill -9, and the machine starts anew
+    segments  where each segment begins and ends   largest              ListOffsets -3
+    index     the entries of each .timeindex       retain               apply retention
+    delete-records offset=                         flush                make all durable
+    checkpoint             make all durable, and note where recovery has to begin
+    truncate batches= [zeros=yes]  kill -9, cut the log behind so many batches, start
+    damage file=.suffix [keep=BYTES] [base=]   stop cleanly, cut a file or remove it, start
 """
 
 from __future__ import annotations
@@ -37,11 +44,13 @@ from config import BrokerConfig, ConfigError, topic_config
 from protocol.errors import BrokerError
 from protocol.records.batch import Record, build
 from protocol.records.convert import down_convert
-from storage import timestamps
+from storage import partition_times, recovery, timestamps
 from storage.append_times import AppendTimes
+from storage.offset_index import OffsetIndex
 from storage.producers import Producers
 from storage.segment import Segment
 from storage.store import LogStore
+from storage.time_index import TimeIndex
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, at import
@@ -251,11 +260,17 @@ def produced(options):
     return bytes(data)
 
 
+def time_entries(path, base):
+    """What a .timeindex says, taken apart by hand."""
+    return [(time, base + offset) for time, offset in struct.iter_unpack(">qi", path.read_bytes())]
+
+
 class World:
     """One topic of one partition, on disk."""
 
     def __init__(self, path):
         self.path, self.store, self.partition, self.now = path, None, None, 0
+        self.boots = 0
         self.settings = {}
 
     def run(self, command):
@@ -276,7 +291,7 @@ class World:
             self.store._release()
 
     def start(self, config):
-        self.store = LogStore([self.path], default_config=config)
+        self.store = LogStore([self.path], default_config=config, boot_id=f"boot {self.boots}")
         self.store.open(self.now, {"t": config})
 
     def do_topic(self, options):
@@ -302,6 +317,38 @@ class World:
     def do_crash(self, _):
         self.store._release()
         return self.again()
+
+    def do_power_loss(self, _):
+        self.boots += 1
+        return self.do_crash(_)
+
+    def do_truncate(self, options):
+        self.store._release()
+        path = max(self.directory.glob("*.log"))
+        data, at = path.read_bytes(), 0
+        for _ in range(int(options["batches"])):
+            at += 12 + struct.unpack_from(">i", data, at + 8)[0]
+        if "zeros" in options:
+            path.write_bytes(data[:at] + bytes(len(data) - at))
+        else:
+            path.write_bytes(data[: at + 20])  # and a torn one
+        return self.again()
+
+    def do_damage(self, options):
+        self.store.close()
+        if options["file"].startswith("."):
+            path = self.directory / f"{int(options.get('base', 0)):020d}{options['file']}"
+        else:
+            path = self.directory / options["file"]
+        if "keep" in options:
+            path.write_bytes(path.read_bytes()[: int(options["keep"])])
+        else:
+            path.unlink()
+        return self.again()
+
+    @property
+    def directory(self):
+        return self.path / "t-0"
 
     def again(self):
         self.start(topic_config(BrokerConfig(), self.settings))
@@ -352,6 +399,44 @@ class World:
         partition = self.partition
         found = partition.find_by_time(int(options["ts"]), upper_offset=partition.high_watermark)
         yield "none" if found is None else f"offset={found[0]} timestamp={found[1]}"
+
+    def do_largest(self, _):
+        partition = self.partition
+        found = partition.find_largest_time(upper_offset=partition.high_watermark)
+        yield "none" if found is None else f"offset={found[0]} timestamp={found[1]}"
+
+    def do_segments(self, _):
+        for segment in self.partition.segments:
+            kind = " active" if segment.is_active else ""
+            last = segment.tail.end_offset - 1
+            first = f"{segment.base_offset}-{last}" if segment.tail.size else "empty"
+            yield first + kind
+
+    def do_index(self, _):
+        self.partition.flush()
+        for path in sorted(self.directory.glob("*.timeindex")):
+            base = int(path.stem)
+            entries = [f"({shown(t)}, {offset})" for t, offset in time_entries(path, base)]
+            yield f"{base}: {' '.join(entries) or 'empty'}"
+
+    def do_flush(self, _):
+        yield f"durable up to {self.partition.flush()}"
+
+    def do_checkpoint(self, _):
+        self.store.checkpoint()
+        return ()
+
+    def do_retain(self, _):
+        for gone in self.partition.apply_retention(self.now):
+            largest = "none" if gone.largest_time is None else gone.largest_time
+            yield (
+                f"{gone.base_offset}-{gone.end_offset - 1} by {gone.policy}={gone.limit} "
+                f"largest={largest} appended={gone.last_append_time}"
+            )
+        yield f"log start {self.partition.log_start_offset}"
+
+    def do_delete_records(self, options):
+        yield f"log start {self.partition.delete_records_before(int(options['offset']))}"
 
 
 # --- the tests -----------------------------------------------------------------------------------
@@ -428,7 +513,7 @@ def patched(target, name, replacement):
     return lambda monkeypatch: monkeypatch.setattr(target, name, replacement)
 
 
-PLANTS = {
+PLANTS_32 = {
     "the append time goes back": patched(timestamps, "append_time", lambda _, now: now),
     "the window lies around the append time": stamped(
         min_timestamp=lambda s, now: s.min_timestamp + (s.append_time_ms - now),
@@ -452,11 +537,127 @@ PLANTS = {
 }
 
 
-@pytest.mark.parametrize("plant", PLANTS)
-def test_a_planted_mistake_is_caught(plant, tmp_path, monkeypatch):
-    PLANTS[plant](monkeypatch)
-    for number, part in enumerate(SCRIPTS["kip-32.txt"]):
+def noting(change):
+    """Plant a change of what a segment notes: of (first, largest, offset, missing, append time)."""
+
+    def plant(monkeypatch):
+        real = timestamps.SegmentTimes.note
+
+        def planted(times, *noted):
+            real(times, *change(*noted[:5]), noted[5])
+
+        monkeypatch.setattr(timestamps.SegmentTimes, "note", planted)
+
+    return plant
+
+
+def exceeding(largest, last_indexed):
+    """Whether an index that took negative times too would take this one."""
+    return largest is not None and (last_indexed is None or largest > last_indexed)
+
+
+def all_that_may_go(candidates, retention, *, now_ms, log_start_offset, high_watermark):
+    """What retention would delete that looks at every segment on its own."""
+    real = [
+        TO_DELETE(
+            [c, timestamps.Candidate(high_watermark, 1, timestamps.SegmentTimes)],
+            retention,
+            now_ms=now_ms,
+            log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
+        )[:1]
+        for c in candidates
+    ]
+    return [policy for one in real for policy in one]
+
+
+TO_DELETE = timestamps.segments_to_delete
+PLANTS_33 = {
+    "an entry has the next offset": patched(
+        TimeIndex, "append", lambda i, largest, offset: INDEX(i, largest, offset + 1)
+    ),
+    "a time that has not grown is indexed": patched(
+        timestamps,
+        "is_indexed",
+        lambda largest, last: largest is not None and largest >= (-1 if last is None else last),
+    ),
+    "negative times are indexed": patched(timestamps, "is_indexed", exceeding),
+    "no time is indexed": patched(timestamps, "is_indexed", lambda *_: False),
+    "lookups go to the last entry": patched(TimeIndex, "first_reaching", lambda i, _: i.last()),
+    "lookups begin at the entry that reaches the time": patched(
+        OffsetIndex, "floor", lambda i, offset: FLOOR(i, offset + 1)
+    ),
+    "negative times are looked up in the index": patched(
+        timestamps, "is_searchable", lambda _: True
+    ),
+    "roll and close add no entry": patched(Segment, "complete_indexes", lambda _: None),
+    "a short index is believed": patched(
+        Segment,
+        "adopt",
+        lambda segment, line, *, is_true: ADOPT(
+            segment, line._replace(index_entries=0, time_index_entries=0), is_true=is_true
+        ),
+    ),
+    "truncation keeps entries": patched(TimeIndex, "truncate", lambda *_: None),
+    "the largest time is lost at a start": patched(
+        Segment, "adopt", lambda segment, line, *, is_true: setattr(segment, "is_true", is_true)
+    ),
+    "the future blocks retention": noting(
+        lambda first, largest, offset, missing, _: (first, largest, offset, missing, 2**62)
+    ),
+    "a missing time ages nothing": noting(
+        lambda first, largest, offset, _, append: (first, largest, offset, False, append)
+    ),
+    "a segment lasts one millisecond less": patched(
+        timestamps,
+        "has_aged",
+        lambda times, now, retention: HAS_AGED(times, now + 1, retention),
+    ),
+    "retention does not stop at the first that stays": patched(
+        timestamps, "segments_to_delete", all_that_may_go
+    ),
+    "the active segment never goes": patched(
+        timestamps,
+        "segments_to_delete",
+        lambda candidates, *a, **k: TO_DELETE(candidates, *a, **k)[: len(candidates) - 1],
+    ),
+    "the basis is the record's always": patched(timestamps, "APPEND_BASIS", "none"),
+    "rolling goes by the append time": patched(
+        timestamps,
+        "should_roll",
+        lambda times, _, *more: SHOULD_ROLL(times, None, *more),
+    ),
+    "rolling is one millisecond early": patched(
+        timestamps,
+        "should_roll",
+        lambda times, largest, now, ms, least: SHOULD_ROLL(times, largest, now, ms - 1, least),
+    ),
+    "old and new roll one each": patched(
+        timestamps,
+        "should_roll",
+        lambda times, largest, now, ms, _: SHOULD_ROLL(times, largest, now, ms, 0),
+    ),
+    "nothing rolls by time": patched(timestamps, "should_roll", lambda *_: False),
+    "append times are believed after a power loss": patched(
+        recovery, "_doubt_append_times", lambda *_: None
+    ),
+    "the log start is forgotten": patched(
+        partition_times,
+        "pack",
+        lambda times: PACK(times._replace(log_start_offset=0)),
+    ),
+}
+FLOOR, HAS_AGED, SHOULD_ROLL = OffsetIndex.floor, timestamps.has_aged, timestamps.should_roll
+PACK, INDEX, ADOPT = partition_times.pack, TimeIndex.append, Segment.adopt
+PLANTS = [("kip-32.txt", name, plant) for name, plant in PLANTS_32.items()]
+PLANTS += [("kip-33.txt", name, plant) for name, plant in PLANTS_33.items()]
+
+
+@pytest.mark.parametrize(("script", "name", "plant"), PLANTS, ids=[name for _, name, _ in PLANTS])
+def test_a_planted_mistake_is_caught(script, name, plant, tmp_path, monkeypatch):
+    plant(monkeypatch)
+    for number, part in enumerate(SCRIPTS[script]):
         results = run_part(part, tmp_path / str(number))
         if any(part.blocks[block][1] != result for block, result in results.items()):
             return
-    pytest.fail("no script noticed")
+    pytest.fail(f"no script noticed that {name}")
