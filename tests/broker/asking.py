@@ -33,6 +33,7 @@ VERSIONS = {
     "ApiVersions": 4,
     "CreateTopics": 7,
     "DeleteTopics": 6,
+    "DeleteRecords": 2,
     "InitProducerId": 5,
     "OffsetForLeaderEpoch": 4,
     "DescribeConfigs": 4,
@@ -292,6 +293,10 @@ BODIES = {
     "DeleteTopics": {
         "topics": [{"name": "some-topic"}],
         "topic_names": ["some-topic"],
+        "timeout_ms": 1,
+    },
+    "DeleteRecords": {
+        "topics": [{"name": "some-topic", "partitions": [{"partition_index": 0, "offset": 0}]}],
         "timeout_ms": 1,
     },
     "InitProducerId": {"transactional_id": "some-id", "transaction_timeout_ms": 1},

@@ -1,0 +1,257 @@
+"""DeleteRecords: the log start rises, is answered, is fetched from, and outlives a kill."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiokafka
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.broker.asking import (
+    TOPIC,
+    all_versions,
+    alter,
+    batch_of,
+    create,
+    fetch,
+    list_offset,
+    new_name,
+    produce,
+)
+from tests.broker.subject import eventually
+from tests.oracle import recordset
+
+OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION = 1, 3, 44
+LATEST, EARLIEST = -1, -2
+HIGH_WATERMARK = -1
+
+
+def ask(connection, topic, offset, *, version=2, partition=0):
+    """Delete before an offset; (error code, low watermark)."""
+    answer = connection.ask(
+        "DeleteRecords",
+        version,
+        topics=[
+            {"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]},
+        ],
+        timeout_ms=10_000,
+    )["topics"]
+    assert [each["name"] for each in answer] == [topic]
+    (got,) = answer[0]["partitions"]
+    assert got["partition_index"] == partition
+    return got["error_code"], got["low_watermark"]
+
+
+def earliest(connection, topic):
+    return list_offset(connection, topic, EARLIEST)["offset"]
+
+
+def fill(connection, topic, batches=10):
+    """Batches of two records: offsets 0 to 2 * batches - 1, at 1000, 1001, 1000, ..."""
+    for n in range(batches):
+        assert produce(connection, topic, batch_of(f"a{n}", f"b{n}"))["error_code"] == 0
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name()
+    create(connection, name)
+    fill(connection, name)
+    return name
+
+
+@pytest.mark.parametrize("version", all_versions("DeleteRecords"))
+def test_every_version_raises_the_start(connection, topic, version):
+    assert ask(connection, topic, 6, version=version) == (0, 6)
+    assert earliest(connection, topic) == 6
+    assert list_offset(connection, topic, LATEST)["offset"] == 20
+    got = fetch(connection, topic, 6)
+    assert (got["error_code"], got["log_start_offset"], got["high_watermark"]) == (0, 6, 20)
+    batches, _ = recordset.parse(got["records"])
+    assert batches[0]["records"][0]["value"] == b"a3"
+
+
+@pytest.mark.parametrize("version", all_versions("DeleteRecords"))
+def test_minus_1_is_the_high_watermark(connection, topic, version):
+    assert ask(connection, topic, HIGH_WATERMARK, version=version) == (0, 20)
+    assert earliest(connection, topic) == 20
+    got = fetch(connection, topic, 20)
+    assert (got["error_code"], got["records"] or b"") == (0, b"")
+    assert produce(connection, topic, batch_of("next"))["base_offset"] == 20
+    assert fetch(connection, topic, 20)["records"]
+
+
+def test_below_the_start_is_out_of_range(connection, topic):
+    ask(connection, topic, 6)
+    for offset in (0, 5):
+        assert fetch(connection, topic, offset)["error_code"] == OFFSET_OUT_OF_RANGE
+
+
+def test_an_offset_within_a_batch(connection, topic):
+    """The batch comes whole, as Kafka sends it: skipping is the client's part."""
+    assert ask(connection, topic, 7) == (0, 7)
+    assert earliest(connection, topic) == 7
+    assert fetch(connection, topic, 6)["error_code"] == OFFSET_OUT_OF_RANGE
+    batches, _ = recordset.parse(fetch(connection, topic, 7)["records"])
+    assert [record["value"] for record in batches[0]["records"]] == [b"a3", b"b3"]
+    assert list_offset(connection, topic, 0)["offset"] == 7
+    assert list_offset(connection, topic, 1_001)["offset"] == 7
+    assert list_offset(connection, topic, 1_000)["offset"] == 7
+
+
+def test_the_start_never_falls(connection, topic):
+    assert ask(connection, topic, 9) == (0, 9)
+    assert ask(connection, topic, 4) == (0, 9)
+    assert ask(connection, topic, 0) == (0, 9)
+    assert earliest(connection, topic) == 9
+
+
+@pytest.mark.parametrize("offset", [21, 2**63 - 1, -2, -(2**63)])
+def test_offsets_out_of_range(connection, topic, offset):
+    assert ask(connection, topic, offset) == (OFFSET_OUT_OF_RANGE, -1)
+    assert earliest(connection, topic) == 0
+
+
+@pytest.mark.parametrize("version", all_versions("DeleteRecords"))
+@pytest.mark.parametrize(("named", "partition"), [("nowhere", 0), (None, 1), (None, -1)])
+def test_unknown_partitions(connection, topic, version, named, partition):
+    got = ask(connection, named or topic, 0, version=version, partition=partition)
+    assert got == (UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def test_the_policy_must_allow_it(connection):
+    name = new_name()
+    create(connection, name, cleanup_policy="compact")
+    record = recordset.Rec(1_000, b"v", key=b"k")
+    assert produce(connection, name, recordset.batch([record]))["error_code"] == 0
+    assert ask(connection, name, 1) == (POLICY_VIOLATION, -1)
+    assert earliest(connection, name) == 0
+    assert alter(connection, TOPIC, name, ("cleanup.policy", 0, "compact,delete"))[0] == 0
+    assert ask(connection, name, 1) == (0, 1)
+
+
+def test_topics_of_the_broker_itself(start):
+    with start().connect() as connection:
+        create(connection, "__consumer_offsets")
+        assert ask(connection, "__consumer_offsets", HIGH_WATERMARK) == (POLICY_VIOLATION, -1)
+
+
+def test_each_partition_for_itself(connection):
+    first, second = new_name(), new_name()
+    create(connection, first, partitions=2)
+    create(connection, second)
+    fill(connection, first)
+    fill(connection, second)
+    answer = connection.ask(
+        "DeleteRecords",
+        2,
+        topics=[
+            {
+                "name": first,
+                "partitions": [
+                    {"partition_index": 0, "offset": 3},
+                    {"partition_index": 1, "offset": 3},
+                ],
+            },
+            {"name": second, "partitions": [{"partition_index": 0, "offset": 4}]},
+        ],
+        timeout_ms=10_000,
+    )["topics"]
+    got = [
+        (topic["name"], each["partition_index"], each["error_code"], each["low_watermark"])
+        for topic in answer
+        for each in topic["partitions"]
+    ]
+    assert sorted(got) == sorted(
+        [(first, 0, 0, 3), (first, 1, OFFSET_OUT_OF_RANGE, -1), (second, 0, 0, 4)]
+    )
+
+
+def test_segments_before_the_start_lose_their_files(start):
+    broker = start({"log.retention.check.interval.ms": "50"})
+    directory = broker.log_dir / "t-0"
+
+    def bases():
+        return sorted(int(path.stem) for path in directory.glob("*.log"))
+
+    with broker.connect() as connection:
+        create(connection, "t", segment_bytes="1024", retention_ms="-1")
+        for n in range(60):
+            assert produce(connection, "t", batch_of(f"value {n}" * 3))["error_code"] == 0
+        before = bases()
+        assert before[0] == 0
+        assert len(before) > 5
+        offset = before[3] + 1
+        assert ask(connection, "t", offset) == (0, offset)
+        eventually(lambda: bases() == before[3:], what="the segments before the start are gone")
+        assert earliest(connection, "t") == offset
+        batches, _ = recordset.parse(fetch(connection, "t", offset)["records"])
+        assert batches[0]["records"][0]["offset"] == offset
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize("offset", [HIGH_WATERMARK, 7])
+def test_the_start_outlives_the_process(start, end, offset):
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t")
+        fill(connection, "t")
+        expected = 20 if offset == HIGH_WATERMARK else offset
+        assert ask(connection, "t", offset) == (0, expected)
+    if end == "kill":
+        broker.kill()
+    else:
+        assert broker.stop() == 0
+    broker.restart()
+    with broker.connect() as connection:
+        assert earliest(connection, "t") == expected
+        assert list_offset(connection, "t", LATEST)["offset"] == 20
+        assert fetch(connection, "t", expected - 1)["error_code"] == OFFSET_OUT_OF_RANGE
+        assert fetch(connection, "t", expected)["error_code"] == 0
+        assert ask(connection, "t", 0) == (0, expected)
+        assert produce(connection, "t", batch_of("next"))["base_offset"] == 20
+
+
+def test_produced_while_it_deletes(connection, broker, topic):
+    """Deleting again and again beside a producer loses nothing behind the high watermark."""
+    deleted = 0
+    with broker.connect() as other:
+        for n in range(30):
+            assert produce(connection, topic, batch_of(f"c{n}"))["base_offset"] == 20 + n
+            code, low = ask(other, topic, HIGH_WATERMARK)
+            assert code == 0
+            assert deleted <= low == 21 + n
+            deleted = low
+
+
+def test_librdkafka_deletes(broker, connection, topic):
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def delete(offset):
+        asked = TopicPartition(topic, 0, offset)
+        (answer,) = admin.delete_records([asked], request_timeout=20).values()
+        return answer.result(20).low_watermark
+
+    assert delete(5) == 5
+    assert delete(-1) == 20
+    with pytest.raises(KafkaException) as refused:
+        delete(21)
+    assert refused.value.args[0].code() == OFFSET_OUT_OF_RANGE
+    assert earliest(connection, topic) == 20
+
+
+def test_aiokafka_deletes(broker, connection, topic):
+    async def go():
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        await admin.start()
+        try:
+            asked = aiokafka.TopicPartition(topic, 0)
+            return await admin.delete_records({asked: RecordsToDelete(before_offset=11)})
+        finally:
+            await admin.close()
+
+    assert asyncio.run(go()) == {aiokafka.TopicPartition(topic, 0): 11}
+    assert earliest(connection, topic) == 11
