@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 
+_NOTHING: tuple[Sequence[Buffer], int, int] = ((), 0, 0)  # what _read returns where nothing is
 _READ_COMMITTED = 1
 _ZSTD_SINCE = 10
 _TOPIC_IDS_SINCE = 13
@@ -175,17 +176,20 @@ def _attempt(node: Node, request: FetchRequest, version: int, *, on_loop: bool) 
                 upper_offset = _upper_offset(partition, request)
                 outcome.partitions.append(partition)
                 outcome.upper_offsets.append(upper_offset)
-                reading = _Reading(
-                    partition,
-                    wanted.fetch_offset,
-                    min(wanted.partition_max_bytes, left),
-                    upper_offset,
-                    version,
-                    size == 0,
-                    on_loop,
-                )
-                records, got, converted = _read(reading)
-                result = _found(reading, wanted.partition, records, request)
+                records, got, converted = _NOTHING
+                if wanted.fetch_offset != upper_offset:  # the consumer has not caught up
+                    records, got, converted = _read(
+                        _Reading(
+                            partition,
+                            wanted.fetch_offset,
+                            min(wanted.partition_max_bytes, left),
+                            upper_offset,
+                            version,
+                            size == 0,
+                            on_loop,
+                        )
+                    )
+                result = _found(partition, wanted.partition, records, request)
                 if got:
                     outcome.served.append(_Served(partition.topic, got, converted))
                 size += got
@@ -249,7 +253,7 @@ def _read(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
         return _read_old(reading)
     fetched = reading.fetch(reading.offset, minimum_one=reading.is_first)
     if fetched.size < fetched.first_batch_size:
-        return (), 0, 0  # from version 3 on a batch comes whole or not at all
+        return _NOTHING  # from version 3 on a batch comes whole or not at all
     if reading.version < _ZSTD_SINCE and fetched.size:
         batches = _batches(fetched.buffers)
         if all(batch.compression is not Compression.ZSTD for batch in batches):
@@ -309,10 +313,9 @@ def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
 
 
 def _found(
-    reading: _Reading, index: int, records: Sequence[Buffer], request: FetchRequest
+    partition: Partition, index: int, records: Sequence[Buffer], request: FetchRequest
 ) -> PartitionData:
     """One partition's part of the answer."""
-    partition = reading.partition
     return PartitionData(
         partition_index=index,
         high_watermark=partition.high_watermark,
