@@ -1,7 +1,7 @@
 """The same requests to Apache Kafka 3.9.1 and to tidelog: the same answers, or a reason.
 
-The cases are in cases.py (the matrix and random logs), edges.py and admin.py; the accepted
-differences in differences.py. Both brokers start once; the whole takes about two minutes.
+The cases are in cases.py (the matrix and random logs), edges.py, deletions.py and admin.py; the
+accepted differences in differences.py. Both brokers start once; the whole takes about two minutes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.oracle import admin, cases, comparison, edges
+from tests.oracle import admin, cases, comparison, deletions, edges
 from tests.oracle.brokers import Player, wait_for_coordinators
 from tests.oracle.differences import REASONS
 
@@ -25,6 +25,7 @@ GROUPS = {
     "random logs": cases.random_logs,
     "random logs below zero": cases.random_times_below_zero,
     "edges": edges.edge_cases,
+    "deletions": deletions.deletions,
     "admin": lambda _: admin.admin_cases(),
 }
 
@@ -103,6 +104,7 @@ def test_uncompressed_logs_are_equal_byte_by_byte(played, summarize):
         ("Fetch", "payload", b"x"),
         ("ListOffsets", "offset", 1),
         ("ListOffsets", "timestamp", 1),
+        ("DeleteRecords", "low_watermark", 1),
         ("Metadata", "partition_index", 1),
         ("CreateTopics", "error_code", 1),
     ],
