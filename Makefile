@@ -22,6 +22,7 @@ $(STAMP): pyproject.toml setup.py protocol/records/_kernels.pyx
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment (on Debian: apt install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/python setup.py --quiet build_ext --inplace || echo "no compiled kernels: the Python twin will serve"
+	$(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
 serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./data

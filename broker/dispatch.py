@@ -12,28 +12,14 @@ unknown API or version, and any error under acks=0 close the connection, as Kafk
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.api import (
-    api_versions,
-    create_topics,
-    delete_records,
-    delete_topics,
-    describe_configs,
-    fetch,
-    find_coordinator,
-    incremental_alter_configs,
-    init_producer_id,
-    list_groups,
-    list_offsets,
-    metadata,
-    offset_for_leader_epoch,
-    produce,
-    produce_one,
-)
+from broker.api import api_versions
 from broker.context import CloseConnection, Context, as_broker_error
 from protocol.message import (
+    API_VERSIONS,
     DecodeError,
     RequestHeader,
     api_of,
@@ -55,35 +41,40 @@ Answer = list[Buffer] | None
 
 
 class Handler(NamedTuple):
-    """One served API: its module and the versions advertised."""
+    """One served API: its module in broker/api and the versions advertised."""
 
-    module: ModuleType
+    name: str
     min_version: int
     max_version: int
+
+    @property
+    def module(self) -> ModuleType:
+        """The handler's module, imported when first asked for: a start must not wait for them all."""
+        return import_module(f"broker.api.{self.name}")
 
 
 # fmt: off
 HANDLERS: dict[int, Handler] = {
-    0:  Handler(produce, 0, 13),
-    1:  Handler(fetch, 0, 16),
-    2:  Handler(list_offsets, 0, 11),
-    3:  Handler(metadata, 0, 13),
-    10: Handler(find_coordinator, 0, 6),
-    16: Handler(list_groups, 0, 5),
-    18: Handler(api_versions, 0, 4),
-    19: Handler(create_topics, 0, 7),
-    20: Handler(delete_topics, 0, 6),
-    21: Handler(delete_records, 0, 2),
-    22: Handler(init_producer_id, 0, 5),
-    23: Handler(offset_for_leader_epoch, 0, 4),
-    32: Handler(describe_configs, 0, 4),
-    44: Handler(incremental_alter_configs, 0, 1),
+    0:  Handler("produce", 0, 13),
+    1:  Handler("fetch", 0, 16),
+    2:  Handler("list_offsets", 0, 11),
+    3:  Handler("metadata", 0, 13),
+    10: Handler("find_coordinator", 0, 6),
+    16: Handler("list_groups", 0, 5),
+    18: Handler("api_versions", 0, 4),
+    19: Handler("create_topics", 0, 7),
+    20: Handler("delete_topics", 0, 6),
+    21: Handler("delete_records", 0, 2),
+    22: Handler("init_producer_id", 0, 5),
+    23: Handler("offset_for_leader_epoch", 0, 4),
+    32: Handler("describe_configs", 0, 4),
+    44: Handler("incremental_alter_configs", 0, 1),
 }
 # fmt: on
 
-
-# What may answer a request of the most frequent shape without making messages; None: go the ordinary way.
-_SHORTCUTS = {0: produce_one.shortcut}
+# Module of what may answer a request of the most frequent shape without making messages: its `shortcut`
+# returns None where the request has to go the ordinary way.
+_SHORTCUTS = {0: "produce_one"}
 
 
 class _Route(NamedTuple):
@@ -115,19 +106,20 @@ def _route(header: RequestHeader) -> _Route:
     if handler is None:
         raise CloseConnection(f"unknown API key {header.api_key} (version {version})")
     if not handler.min_version <= version <= handler.max_version:
-        if handler.module is not api_versions:
+        if header.api_key != API_VERSIONS:
             raise CloseConnection(f"API key {header.api_key} has no version {version} here")
         version = 0  # KIP-511: the body is not parsed, the answer has version 0 and error 35
     api = api_of(header.api_key)
     assert api is not None
     module = handler.module
+    short = _SHORTCUTS.get(header.api_key)
     route = _Route(
         api.name,
         codec(api.request, version).decode,
         codec(api.response, version).encode_parts,
         module.handle,
         module.refuse,
-        _SHORTCUTS.get(header.api_key),
+        import_module(f"broker.api.{short}").shortcut if short else None,
     )
     _routes[header.api_key, header.api_version] = route
     return route
@@ -146,8 +138,8 @@ def dispatch(
         header = read_request_header(frame)
         route = _routes.get((header.api_key, header.api_version)) or _route(header)
         if (
-            route.handle is api_versions.handle
-            and not 0 <= header.api_version <= HANDLERS[18].max_version
+            header.api_key == API_VERSIONS
+            and not 0 <= header.api_version <= HANDLERS[API_VERSIONS].max_version
         ):
             return _encode(node, route, header, api_versions.unsupported_version(), started_s)
         if route.shortcut is not None:

@@ -1,7 +1,7 @@
 """HTTP: /metrics for Prometheus, /healthz (the process serves), /readyz (clients may connect).
 
-The libraries are imported after the broker is ready, in a thread: a start must not wait for them. The
-socket listens from the beginning, so an early request waits instead of being refused.
+The socket listens from the beginning; the libraries behind it are imported, in a thread, when the first
+request knocks. A start does not wait for them, and a broker that nobody scrapes does not hold them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ log = logging.getLogger("tidelog.http")
 
 
 async def start_http(node: Node, listening: socket.socket) -> Any:
-    """Serve on a listening socket; returns the runner, to be cleaned up at the end."""
+    """Wait for the first request on a listening socket, then serve there.
+
+    Returns the runner, to be cleaned up at the end.
+    """
+    await _readable(listening)
     web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
     prometheus = await asyncio.to_thread(importlib.import_module, "prometheus_client")
     registry = prometheus.CollectorRegistry(auto_describe=False)
@@ -50,3 +54,20 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     await runner.setup()
     await web.SockSite(runner, listening).start()
     return runner
+
+
+async def _readable(listening: socket.socket) -> None:
+    """Wait until somebody connects."""
+    loop = asyncio.get_running_loop()
+    knocked = loop.create_future()
+
+    def knock() -> None:
+        loop.remove_reader(listening)
+        if not knocked.done():
+            knocked.set_result(None)
+
+    loop.add_reader(listening, knock)
+    try:
+        await knocked
+    finally:
+        loop.remove_reader(listening)

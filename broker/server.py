@@ -17,7 +17,7 @@ import socket
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -127,7 +127,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float) -> None:
     node.ready = True
     _say_ready(node, bound, http_socket)
     log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
-    http = await start_http(node, http_socket) if http_socket else None
+    http = loop.create_task(start_http(node, http_socket)) if http_socket else None
     gc.collect()
     gc.freeze()  # what start-up made stays; the collector need not look at it again
     chores = [loop.create_task(_chores(node)), loop.create_task(_retain(node))]
@@ -141,7 +141,19 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float) -> None:
     await asyncio.gather(*chores, return_exceptions=True)
     await _drain(node)
     if http is not None:
-        await http.cleanup()
+        await _stop_http(http)
+
+
+async def _stop_http(http: asyncio.Task[Any]) -> None:
+    """End HTTP, whether or not anybody ever asked for it."""
+    if not http.done():
+        http.cancel()
+        await asyncio.wait([http])
+    if not http.cancelled():
+        if http.exception() is None:
+            await http.result().cleanup()
+        else:
+            log.error("HTTP did not come up", exc_info=http.exception())
 
 
 def _listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
