@@ -35,6 +35,7 @@ log = logging.getLogger("tidelog.connection")
 _PIPELINE_BYTES = 1 << 20
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
 _COPY_BYTES = 16_384
+_MOST_CHUNKS = 4096  # pieces of one frame
 _FETCH = b"\0\1"  # how a Fetch request begins
 # A peer that keeps the socket full is served for so long before the others have their turn.
 _TURN_S = 0.002
@@ -126,6 +127,8 @@ class Connection(asyncio.Protocol):
             self._chunks.append(data)
             self._have += len(data)
             if self._have < self._need:
+                if len(self._chunks) > _MOST_CHUNKS:  # each costs more than a byte: fold them
+                    self._chunks[:] = [b"".join(self._chunks)]
                 return
             data = b"".join(self._chunks)
             self._chunks.clear()
@@ -282,6 +285,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
         """Send one answer; `parts` begins with its four-byte length."""
+        self.last_active_s = self.node.clock.monotonic_s()
         if self._transport is not None:
             if len(parts) == 1:
                 self._transport.write(parts[0])

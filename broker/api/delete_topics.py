@@ -1,8 +1,7 @@
 """DeleteTopics (key 20): remove topics and their logs.
 
-Behaviour: by name, or by id from version 6 on; each for itself. The partitions are gone for clients when
-the answer leaves; their files are removed in the background. delete.topic.enable=false answers
-TOPIC_DELETION_DISABLED.
+Behaviour: by name, or by id from version 6 on; each for itself. Partitions and files are gone when the
+answer leaves. delete.topic.enable=false answers TOPIC_DELETION_DISABLED.
 
 Version notes: 1 throttle time; 4 flexible; 5 error message; 6 topic ids.
 """
