@@ -132,6 +132,8 @@ def _without_path(error: ValueError, path: Path) -> str:
 
 
 def _read_offsets(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    if not path.stat().st_size:
+        return  # as Kafka makes them, before it has something to say
     try:
         offsets = checkpoints.read_offsets(path)
     except checkpoints.CheckpointError as error:

@@ -196,11 +196,35 @@ class TestHonest:
         assert state() == before
 
     def test_empty_files(self, capsys, tmp_path):
-        for suffix in (".log", ".index", ".appendtimes"):
+        for suffix in (".log", ".index", ".timeindex", ".appendtimes"):
             (tmp_path / f"{BASE}{suffix}").touch()
+        (tmp_path / "recovery-point-offset-checkpoint").touch()  # as Kafka leaves it for a while
         status, rows = dump(capsys, *sorted(tmp_path.iterdir()))
         assert (status, findings(rows)) == (0, [])
-        assert len(of(rows, "verdict")) == 3
+        assert len(of(rows, "verdict")) == 5
+
+    def test_a_control_batch_and_an_empty_one(self, capsys, tmp_path):
+        """A marker of a transaction, and what compaction leaves of a producer's last batch."""
+        log = tmp_path / f"{BASE}.log"
+        key, value = struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 7)
+        marker = build(
+            [Record(0, 5, key, value)],
+            producer_id=4,
+            producer_epoch=0,
+            is_transactional=True,
+            is_control=True,
+        )
+        emptied = bytearray(build([Record(1, 9, b"k", b"v")], producer_id=4, producer_epoch=0))
+        del emptied[61:]
+        emptied[8:12] = struct.pack(">i", 49)
+        emptied[57:61] = struct.pack(">i", 0)
+        emptied[17:21] = struct.pack(">I", crc32c(emptied[21:]))
+        log.write_bytes(marker + emptied)
+        status, rows = dump(capsys, "--records", log)
+        assert (status, findings(rows)) == (0, [])
+        first, second = of(rows, "batch")
+        assert (first["is_control"], first["is_transactional"], first["count"]) == (True, True, 1)
+        assert (second["count"], second["last_offset"], second["max_timestamp"]) == (0, 1, 9)
 
 
 # --- faults --------------------------------------------------------------------------------------
@@ -557,7 +581,7 @@ class TestSmallFiles:
         ]
 
     @pytest.mark.parametrize(
-        "text", ["", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n"]
+        "text", ["\n", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n"]
     )
     def test_checkpoints_that_cannot_be_read(self, capsys, copy, text):
         path = copy / "recovery-point-offset-checkpoint"
