@@ -168,10 +168,16 @@ class Node:
             self.waiting.told(partition, appended.size)
 
     def apply_retention(self) -> None:
-        """Delete from every log what its settings no longer keep; meant for a thread."""
+        """Delete from every log what its topic's settings no longer keep; meant for a thread.
+
+        A log of no topic is somebody's data, brought here from elsewhere: it is never touched.
+        """
+        topics = self.metadata.image.topics
         for topic, index in self.store.names():
             if not self.ready:
                 return  # the broker stops
+            if topic not in topics:
+                continue
             try:
                 partition = self.store.partition(topic, index)
                 if partition is not None:
@@ -209,17 +215,19 @@ class Node:
         Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
         """
         async with self._changing:
-            config = self.config_of_topic(name, configs or {})
+            configs = {**self._keep_what_is_here(name), **(configs or {})}
+            config = self.config_of_topic(name, configs)
             topic = await self.metadata.create_topic(
                 name,
                 partitions=self.config.num_partitions if partitions is None else partitions,
                 replication_factor=1,
-                configs=configs or {},
+                configs=configs,
                 validate_only=validate_only,
             )
             if validate_only:
                 return topic
             try:
+                self.store.set_config(name, config)  # for a log that is taken over
                 await asyncio.to_thread(self._create_logs, topic, config, set(self.store.names()))
             except BrokerError:
                 await asyncio.to_thread(self.store.delete_topic, name)
@@ -227,6 +235,16 @@ class Node:
                 raise
         log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
         return topic
+
+    def _keep_what_is_here(self, name: str) -> dict[str, str]:
+        """Settings that delete nothing, for a topic whose log lies here already and is nobody's.
+
+        Opening a copy of somebody's data must never delete it; who wants a policy says so.
+        """
+        here = [index for topic, index in self.store.names() if topic == name]
+        if all(self.store.topic_id(name, index) is not None for index in here):
+            return {}
+        return {"retention.ms": "-1", "retention.bytes": "-1"}
 
     def _create_logs(
         self, topic: Topic, config: TopicConfig, here: Collection[tuple[str, int]]
