@@ -4,8 +4,7 @@ Behaviour: each partition for itself. Its log start offset rises to the offset a
 watermark, and never falls; the answer's low watermark is where the log begins now. The offset may lie
 within a batch: a fetch then brings the whole batch, and clients skip what lies before. An offset
 above the high watermark, or any other negative one, is OFFSET_OUT_OF_RANGE. A topic whose cleanup.policy
-lacks `delete`, and one of the broker's own, are POLICY_VIOLATION (Kafka tells the latter
-INVALID_TOPIC_EXCEPTION). The new start has been written down when the answer leaves: no crash
+lacks `delete` is POLICY_VIOLATION, one of the broker's own INVALID_TOPIC_EXCEPTION. The new start has been written down when the answer leaves: no crash
 brings the records back.
 
 Version notes: 1 is the same as 0; 2 flexible.
@@ -22,7 +21,7 @@ from protocol.api.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from protocol.errors import OffsetOutOfRange, PolicyViolation
+from protocol.errors import InvalidTopic, OffsetOutOfRange, PolicyViolation
 
 if TYPE_CHECKING:
     from broker.context import Context
@@ -54,7 +53,9 @@ async def _one(
 ) -> DeleteRecordsPartitionResult:
     try:
         partition = node.partition(topic, wanted.partition_index)
-        if node.is_internal(topic) or "delete" not in partition.config.cleanup_policy:
+        if node.is_internal(topic):
+            raise InvalidTopic(f"{topic} is the broker's own")
+        if "delete" not in partition.config.cleanup_policy:
             raise PolicyViolation(f"records of {topic} are not deleted on request")
         high_watermark = partition.high_watermark
         offset = high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset

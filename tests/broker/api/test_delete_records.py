@@ -25,6 +25,7 @@ from tests.broker.subject import eventually
 from tests.oracle import recordset
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION = 1, 3, 44
+INVALID_TOPIC = 17
 LATEST, EARLIEST = -1, -2
 HIGH_WATERMARK = -1
 
@@ -136,7 +137,7 @@ def test_the_policy_must_allow_it(connection):
 def test_topics_of_the_broker_itself(start):
     with start().connect() as connection:
         create(connection, "__consumer_offsets")
-        assert ask(connection, "__consumer_offsets", HIGH_WATERMARK) == (POLICY_VIOLATION, -1)
+        assert ask(connection, "__consumer_offsets", HIGH_WATERMARK) == (INVALID_TOPIC, -1)
 
 
 def test_each_partition_for_itself(connection):
