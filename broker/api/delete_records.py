@@ -4,8 +4,8 @@ Behaviour: each partition for itself. Its log start offset rises to the offset a
 watermark, and never falls; the answer's low watermark is where the log begins now. The offset may lie
 within a batch: a fetch then brings the whole batch, and clients skip what lies before. An offset
 above the high watermark, or any other negative one, is OFFSET_OUT_OF_RANGE. A topic whose cleanup.policy
-lacks `delete` is POLICY_VIOLATION, one of the broker's own INVALID_TOPIC_EXCEPTION. The new start has been written down when the answer leaves: no crash
-brings the records back.
+lacks `delete` is POLICY_VIOLATION, one of the broker's own INVALID_TOPIC_EXCEPTION. The new start has
+been written down when the answer leaves: no crash brings the records back.
 
 Version notes: 1 is the same as 0; 2 flexible.
 """
