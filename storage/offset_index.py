@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 ENTRY_SIZE = 8
 MAX_RELATIVE_OFFSET = 2**31 - 1
 _ENTRY = struct.Struct(">ii")
+_NOT_OURS = -1  # the file has to be written anew
 
 
 class IndexEntry(NamedTuple):
@@ -52,7 +53,7 @@ class OffsetIndex:
         self.base_offset = base_offset
         self._offsets = array("i")
         self._positions = array("i")
-        self._flushed = 0  # how many entries the file has
+        self._flushed = _NOT_OURS  # how many entries the file has
         self._flush_lock = threading.Lock()  # roll and checkpoint may flush at once
 
     def __len__(self) -> int:
@@ -76,7 +77,7 @@ class OffsetIndex:
             return False
         self._offsets, self._positions = offsets, positions
         # Zeros or a torn entry behind them would come between these entries and the next ones.
-        self._flushed = count if len(data) == count * ENTRY_SIZE else 0
+        self._flushed = count if len(data) == count * ENTRY_SIZE else _NOT_OURS
         return True
 
     def append(self, offset: int, position: int) -> None:
@@ -112,12 +113,14 @@ class OffsetIndex:
         del self._positions[count:]
         del self._offsets[count:]
         if self._flushed > count:
-            self._flushed = 0  # the file has entries too many: the next flush writes it anew
+            self._flushed = (
+                _NOT_OURS  # the file has entries too many: the next flush writes it anew
+            )
 
     def clear(self) -> None:
         """Forget every entry; the file keeps its own until the next flush."""
         self._offsets, self._positions = array("i"), array("i")
-        self._flushed = 0
+        self._flushed = _NOT_OURS
 
     def flush(self) -> None:
         """Bring the file up to date; raises OSError. It is not made durable here."""
@@ -126,10 +129,11 @@ class OffsetIndex:
 
     def _flush(self) -> None:
         flushed, count = self._flushed, len(self._positions)
-        if flushed == count and (flushed or self.path.exists()):
+        if flushed == count:
             return
-        data = b"".join(map(_ENTRY.pack, self._offsets[flushed:count], self._positions[flushed:]))
-        if flushed == 0:
+        start = max(flushed, 0)
+        data = b"".join(map(_ENTRY.pack, self._offsets[start:count], self._positions[start:count]))
+        if flushed == _NOT_OURS:
             files.replace(self.path, data, durable=False)
         else:
             with self.path.open("r+b") as file:

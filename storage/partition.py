@@ -151,8 +151,12 @@ class Partition:
         )
         self._epochs = LeaderEpochs(directory, end_offset)
         self.log_end_offset = end_offset
-        if known is None:
-            self._keep_times(self._times_now(), durable=False)
+        # Up to where append times would outlive a power loss.
+        self._covered_offset = 0 if known is None else min(known.covered_offset, end_offset)
+        if was_clean:
+            self._covered_offset = end_offset
+        if known is None or known.boot_id != boot_id:
+            self._keep_times(self._covered_times(), durable=False)
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
@@ -509,6 +513,7 @@ class Partition:
             except OSError as error:
                 raise self._storage_error("the log cannot be made durable", error) from error
             self.recovery_point = max(end_offset, self.recovery_point)
+            self._covered_offset = end_offset
             self._logged_errors.clear()
             return end_offset
 
@@ -609,7 +614,7 @@ class Partition:
     def _covered_times(self) -> partition_times.PartitionTimes:
         """Gather times, claiming no more append times than have been made durable."""
         with self._append_lock:
-            return self._times_now()._replace(covered_offset=self.recovery_point)
+            return self._times_now()._replace(covered_offset=self._covered_offset)
 
     def _start_at(self, offset: int) -> None:
         if offset > self.log_start_offset:

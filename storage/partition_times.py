@@ -10,7 +10,7 @@
               int64 base offset, int64 end offset, int64 size of the .log in bytes
               int64 first, largest record time (-1: none), int64 offset of the largest
               int64 largest event time as above (-1: none)
-              int64 largest of min(record time, append time) (Long.MIN: unknown)
+              int64 largest of min(record time, append time); none where there are no bytes
               int64 first, last append time (Long.MIN: unknown)
               int32 entries of the .index, int32 entries of the .timeindex
               int8 bit 0: a record has no time; bit 1: batch headers and indexes are true
@@ -159,7 +159,7 @@ def _line(
     times.largest = _or_none(largest, NO_TIMESTAMP)
     times.largest_offset = largest_offset
     times.event = _or_none(event, NO_TIMESTAMP)
-    times.aging = _or_none(aging, UNKNOWN)
+    times.aging = aging if size else None
     times.created = _or_none(created, UNKNOWN)
     times.last_append = _or_none(last_append, UNKNOWN)
     times.has_missing = bool(flags & _HAS_MISSING)

@@ -19,6 +19,7 @@ from protocol.records.batch import summarize, verify
 from storage import filenames, timestamps
 from storage.segment import Segment, Tail
 from storage.time_index import TimeEntry
+from storage.timestamps import SegmentTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,10 +86,12 @@ def load(
         _drop_later_snapshots(directory, found.snapshot_offsets, segments[-1].tail.end_offset)
     for segment in segments[:-1]:
         segment.seal()
-    if known is not None and (was_clean or known.boot_id != boot_id):
+    last_time = _last_append_time(segments)  # also of entries doubted next: time does not go back
+    if known is None and not was_clean:
+        _doubt_append_times(segments, segments[0].base_offset)
+    elif known is not None and (was_clean or known.boot_id != boot_id):
         _doubt_append_times(segments, known.covered_offset)
     segments[-1].activate()
-    last_time = _last_append_time(segments)
     if known is not None:
         last_time = timestamps.later(known.last_append_time_ms, last_time)
     return Loaded(tuple(segments), timestamps.later(stamp, last_time))
@@ -134,6 +137,7 @@ def _doubt_append_times(segments: Sequence[Segment], covered_offset: int) -> Non
     for segment in segments:
         if segment.tail.end_offset > covered_offset and segment.tail.size:
             segment.append_times.mark_unknown(covered_offset)
+            segment.known_times = SegmentTimes(), 0
 
 
 def _ends_at(segment: Segment, offset: int) -> bool:

@@ -100,7 +100,7 @@ def _note(segment: Segment, found: Found, times: SegmentTimes, fallback_ms: int)
     append_time_ms = segment.append_times.at(batch.last_offset)
     times.note_append(append_time_ms)
     if append_time_ms is None:
-        append_time_ms = fallback_ms
+        append_time_ms = times.last_append = fallback_ms
     if batch.is_control:
         times.note_control(append_time_ms)
         return True

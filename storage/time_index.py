@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ENTRY_SIZE = 12
 _ENTRY = struct.Struct(">qi")
+_NOT_OURS = -1  # the file has to be written anew
 
 
 class TimeEntry(NamedTuple):
@@ -52,7 +53,7 @@ class TimeIndex:
         self.base_offset = base_offset
         self._times = array("q")
         self._offsets = array("i")
-        self._flushed = 0  # how many entries the file has
+        self._flushed = _NOT_OURS  # how many entries the file has
         self._flush_lock = threading.Lock()  # roll and checkpoint may flush at once
 
     def __len__(self) -> int:
@@ -77,12 +78,14 @@ class TimeIndex:
             "q", (high << 32 | low & 0xFFFFFFFF for high, low in zip(highs, lows, strict=True))
         )
         count = timestamps.count_growing(times)
+        if count and not times[0] and not offsets[0]:
+            count = 0  # zeros: where that is an entry after all, it is made from the log again
         for number in range(count):
             if offsets[number] < 0 or (number and offsets[number] <= offsets[number - 1]):
                 count = number
                 break
         self._times, self._offsets = times[:count], offsets[:count]
-        self._flushed = count if len(data) == count * ENTRY_SIZE else 0
+        self._flushed = count if len(data) == count * ENTRY_SIZE else _NOT_OURS
         return True
 
     def append(self, largest: int | None, offset: int) -> None:
@@ -119,12 +122,14 @@ class TimeIndex:
         del self._offsets[count:]
         del self._times[count:]
         if self._flushed > count:
-            self._flushed = 0  # the file has entries too many: the next flush writes it anew
+            self._flushed = (
+                _NOT_OURS  # the file has entries too many: the next flush writes it anew
+            )
 
     def clear(self) -> None:
         """Forget every entry; the file keeps its own until the next flush."""
         self._times, self._offsets = array("q"), array("i")
-        self._flushed = 0
+        self._flushed = _NOT_OURS
 
     def flush(self) -> None:
         """Bring the file up to date; raises OSError. It is not made durable here."""
@@ -133,10 +138,11 @@ class TimeIndex:
 
     def _flush(self) -> None:
         flushed, count = self._flushed, len(self._offsets)
-        if flushed == count and (flushed or self.path.exists()):
+        if flushed == count:
             return
-        data = b"".join(map(_ENTRY.pack, self._times[flushed:count], self._offsets[flushed:count]))
-        if flushed == 0:
+        start = max(flushed, 0)
+        data = b"".join(map(_ENTRY.pack, self._times[start:count], self._offsets[start:count]))
+        if flushed == _NOT_OURS:
             files.replace(self.path, data, durable=False)
         else:
             with self.path.open("r+b") as file:

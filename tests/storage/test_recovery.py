@@ -42,6 +42,8 @@ def small(request, make_log):
 
 
 def path_of(log, suffix, offset=0):
+    if not suffix.startswith("."):
+        return log.directory / suffix
     return log.directory / filenames.segment_file(offset, suffix)
 
 
@@ -65,6 +67,16 @@ def check(log, source, kept):
         tail = known.batches[-1] if known else None
         assert tail is None or tail.last_offset == end - 1
     partition.config = log.config
+    check_times(log)
+
+
+def check_times(log):
+    """Times are found as a look at every record finds them."""
+    rows = [(o, t) for o, t, _ in log.contents() if t != -1]
+    for timestamp in {t + d for _, t in rows for d in (-1, 0, 1)} - {-1}:
+        expected = next(((o, t) for o, t in rows if t >= timestamp), None)
+        end = log.partition.log_end_offset
+        assert log.partition.find_by_time(timestamp, upper_offset=end) == expected
 
 
 def check_goes_on(log, before):
@@ -112,7 +124,7 @@ def test_every_byte_of_the_log_changed(small, tmp_path):
 
 
 @pytest.mark.parametrize("small", ["v2", "v1-gzip"], indirect=True)
-@pytest.mark.parametrize("suffix", [".index", ".appendtimes"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".appendtimes", "partition.times"])
 def test_the_other_files_cut_at_every_byte(small, tmp_path, suffix):
     small.open()
     small.partition.flush()
@@ -130,7 +142,7 @@ def test_the_other_files_cut_at_every_byte(small, tmp_path, suffix):
 
 
 @pytest.mark.parametrize("small", ["v2", "v1-gzip"], indirect=True)
-@pytest.mark.parametrize("suffix", [".index", ".appendtimes"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".appendtimes", "partition.times"])
 def test_every_byte_of_the_other_files_changed(small, tmp_path, suffix):
     small.open()
     small.partition.flush()

@@ -1,0 +1,355 @@
+"""Lookups, rolls and retention of random logs, against a model that keeps a list of records.
+
+Every seed is one life of a partition: formats, codecs, orders of times, missing, negative and future
+ones, changes of settings, trims, restarts, kills, power losses, lost and cut files. The model knows
+each record's time and append time and nothing of segments; where segments begin is asked, and
+whether one should have begun there is judged. A seed that fails can be run again by its number.
+"""
+
+import os
+import random
+import shutil
+
+import pytest
+
+from config.topic import TopicConfig
+from protocol.records.batch import Record, build
+from storage import partition_times, recovery, survey, timestamps
+from storage.append_times import AppendTimes
+from storage.offset_index import OffsetIndex
+from storage.segment import Segment
+from storage.store import LogStore
+from storage.time_index import TimeIndex
+from tests.storage.conftest import TOPIC_ID
+
+SEEDS = int(os.environ.get("TIDELOG_TIME_SEEDS", "40"))
+STEPS = 60
+FORMATS = {0: "0.9.0", 1: "0.10.0", 2: "3.0"}
+FUTURE = 2**61
+
+
+class Life:
+    """A partition and the model of it."""
+
+    def __init__(self, path, seed):
+        self.path, self.random = path, random.Random(seed)
+        self.now, self.boot = 1_000_000, 0
+        self.rows = []  # (record time or None, append time or None), by offset
+        self.sets = []  # (first offset, last offset, append time, size)
+        self.log_start, self.last_append = 0, None
+        self.durable = 0  # offset up to which append times survive a power loss
+        self.counts = {"lookups": 0, "retention": 0, "rolls": 0}
+        self.settings = {}
+        self.change_settings()
+        self.start()
+        self.partition = self.store.create_partition("t", TOPIC_ID, 0, self.config, self.now)
+
+    # --- settings and life ---
+
+    def change_settings(self):
+        pick = self.random.choice
+        self.settings = {
+            "segment_bytes": pick([300, 600, 600, 1 << 20]),
+            "index_interval_bytes": pick([0, 100, 250, 4096]),
+            "segment_ms": pick([50, 1000, 10**12]),
+            "segment_min_roll_interval_ms": pick([0, 0, 700]),
+            "retention_ms": pick([-1, 500, 2000, 20_000]),
+            "retention_bytes": pick([-1, -1, 0, 700, 2000]),
+            "retention_time_basis": pick(["record", "append"]),
+            "message_format_version": FORMATS[pick([0, 1, 2, 2, 2])],
+            "message_timestamp_type": pick(["CreateTime", "CreateTime", "LogAppendTime"]),
+        }
+        self.config = TopicConfig(**self.settings)
+
+    def alter(self):
+        self.change_settings()
+        self.store.set_config("t", self.config)
+
+    def start(self):
+        self.store = LogStore([self.path], default_config=self.config, boot_id=f"boot {self.boot}")
+        self.store.open(self.now)
+
+    def again(self):
+        self.start()
+        self.partition = self.store.partition("t", 0)
+        assert self.partition.log_end_offset == len(self.rows)
+        assert self.partition.log_start_offset == self.log_start
+
+    def restart(self):
+        self.store.close()
+        self.durable = len(self.rows)
+        self.again()
+
+    def kill(self):
+        self.store._release()
+        self.again()
+
+    def lose_power(self):
+        """Nothing is lost but the certainty of what was appended when."""
+        self.store._release()
+        self.boot += 1
+        for offset in range(self.durable, len(self.rows)):
+            self.rows[offset] = (self.rows[offset][0], None)
+        self.again()
+
+    def lose_index(self):
+        self.store.close()
+        self.durable = len(self.rows)
+        paths = sorted((self.path / "t-0").glob("*.*index"))
+        if paths:
+            path = self.random.choice(paths)
+            data = path.read_bytes()
+            if self.random.random() < 0.5:
+                path.unlink()
+            elif self.random.random() < 0.5:
+                path.write_bytes(data[: self.random.randrange(len(data) + 1)])
+            else:
+                cut = self.random.randrange(len(data) + 1)
+                path.write_bytes(data[:cut] + bytes(len(data) - cut))
+        self.again()
+
+    def lose_partition_times(self):
+        """Then segments are as if somebody else had written them."""
+        start = self.log_start
+        bases = [segment.base_offset for segment in self.partition.segments]
+        if start not in bases or not any(append for _, append in self.rows[start:]):
+            return  # nothing else would know the log's start, or how far time had come
+        self.store.close()
+        self.durable = len(self.rows)
+        (self.path / "t-0" / partition_times.FILE_NAME).unlink()
+        self.again()
+
+    def flush(self):
+        self.partition.flush()
+        self.durable = len(self.rows)
+
+    def checkpoint(self):
+        self.store.checkpoint()
+        self.durable = len(self.rows)
+
+    def pass_time(self):
+        self.now += self.random.choice([1, 1, 40, 300, 3000, -200])
+
+    # --- what is judged ---
+
+    def time(self):
+        pick = self.random.random()
+        if pick < 0.12:
+            return -1
+        if pick < 0.2:
+            return self.random.choice([-(2**63), -5000, -7, -2, 0, 1])
+        if pick < 0.25:
+            return self.now + self.random.choice([100, 10_000, FUTURE])
+        return self.now + self.random.randint(-3000, 0)
+
+    def append(self):
+        for _ in range(self.random.choice([1, 1, 3, 8])):
+            self.append_one()
+            self.now += self.random.choice([0, 0, 1, 30])
+
+    def append_one(self):
+        magic, codec = self.random.choice([0, 1, 2, 2, 2]), self.random.choice([0, 0, 0, 1])
+        times = [self.time() for _ in range(self.random.choice([1, 1, 2, 4]))]
+        sent = [
+            Record(i, t, None, b"x" * self.random.randrange(40), ()) for i, t in enumerate(times)
+        ]
+        data = build(sent, magic=magic, compression=codec)
+        before, end = self.partition.segments[-1], len(self.rows)
+        size_before = self.partition.size
+        stored = self.partition.append(
+            data, now_ms=self.now, produce_version=9 if magic == 2 else 2
+        )
+        append_time = self.now if self.last_append is None else max(self.now, self.last_append)
+        self.last_append = append_time
+        target = self.config.target_magic
+        kept = [None if t == -1 or magic == 0 else t for t in times]
+        if self.settings["message_timestamp_type"] == "LogAppendTime":
+            kept = [append_time] * len(times)
+        if target == 0:
+            kept = [None] * len(times)
+        assert (stored.base_offset, stored.count) == (end, len(times))
+        self.judge_roll(before, end, kept, append_time, self.partition.size - size_before)
+        self.rows += [(t, append_time) for t in kept]
+
+    def judge_roll(self, before, end, kept, append_time, size):
+        rows = self.rows[before.base_offset : end]
+        rolled = self.partition.segments[-1] is not before
+        if not rows:
+            assert not rolled
+            return
+        by_size = (
+            before.tail.size + size > self.settings["segment_bytes"]
+            if rolled
+            else (before.tail.size > self.settings["segment_bytes"])
+        )
+        created = next((a for _, a in rows if a is not None), None)
+        firsts = [t for t, _ in rows if t is not None]
+        largest = max((t for t in kept if t is not None), default=None)
+        by_time = False
+        if created is not None:
+            old_enough = append_time - created >= self.settings["segment_min_roll_interval_ms"]
+            if largest is None or not firsts:
+                by_time = append_time - created > self.settings["segment_ms"]
+            else:
+                by_time = largest - firsts[0] > self.settings["segment_ms"]
+            by_time = by_time and old_enough
+        assert rolled == (by_size or by_time), (before, rows, kept, append_time)
+        self.counts["rolls"] += 1
+
+    def trim(self):
+        offset = self.random.randint(self.log_start, len(self.rows))
+        assert self.partition.delete_records_before(offset) == offset
+        self.log_start = offset
+
+    def retain(self):
+        segments = self.partition.segments
+        expected = self.expected_deletions(segments)
+        gone = self.partition.apply_retention(self.now)
+        assert [(g.base_offset, g.policy) for g in gone] == expected
+        if gone:
+            self.log_start = max(self.log_start, gone[-1].end_offset)
+        assert self.partition.log_start_offset == self.log_start
+        self.counts["retention"] += 1
+
+    def expected_deletions(self, segments):
+        expected, total = [], self.partition.size
+        for segment in segments:
+            rows = self.rows[segment.base_offset : segment.tail.end_offset]
+            if not rows:
+                break
+            limit, bound = self.settings["retention_ms"], self.settings["retention_bytes"]
+            # Where the append time is unknown the file's date stands in, and that is our own today.
+            rows = [(t, FUTURE if a is None else a) for t, a in rows]
+            newest = max(a if t is None else min(t, a) for t, a in rows)
+            if self.settings["retention_time_basis"] == "append":
+                newest = rows[-1][1]
+            if segment.tail.end_offset <= self.log_start:
+                policy = timestamps.BY_START
+            elif bound >= 0 and total - bound >= segment.tail.size:
+                policy = timestamps.BY_SIZE
+            elif 0 <= limit < self.now - newest:
+                policy = timestamps.BY_TIME
+            else:
+                break
+            expected.append((segment.base_offset, policy))
+            total -= segment.tail.size
+        return expected
+
+    def look_up(self):
+        wanted = {self.time() for _ in range(4)} | {-1000, 0, self.now}
+        wanted |= {t + d for t, _ in self.rows[-9:] if t is not None for d in (-1, 0, 1)}
+        wanted = {min(max(t, -(2**63)), 2**63 - 1) for t in wanted} - {-1}
+        ends = [len(self.rows)] * 3 + [max(self.log_start, len(self.rows) - 2)]
+        for timestamp in wanted:
+            upper = self.random.choice(ends)
+            rows = enumerate(self.rows[self.log_start : upper], self.log_start)
+            known = [(o, t) for o, (t, _) in rows if t is not None]
+            expected = next(((o, t) for o, t in known if t >= timestamp), None)
+            found = self.partition.find_by_time(timestamp, upper_offset=upper)
+            assert found == expected, (timestamp, upper)
+            self.counts["lookups"] += 1
+        largest = max(((t, -o) for o, t in known), default=None)
+        expected = None if largest is None else (-largest[1], largest[0])
+        assert self.partition.find_largest_time(upper_offset=upper) == expected
+
+    def append_times(self):
+        for offset in range(max(self.log_start, len(self.rows) - 15), len(self.rows)):
+            assert self.partition.append_time_of(offset) == self.rows[offset][1], offset
+
+    def step(self):
+        names = (
+            ["append"] * 12
+            + ["look_up"] * 6
+            + ["pass_time", "retain"] * 3
+            + ["alter", "trim", "flush", "checkpoint", "append_times"]
+            + ["restart", "kill", "lose_power", "lose_index", "lose_partition_times"]
+        )
+        getattr(self, self.random.choice(names))()
+
+
+def live(path, seed, steps=STEPS):
+    life = Life(path, seed)
+    try:
+        for _ in range(steps):
+            life.step()
+        life.look_up()
+        life.retain()
+    finally:
+        life.store._release()
+    return life.counts
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_life_agrees_with_the_model(seed, tmp_path):
+    live(tmp_path, seed)
+
+
+@pytest.mark.long
+def test_many_lives_agree_with_the_model(tmp_path):
+    """10,000 decisions on retention and rolls, 100,000 lookups."""
+    counts, seed = {"lookups": 0, "retention": 0, "rolls": 0}, 1_000_000
+    while counts["lookups"] < 100_000 or counts["retention"] < 10_000 or counts["rolls"] < 10_000:
+        seed += 1
+        for name, count in live(tmp_path / str(seed), seed).items():
+            counts[name] += count
+        shutil.rmtree(tmp_path / str(seed))
+    print(f"no mismatch in {seed - 1_000_000} lives: {counts}")
+
+
+def patched(target, name, replacement):
+    return lambda monkeypatch: monkeypatch.setattr(target, name, replacement)
+
+
+def believing_headers(monkeypatch):
+    """Believe the header's largest time, and let the header be what Kafka would have made it."""
+    real = Segment.largest_of
+
+    def planted(segment, found):
+        largest = real(segment, found)
+        return None if largest is None else max(largest, -1)
+
+    monkeypatch.setattr(Segment, "largest_of", planted)
+
+
+FLOOR = OffsetIndex.floor
+PLANTS = {
+    "the header's maximum is at least -1": believing_headers,
+    "append times are not cut with the log": patched(AppendTimes, "mark_unknown", lambda *_: None),
+    "lookups compare the last entry only": patched(
+        TimeIndex, "first_reaching", lambda i, _: i.last()
+    ),
+    "a lookup begins behind the batch": patched(
+        OffsetIndex, "floor", lambda i, offset: FLOOR(i, offset + 1)
+    ),
+    "only one of two indexes is made anew": patched(
+        Segment, "adopt_indexes", lambda segment, _, times: setattr(segment, "_time_index", times)
+    ),
+    "what came after the last write is not learnt": patched(survey, "catch_up", lambda _: None),
+    "a cut index is believed": patched(
+        Segment,
+        "adopt",
+        lambda segment, line, *, is_true: ADOPT(
+            segment, line._replace(index_entries=0, time_index_entries=0), is_true=is_true
+        ),
+    ),
+    "a power loss is not noticed": patched(recovery, "_doubt_append_times", lambda *_: None),
+    "a missing time has no age": patched(
+        timestamps.SegmentTimes,
+        "note",
+        lambda times, first, largest, offset, missing, append, limit: (
+            None if largest is None else NOTE(times, first, largest, offset, False, append, limit)
+        ),
+    ),
+}
+NOTE, ADOPT = timestamps.SegmentTimes.note, Segment.adopt
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_mistake_is_caught(plant, tmp_path, monkeypatch):
+    PLANTS[plant](monkeypatch)
+    for seed in range(SEEDS):
+        try:
+            live(tmp_path / str(seed), seed)
+        except Exception:
+            return
+    pytest.fail("no seed noticed")
