@@ -38,6 +38,7 @@ test-clients: setup ## every real client against every other, the matrix printed
 	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
+	@for version in 3.9.1 0.10.2.2; do $(BIN)/python tests/oracle/apache_kafka.py fetch $$version >/dev/null || true; done
 	$(BIN)/python -m pytest -q -s -m oracle --timeout 1800 tests
 
 check: setup style types imports derived ## lint, types, imports, derived pages
