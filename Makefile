@@ -71,4 +71,4 @@ bench-full: setup ## every factor, more repetitions, resumable
 	$(BIN)/python benchmarks/run.py --full
 
 clean: ## remove what was built
-	rm -rf build *.egg-info protocol/records/_kernels*.so protocol/records/_kernels.c .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(STAMP) build *.egg-info protocol/records/_kernels*.so protocol/records/_kernels.c .mypy_cache .ruff_cache .pytest_cache .hypothesis

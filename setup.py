@@ -5,8 +5,18 @@ The extension is optional: without a C compiler the install succeeds and the pur
 """
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
-HOUSE = ("config", "protocol", "storage", "broker")
+
+class BuildKernels(build_ext):
+    """Builds the extension; a compiler that is not there counts as one that failed: optional."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except OSError as error:
+            raise CompileError(f"no compiler: {error}") from error
 
 
 def kernels() -> list[Extension]:
@@ -23,4 +33,4 @@ def kernels() -> list[Extension]:
     return list(cythonize([extension], language_level=3))
 
 
-setup(ext_modules=kernels())
+setup(ext_modules=kernels(), cmdclass={"build_ext": BuildKernels})
