@@ -5,18 +5,6 @@ The extension is optional: without a C compiler the install succeeds and the pur
 """
 
 from setuptools import Extension, setup
-from setuptools.command.build_ext import build_ext
-from setuptools.errors import CompileError
-
-
-class BuildKernels(build_ext):
-    """Builds the extension; a compiler that is not there counts as one that failed: optional."""
-
-    def build_extension(self, ext: Extension) -> None:
-        try:
-            super().build_extension(ext)
-        except OSError as error:
-            raise CompileError(f"no compiler: {error}") from error
 
 
 def kernels() -> list[Extension]:
@@ -28,9 +16,11 @@ def kernels() -> list[Extension]:
         "tidelog._house.protocol.records._kernels",
         ["protocol/records/_kernels.pyx"],
         extra_compile_args=["-O3"],
-        optional=True,
     )
-    return list(cythonize([extension], language_level=3))
+    built = list(cythonize([extension], language_level=3))
+    for each in built:
+        each.optional = True  # said here because cythonize forgets it
+    return built
 
 
-setup(ext_modules=kernels(), cmdclass={"build_ext": BuildKernels})
+setup(ext_modules=kernels())
