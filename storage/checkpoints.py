@@ -77,8 +77,8 @@ def read_epochs(path: Path) -> list[EpochStart]:
 
 
 def write_epochs(path: Path, epochs: Iterable[EpochStart]) -> None:
-    """Replace a leader-epoch-checkpoint; raises OSError."""
-    _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs])
+    """Replace a leader-epoch-checkpoint; raises OSError. Not made durable here."""
+    _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs], durable=False)
 
 
 def read_topic_id(directory: Path) -> uuid.UUID | None:
@@ -130,8 +130,9 @@ def _read_lines(path: Path) -> list[str]:
     return entries
 
 
-def _write_lines(path: Path, lines: list[str]) -> None:
-    files.replace(path, "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode())
+def _write_lines(path: Path, lines: list[str], *, durable: bool = True) -> None:
+    data = "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
+    files.replace(path, data, durable=durable)
 
 
 def _number(path: Path, text: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from storage import checkpoints, filenames
+from storage import checkpoints, filenames, files
 from storage.checkpoints import EpochStart
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class LeaderEpochs:
             _log.warning("leader epochs forgotten", extra={"reason": str(error)})
             entries = []
         self._entries = [entry for entry in entries if entry.start_offset < end_offset]
+        self._is_durable = True
 
     @property
     def latest(self) -> int:
@@ -48,6 +49,7 @@ class LeaderEpochs:
         entries.append(EpochStart(epoch, start_offset))
         checkpoints.write_epochs(self._path, entries)
         self._entries = entries
+        self._is_durable = False
 
     def forget_before(self, start_offset: int) -> None:
         """Drop the epochs that ended before the log's start; raises OSError."""
@@ -59,6 +61,13 @@ class LeaderEpochs:
         if entries != self._entries:
             checkpoints.write_epochs(self._path, entries)
             self._entries = entries
+            self._is_durable = False
+
+    def sync(self) -> None:
+        """Make what was written durable, but for its name; raises OSError."""
+        if not self._is_durable:
+            self._is_durable = True
+            files.sync(self._path)
 
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (the largest epoch up to `epoch`, the offset at which it ended).

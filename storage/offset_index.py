@@ -109,13 +109,14 @@ class OffsetIndex:
 
     def truncate(self, log_size: int) -> None:
         """Drop the entries of batches that start at or after a position."""
-        count = bisect_right(self._positions, log_size - 1)
-        del self._positions[count:]
-        del self._offsets[count:]
-        if self._flushed > count:
-            self._flushed = (
-                _NOT_OURS  # the file has entries too many: the next flush writes it anew
-            )
+        with self._flush_lock:
+            count = bisect_right(self._positions, log_size - 1)
+            del self._positions[count:]
+            del self._offsets[count:]
+            if self._flushed > count:
+                self._flushed = (
+                    _NOT_OURS  # the file has entries too many: the next flush writes it anew
+                )
 
     def clear(self) -> None:
         """Forget every entry; the file keeps its own until the next flush."""

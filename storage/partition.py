@@ -508,6 +508,7 @@ class Partition:
                     if metadata.exists():
                         files.sync(metadata)
                     files.sync(self.directory.parent)
+                self._epochs.sync()
                 files.sync(self.directory)
                 self._keep_times(times, durable=True)
             except OSError as error:

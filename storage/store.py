@@ -134,16 +134,25 @@ class LogStore:
             self._close()
 
     def _close(self) -> None:
+        failures: list[KafkaStorageError] = []
+        unclean = set()
         try:
-            for partition in self._open.values():
-                partition.close()
+            for key, partition in self._open.items():
+                try:
+                    partition.close()
+                except KafkaStorageError as error:  # the others are closed all the same
+                    failures.append(error)
+                    unclean.add(self._places[key])
             self._write_checkpoints()
             for directory in self._directories:
-                files.replace(directory.path / filenames.CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
+                if directory not in unclean:
+                    files.replace(directory.path / filenames.CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
         except OSError as error:
             raise KafkaStorageError(f"the log directories were not closed: {error}") from error
         finally:
             self._release()
+        if failures:
+            raise failures[0]
 
     def checkpoint(self) -> None:
         """Make every log durable and note up to where, which bounds the recovery after a crash.
@@ -155,15 +164,20 @@ class LogStore:
                 self._checkpoint()
 
     def _checkpoint(self) -> None:
+        failures: list[KafkaStorageError] = []
         for partition in list(self._open.values()):
             try:
                 partition.flush()
             except UnknownTopicOrPartition:
                 continue  # deleted meanwhile
+            except KafkaStorageError as error:  # the others are made durable all the same
+                failures.append(error)
         try:
             self._write_checkpoints()
         except OSError as error:
             raise KafkaStorageError(f"the checkpoints were not written: {error}") from error
+        if failures:
+            raise failures[0]
 
     def _release(self) -> None:
         for directory in self._directories:

@@ -118,13 +118,14 @@ class TimeIndex:
 
     def truncate(self, end_offset: int) -> None:
         """Drop the entries of batches that end at or after an offset."""
-        count = bisect_left(self._offsets, end_offset - self.base_offset)
-        del self._offsets[count:]
-        del self._times[count:]
-        if self._flushed > count:
-            self._flushed = (
-                _NOT_OURS  # the file has entries too many: the next flush writes it anew
-            )
+        with self._flush_lock:
+            count = bisect_left(self._offsets, end_offset - self.base_offset)
+            del self._offsets[count:]
+            del self._times[count:]
+            if self._flushed > count:
+                self._flushed = (
+                    _NOT_OURS  # the file has entries too many: the next flush writes it anew
+                )
 
     def clear(self) -> None:
         """Forget every entry; the file keeps its own until the next flush."""

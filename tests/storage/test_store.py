@@ -10,6 +10,8 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.errors import KafkaStorageError, TopicAlreadyExists
+from protocol.records.batch import Record, build
+from storage import files
 from storage.store import LogDirectoryError, LogStore
 
 CONFIG = TopicConfig()
@@ -261,3 +263,31 @@ def test_threads_may_create_delete_and_checkpoint_at_once(make_store):
         thread.join()
     assert problems == []
     assert store.names() == [(name, index) for name in "abcd" for index in (0, 2, 4, 6)]
+
+
+def test_one_bad_partition_does_not_keep_the_others_from_being_durable(
+    make_store, tmp_path, monkeypatch
+):
+    store = opened(make_store())
+    data = build([Record(0, 5, b"k", b"v", ())])
+    for index in range(3):
+        store.create_partition("t", ID, index, CONFIG, 0)
+        store.partition("t", index).append(data, now_ms=1, produce_version=9)
+    real = files.sync
+
+    def broken(path):
+        if "t-1" in str(path):
+            raise OSError(5, "Input/output error")
+        real(path)
+
+    monkeypatch.setattr(files, "sync", broken)
+    with pytest.raises(KafkaStorageError, match="t-1: the log cannot be made durable"):
+        store.checkpoint()
+    points = (tmp_path / "data/recovery-point-offset-checkpoint").read_text().splitlines()
+    assert points[2:] == ["t 0 1", "t 1 0", "t 2 1"]
+    with pytest.raises(KafkaStorageError, match="t-1: the log cannot be made durable"):
+        store.close()
+    assert not (tmp_path / "data/.kafka_cleanshutdown").exists()
+    monkeypatch.undo()
+    store = opened(make_store())
+    assert [store.partition("t", index).log_end_offset for index in range(3)] == [1, 1, 1]
