@@ -78,7 +78,8 @@ class AppendTimes:
     def load(self) -> bool:
         """Look at the file; False when it is missing or is not one of ours, and nothing is known.
 
-        A torn last entry is dropped. What the entries say is believed; see `check`. Raises OSError.
+        A torn last entry is dropped, and so are zeros behind the entries, which a power loss may
+        leave. What the entries say is believed; see `check`. Raises OSError.
         """
         self._forget()
         self._descriptor = None
@@ -90,8 +91,21 @@ class AppendTimes:
             return False
         count = (descriptor.size() - len(HEADER)) // ENTRY_SIZE
         if count and self._entry(descriptor, 0).offset == 0:
-            self._shorten(descriptor, count)
+            self._shorten(descriptor, self._before_zeros(descriptor, count))
         return bool(self._count)
+
+    def _before_zeros(self, descriptor: files.Descriptor, count: int) -> int:
+        """Return how many of the file's entries come before zeros: the first alone has offset 0."""
+        if count < 2 or self._entry(descriptor, count - 1).offset > 0:
+            return count
+        low, high = 1, count - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(descriptor, middle).offset > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def _shorten(self, descriptor: files.Descriptor, count: int) -> None:
         """Have the first `count` entries of the file."""

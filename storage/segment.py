@@ -353,12 +353,35 @@ class Segment:
         self._time_index = time_index
         return good
 
+    def _is_index_true(self) -> bool:
+        """Tell whether the last entry leads to its batch: half an entry may have become zeros."""
+        assert self._index is not None
+        last = self._index.last()
+        if last is None:
+            return True
+        head = files.read_at(self._reader(), HEADER_SIZE, last.position)
+        return last_offset_at(head) == last.offset
+
+    def _is_time_index_true(self) -> bool:
+        """Tell whether the last entry has the time of its batch, as `_is_index_true`."""
+        assert self._time_index is not None
+        last = self._time_index.last()
+        if last is None:
+            return True
+        try:
+            found = self.header_of(last.offset)
+        except CorruptMessage:
+            return False
+        if found is None or found.batch.last_offset != last.offset:
+            return False
+        return self.largest_of(found) == last.timestamp
+
     @property
     def index(self) -> OffsetIndex:
         """The offset index, read from its file, or made from the log when that is not usable."""
         index = self._index
         if index is None:
-            if not self.read_index() and self.tail.size:
+            if not (self.read_index() and self._is_index_true()) and self.tail.size:
                 survey.rebuild_indexes(self)
             index = self._index
             assert index is not None
@@ -369,7 +392,7 @@ class Segment:
         """The time index; where its file is not usable both are made from the log."""
         time_index = self._time_index
         if time_index is None:
-            if not self._read_time_index() and self.tail.size:
+            if not (self._read_time_index() and self._is_time_index_true()) and self.tail.size:
                 survey.rebuild_indexes(self)
             time_index = self._time_index
             assert time_index is not None
