@@ -63,6 +63,12 @@ def test_dump_log_segments(make_log):
     entries = [tuple(map(int, e)) for e in re.findall(r"offset: (\d+) position: (\d+)", shown)]
     assert entries == [entry[1:] for entry in log.index_entries()]
     assert len(entries) > 20
+    log.close()
+    shown = dump(sorted(log.directory.glob("*.timeindex")))
+    for complaint in ("mismatch", "out of order", "Not found", "could not be found"):
+        assert complaint not in shown
+    assert len(re.findall(r"timestamp: \d+ offset: \d+", shown)) > 20
+    log.open()
     shown = dump(snapshots)
     last = re.findall(r"lastSequence: (\d+) lastOffset: (\d+).* timestamp: (\d+)", shown)
     assert last
