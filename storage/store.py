@@ -18,6 +18,7 @@ import os
 import shutil
 import threading
 import uuid
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
@@ -48,6 +49,7 @@ class _LogDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lock = _lock(path)
+        self.partitions = 0  # how many are here
         marker = path / filenames.CLEAN_SHUTDOWN_FILE
         self.was_clean = marker.exists()
         self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
@@ -88,6 +90,7 @@ class LogStore:
         self._boot_id = boot_id
         self._directories: list[_LogDirectory] = []
         self._places: dict[Key, _LogDirectory] = {}
+        self._indexes: dict[str, set[int]] = {}  # the partitions of each topic
         self._open: dict[Key, Partition] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._opened_ms = 0
@@ -182,7 +185,7 @@ class LogStore:
     def _release(self) -> None:
         for directory in self._directories:
             directory.release()
-        self._directories, self._places, self._open = [], {}, {}
+        self._directories, self._places, self._open, self._indexes = [], {}, {}, {}
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -249,8 +252,7 @@ class LogStore:
             raise KafkaStorageError("the log directories are closed")
         if key in self._places:
             raise TopicAlreadyExists(f"{topic}-{index} exists in {self._places[key].path}")
-        taken = list(self._places.values())
-        directory = min(self._directories, key=taken.count)
+        directory = min(self._directories, key=attrgetter("partitions"))
         path = directory.path / filenames.partition_directory(topic, index)
         try:
             path.mkdir()
@@ -273,7 +275,7 @@ class LogStore:
             raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
         self._configs[topic] = config
         self._open[key] = partition
-        self._places[key] = directory
+        self._put(key, directory)
         return partition
 
     def delete_partition(self, topic: str, index: int) -> None:
@@ -293,6 +295,8 @@ class LogStore:
                 gone = directory.path / filenames.deleted_directory(topic, index, uuid.uuid4().hex)
                 (directory.path / filenames.partition_directory(topic, index)).rename(gone)
                 del self._places[key]
+                self._indexes[topic].discard(index)
+                directory.partitions -= 1
                 directory.recovery_points.pop(key, None)
                 directory.log_start_offsets.pop(key, None)
             files.sync(directory.path)
@@ -302,18 +306,22 @@ class LogStore:
 
     def delete_topic(self, topic: str) -> None:
         """Take every partition of a topic away; raises KafkaStorageError."""
-        for name, index in self.names():
-            if name == topic:
-                self.delete_partition(name, index)
+        with self._changing:
+            indexes = sorted(self._indexes.get(topic, ()))
+        for index in indexes:
+            self.delete_partition(topic, index)
         with self._changing:
             self._configs.pop(topic, None)
+            if not self._indexes.get(topic):
+                self._indexes.pop(topic, None)
 
     def set_config(self, topic: str, config: TopicConfig) -> None:
         """Replace a topic's settings, for its partitions open now and for those opened later."""
         with self._changing:
             self._configs[topic] = config
-            for partition in self.opened():
-                if partition.topic == topic:
+            for index in self._indexes.get(topic, ()):
+                partition = self._open.get((topic, index))
+                if partition is not None:
                     partition.config = config
 
     def _find_partitions(self, directory: _LogDirectory) -> None:
@@ -331,7 +339,12 @@ class LogStore:
                     f"{path.name} is in {directory.path} and in {self._places[key].path}: "
                     "one of them has to go"
                 )
-            self._places[key] = directory
+            self._put(key, directory)
+
+    def _put(self, key: Key, directory: _LogDirectory) -> None:
+        self._places[key] = directory
+        self._indexes.setdefault(key[0], set()).add(key[1])
+        directory.partitions += 1
 
     def _open_partition(self, key: Key) -> Partition:
         partition = self._open.get(key)
