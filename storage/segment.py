@@ -313,12 +313,12 @@ class Segment:
         """Take indexes made from the log, and keep them for the next start if the disk lets us."""
         self._index, self._time_index = index, time_index
         self._least_entries = (0, 0)
+        try:
+            index.flush()
+            time_index.flush()
+        except OSError:
+            return  # they serve all the same
         if not self.is_active:
-            try:
-                index.flush()
-                time_index.flush()
-            except OSError:
-                return  # they serve all the same
             self._least_entries = (len(index), len(time_index))
 
     def new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
