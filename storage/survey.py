@@ -25,12 +25,17 @@ _INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
 _MS_PER_NS = 1_000_000
 
 _log = logging.getLogger("tidelog.storage")
-_one_at_a_time = threading.Lock()  # two threads must not learn the same segment at once
+_locks = tuple(threading.Lock() for _ in range(64))  # by segment; see `_one_at_a_time`
+
+
+def _one_at_a_time(segment: Segment) -> threading.Lock:
+    """Return a lock: two threads must not learn the same segment at once."""
+    return _locks[hash(segment) % len(_locks)]
 
 
 def catch_up(segment: Segment) -> None:
     """Complete what is known of a segment's times; raises OSError."""
-    with _one_at_a_time:
+    with _one_at_a_time(segment):
         times, size = segment.known_times
         tail = segment.tail
         if size >= tail.size:
@@ -69,7 +74,7 @@ def verify(segment: Segment) -> None:
     Then its times are known, its indexes are ours, and they and the headers are believed
     (`is_true`) if no header said anything else than the records.
     """
-    with _one_at_a_time:
+    with _one_at_a_time(segment):
         if segment.is_true:
             return
         times, honest = SegmentTimes(), True
