@@ -14,7 +14,6 @@ import os
 import resource
 import signal
 import socket
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,9 +231,9 @@ async def _finished(work: Callable[[], object]) -> None:
 async def _drain(node: Node) -> None:
     """Let requests under way finish, for a bounded time, then close every connection."""
     node.waiting.wake_all()
-    started_s = time.monotonic()
-    while node.connections and time.monotonic() < started_s + _DRAIN_S:
-        lingering = time.monotonic() < started_s + _LINGER_S
+    started_s = node.clock.monotonic_s()
+    while node.connections and node.clock.monotonic_s() < started_s + _DRAIN_S:
+        lingering = node.clock.monotonic_s() < started_s + _LINGER_S
         for connection in list(node.connections):
             if connection.is_busy:
                 continue

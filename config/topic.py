@@ -160,7 +160,7 @@ class TopicConfig:
         "cleanup.policy",
         Type.LIST,
         ("delete",),
-        "What becomes of old segments: delete, compact, or both.",
+        "What becomes of old segments: delete, compact, or both. Nothing is compacted yet.",
         choices=("delete", "compact"),
         broker_names=(BrokerName("log.cleanup.policy"),),
     )

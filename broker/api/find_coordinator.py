@@ -10,10 +10,13 @@ they have a coordinator, not even assigned partitions; 1 key type, error message
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
 from protocol.errors import CoordinatorNotAvailable, InvalidRequest
+
+log = logging.getLogger("tidelog.groups")
 
 if TYPE_CHECKING:
     from broker.context import Context
@@ -35,6 +38,12 @@ def handle(
     error: BrokerError
     if request.key_type == _GROUP:
         error = CoordinatorNotAvailable("consumer groups are not served by this broker")
+        if not context.connection.told_no_groups:  # once: clients ask again and again
+            context.connection.told_no_groups = True
+            log.warning(
+                "a client waits for a consumer group: not served, it will wait for ever",
+                extra={"client_id": context.header.client_id, "peer": context.connection.peer},
+            )
     else:
         error = InvalidRequest("transactions are not served by this broker")
     if context.version >= _SEVERAL_KEYS_SINCE:
