@@ -119,6 +119,10 @@ JAVA_39 = Client(
     "java 3.9", "java", "", ALL_CODECS, 2, 2, 16,
     idempotence="default", negative_times=False, java_version="3.9.1",
 )  # fmt: skip
+JAVA_41 = Client(
+    "java 4.1", "java", "", ALL_CODECS, 2, 2, 17,
+    idempotence="default", negative_times=False, java_version="4.1.1",
+)  # fmt: skip
 KAFKA_NODE = Client(
     "kafka-node 5", "node", "node/kafka_node_driver.js", ALL_CODECS[:3], 1, 1, 2,
     shows_types=False, headers=False, unreadable=("lz4",), finds="ends",
@@ -131,7 +135,7 @@ NO_KAFKA = Client(
 
 CLIENTS = (
     KCAT, CONFLUENT, LIBRDKAFKA_1X, KAFKA_PYTHON_3, KAFKA_PYTHON_20, KAFKA_PYTHON_14, AIOKAFKA,
-    JAVA_09, JAVA_010, JAVA_011, JAVA_39, KAFKA_NODE, NO_KAFKA,
+    JAVA_09, JAVA_010, JAVA_011, JAVA_39, JAVA_41, KAFKA_NODE, NO_KAFKA,
 )  # fmt: skip
 
 # What the development environment already holds: the matrix of every `make test`. There kafka-python

@@ -43,7 +43,7 @@ KAFKA_PYTHON_CODECS = (
     "crc32c==2.7.1",
     "xxhash==3.5.0",
 )
-JAVA_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.11.0.3", "3.9.1")
+JAVA_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.11.0.3", "3.9.1", "4.1.1")
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 NODE_PACKAGES = ("kafka-node@5.0.0", "no-kafka@3.4.4", "snappyjs@0.7.0")
 # A dependency of a dependency of kafka-node 5 whose newest release is not everywhere to be had.
@@ -182,11 +182,12 @@ def java_poms(target: Path) -> None:
 
 
 def java_sources(version: str) -> list[str]:
-    """The driver's source files for one client version; the API changed thrice."""
+    """The driver's source files for one client version; the API changed four times."""
     generation = {"0.9": "Records09", "0.10": "Records010"}.get(
         version.rsplit(".", 2)[0], "Records011"
     )
-    return ["Driver.java", "Json.java", f"{generation}.java"]
+    poll = "PollDuration" if int(version.split(".", maxsplit=1)[0]) >= 4 else "PollMillis"
+    return ["Driver.java", "Json.java", f"{generation}.java", f"{poll}.java"]
 
 
 def build_java(target: Path) -> None:

@@ -173,7 +173,7 @@ final class Driver {
             }
             long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos((Long) command.get("timeout_ms"));
             while (!missing.isEmpty() && System.nanoTime() < deadline) {
-                for (ConsumerRecord<byte[], byte[]> record : client.poll(200)) {
+                for (ConsumerRecord<byte[], byte[]> record : Poll.poll(client)) {
                     TopicPartition place = new TopicPartition(record.topic(), record.partition());
                     List<Object> records = found.get(place);
                     Map<String, Object> line = new LinkedHashMap<>();
