@@ -19,20 +19,15 @@ from __future__ import annotations
 
 import struct
 import sys
-import threading
 from array import array
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from storage import files
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from storage.sparse_index import SparseIndex
 
 ENTRY_SIZE = 8
 MAX_RELATIVE_OFFSET = 2**31 - 1
 _ENTRY = struct.Struct(">ii")
-_NOT_OURS = -1  # the file has to be written anew
 
 
 class IndexEntry(NamedTuple):
@@ -42,19 +37,23 @@ class IndexEntry(NamedTuple):
     position: int
 
 
-class OffsetIndex:
+class OffsetIndex(SparseIndex):
     """One segment's offset index: in memory while in use, on disk when flushed."""
 
-    __slots__ = ("_flush_lock", "_flushed", "_offsets", "_positions", "base_offset", "path")
+    __slots__ = ("_offsets", "_positions")
 
-    def __init__(self, path: Path, base_offset: int) -> None:
-        """Begin an empty index; `load` reads what the file holds."""
-        self.path = path
-        self.base_offset = base_offset
+    entry_size = ENTRY_SIZE
+
+    def _forget(self) -> None:
         self._offsets = array("i")
         self._positions = array("i")
-        self._flushed = _NOT_OURS  # how many entries the file has
-        self._flush_lock = threading.Lock()  # roll and checkpoint may flush at once
+
+    def _keep(self, count: int) -> None:
+        del self._positions[count:]
+        del self._offsets[count:]
+
+    def _packed(self, start: int, end: int) -> bytes:
+        return b"".join(map(_ENTRY.pack, self._offsets[start:end], self._positions[start:end]))
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -76,8 +75,7 @@ class OffsetIndex:
         if count and (offsets[0] < 0 or positions[0] < 0 or positions[-1] >= log_size):
             return False
         self._offsets, self._positions = offsets, positions
-        # Zeros or a torn entry behind them would come between these entries and the next ones.
-        self._flushed = count if len(data) == count * ENTRY_SIZE else _NOT_OURS
+        self._read_from(len(data), count)
         return True
 
     def append(self, offset: int, position: int) -> None:
@@ -110,38 +108,7 @@ class OffsetIndex:
     def truncate(self, log_size: int) -> None:
         """Drop the entries of batches that start at or after a position."""
         with self._flush_lock:
-            count = bisect_right(self._positions, log_size - 1)
-            del self._positions[count:]
-            del self._offsets[count:]
-            if self._flushed > count:
-                self._flushed = (
-                    _NOT_OURS  # the file has entries too many: the next flush writes it anew
-                )
-
-    def clear(self) -> None:
-        """Forget every entry; the file keeps its own until the next flush."""
-        self._offsets, self._positions = array("i"), array("i")
-        self._flushed = _NOT_OURS
-
-    def flush(self) -> None:
-        """Bring the file up to date; raises OSError. It is not made durable here."""
-        with self._flush_lock:
-            self._flush()
-
-    def _flush(self) -> None:
-        flushed, count = self._flushed, len(self._positions)
-        if flushed == count:
-            return
-        start = max(flushed, 0)
-        data = b"".join(map(_ENTRY.pack, self._offsets[start:count], self._positions[start:count]))
-        if flushed == _NOT_OURS:
-            files.replace(self.path, data, durable=False)
-        else:
-            with self.path.open("r+b") as file:
-                file.truncate(flushed * ENTRY_SIZE)
-                file.seek(flushed * ENTRY_SIZE)
-                file.write(data)
-        self._flushed = count
+            self._drop_from(bisect_right(self._positions, log_size - 1))
 
 
 def parse(data: bytes) -> tuple[array[int], array[int]]:

@@ -20,19 +20,15 @@ from __future__ import annotations
 
 import struct
 import sys
-import threading
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from storage import files, timestamps
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from storage import timestamps
+from storage.sparse_index import SparseIndex
 
 ENTRY_SIZE = 12
 _ENTRY = struct.Struct(">qi")
-_NOT_OURS = -1  # the file has to be written anew
 
 
 class TimeEntry(NamedTuple):
@@ -42,19 +38,23 @@ class TimeEntry(NamedTuple):
     offset: int
 
 
-class TimeIndex:
+class TimeIndex(SparseIndex):
     """One segment's time index: in memory while in use, on disk when flushed."""
 
-    __slots__ = ("_flush_lock", "_flushed", "_offsets", "_times", "base_offset", "path")
+    __slots__ = ("_offsets", "_times")
 
-    def __init__(self, path: Path, base_offset: int) -> None:
-        """Begin an empty index; `load` reads what the file holds."""
-        self.path = path
-        self.base_offset = base_offset
+    entry_size = ENTRY_SIZE
+
+    def _forget(self) -> None:
         self._times = array("q")
         self._offsets = array("i")
-        self._flushed = _NOT_OURS  # how many entries the file has
-        self._flush_lock = threading.Lock()  # roll and checkpoint may flush at once
+
+    def _keep(self, count: int) -> None:
+        del self._offsets[count:]
+        del self._times[count:]
+
+    def _packed(self, start: int, end: int) -> bytes:
+        return b"".join(map(_ENTRY.pack, self._times[start:end], self._offsets[start:end]))
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -85,7 +85,7 @@ class TimeIndex:
                 count = number
                 break
         self._times, self._offsets = times[:count], offsets[:count]
-        self._flushed = count if len(data) == count * ENTRY_SIZE else _NOT_OURS
+        self._read_from(len(data), count)
         return True
 
     def append(self, largest: int | None, offset: int) -> None:
@@ -119,35 +119,4 @@ class TimeIndex:
     def truncate(self, end_offset: int) -> None:
         """Drop the entries of batches that end at or after an offset."""
         with self._flush_lock:
-            count = bisect_left(self._offsets, end_offset - self.base_offset)
-            del self._offsets[count:]
-            del self._times[count:]
-            if self._flushed > count:
-                self._flushed = (
-                    _NOT_OURS  # the file has entries too many: the next flush writes it anew
-                )
-
-    def clear(self) -> None:
-        """Forget every entry; the file keeps its own until the next flush."""
-        self._times, self._offsets = array("q"), array("i")
-        self._flushed = _NOT_OURS
-
-    def flush(self) -> None:
-        """Bring the file up to date; raises OSError. It is not made durable here."""
-        with self._flush_lock:
-            self._flush()
-
-    def _flush(self) -> None:
-        flushed, count = self._flushed, len(self._offsets)
-        if flushed == count:
-            return
-        start = max(flushed, 0)
-        data = b"".join(map(_ENTRY.pack, self._times[start:count], self._offsets[start:count]))
-        if flushed == _NOT_OURS:
-            files.replace(self.path, data, durable=False)
-        else:
-            with self.path.open("r+b") as file:
-                file.truncate(flushed * ENTRY_SIZE)
-                file.seek(flushed * ENTRY_SIZE)
-                file.write(data)
-        self._flushed = count
+            self._drop_from(bisect_left(self._offsets, end_offset - self.base_offset))

@@ -1,0 +1,85 @@
+"""What the indexes of a segment share: entries gather in memory and reach their file late.
+
+The file is only appended to, by `flush`, and holds the first `_flushed` entries; once entries were
+dropped or forgotten it is written anew, by rename. That is safe because an index can always be
+rebuilt from its log. What an entry is, and how the file is read, is for the index itself to say.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from storage import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOT_OURS = -1  # the file has to be written anew
+
+
+class SparseIndex(ABC):
+    """One segment's index: in memory while in use, on disk when flushed."""
+
+    __slots__ = ("_flush_lock", "_flushed", "base_offset", "path")
+
+    entry_size: ClassVar[int]
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        """Begin an empty index; the index's `load` reads what the file holds."""
+        self.path = path
+        self.base_offset = base_offset
+        self._flushed = NOT_OURS  # how many entries the file has
+        self._flush_lock = threading.Lock()  # roll and checkpoint may flush at once
+        self._forget()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many entries a reader in any thread may look at."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Have no entries."""
+
+    @abstractmethod
+    def _keep(self, count: int) -> None:
+        """Drop every entry but the first `count`."""
+
+    @abstractmethod
+    def _packed(self, start: int, end: int) -> bytes:
+        """Entries as the file has them."""
+
+    def clear(self) -> None:
+        """Forget every entry; the file keeps its own until the next flush."""
+        self._forget()
+        self._flushed = NOT_OURS
+
+    def flush(self) -> None:
+        """Bring the file up to date; raises OSError. It is not made durable here."""
+        with self._flush_lock:
+            flushed, count = self._flushed, len(self)
+            if flushed == count:
+                return
+            data = self._packed(max(flushed, 0), count)
+            if flushed == NOT_OURS:
+                files.replace(self.path, data, durable=False)
+            else:
+                with self.path.open("r+b") as file:
+                    file.truncate(flushed * self.entry_size)
+                    file.seek(flushed * self.entry_size)
+                    file.write(data)
+            self._flushed = count
+
+    def _read_from(self, size: int, count: int) -> None:
+        """Note that a file of `size` bytes gave `count` entries.
+
+        Zeros or a torn entry behind them would come between these entries and the next ones.
+        """
+        self._flushed = count if size == count * self.entry_size else NOT_OURS
+
+    def _drop_from(self, count: int) -> None:
+        """Drop every entry but the first `count`; for a caller that holds the flush lock."""
+        self._keep(count)
+        if self._flushed > count:
+            self._flushed = NOT_OURS  # the file has entries too many: the next flush writes it anew
