@@ -146,9 +146,7 @@ def dispatch(
             answer = route.shortcut(node, header, frame)
             if answer is not None:
                 connection.client_id = header.client_id
-                node.metrics.request_done(
-                    header.api_key, header.api_version, node.clock.monotonic_s() - started_s
-                )
+                _count(node, header, started_s)
                 return answer or None
         request, _ = route.decode(frame, header.body_offset)
     except DecodeError as error:
@@ -160,9 +158,7 @@ def dispatch(
     except Exception as error:  # noqa: BLE001 - the border where errors become codes
         response = route.refuse(request, as_broker_error(node, error, route.name))
     if response is None:
-        node.metrics.request_done(
-            header.api_key, header.api_version, node.clock.monotonic_s() - started_s
-        )
+        _count(node, header, started_s)
         return None
     if isinstance(response, CoroutineType):
         return _wait(node, route, header, request, response, started_s)
@@ -185,11 +181,16 @@ async def _wait(
     except Exception as error:  # noqa: BLE001 - the border where errors become codes
         response = route.refuse(request, as_broker_error(node, error, route.name))
     if response is None:
-        node.metrics.request_done(
-            header.api_key, header.api_version, node.clock.monotonic_s() - started_s
-        )
+        _count(node, header, started_s)
         return None
     return _encode(node, route, header, response, started_s)
+
+
+def _count(node: Node, header: RequestHeader, started_s: float) -> None:
+    """A request is done, answered or not."""
+    node.metrics.request_done(
+        header.api_key, header.api_version, node.clock.monotonic_s() - started_s
+    )
 
 
 def _encode(
@@ -208,9 +209,7 @@ def _encode(
     size = len(head)
     for part in parts:
         size += len(part)
-    node.metrics.request_done(
-        header.api_key, header.api_version, node.clock.monotonic_s() - started_s
-    )
+    _count(node, header, started_s)
     if len(parts) == 1:
         return [b"".join((size.to_bytes(4, "big"), head, parts[0]))]
     parts[0] = b"".join((size.to_bytes(4, "big"), head, parts[0]))

@@ -143,29 +143,56 @@ class Collector:
 
     def collect(self) -> Iterator[Any]:
         """Every metric family of the broker."""
-        from prometheus_client.core import (  # noqa: PLC0415 - not before /metrics is asked for
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
-        )
+        from prometheus_client import core  # noqa: PLC0415 - not before /metrics is asked for
 
+        yield from self._counters(core)
+        yield from self._logs(core)
+        yield from self._requests(core)
+        yield core.GaugeMetricFamily(
+            "kafka_server_socket_server_metrics_connection_count",
+            "Open connections",
+            value=len(self._node.connections),
+        )
+        kernel = core.GaugeMetricFamily(
+            "tidelog_kernels", "Record kernels in use", labels=["implementation"]
+        )
+        kernel.add_metric([kernels.IMPLEMENTATION], 1)
+        yield kernel
+
+    def _counters(self, core: Any) -> Iterator[Any]:
+        """What is counted for the whole broker."""
         metrics = self._node.metrics
         for name, (doc, attribute) in _COUNTERS.items():
-            yield CounterMetricFamily(name, doc, value=getattr(metrics, attribute))
+            yield core.CounterMetricFamily(name, doc, value=getattr(metrics, attribute))
+        clients = core.CounterMetricFamily(
+            "tidelog_client_handshakes",
+            "ApiVersions by client software",
+            labels=["name", "version"],
+        )
+        for labels, count in list(metrics.clients.items()):
+            clients.add_metric(labels, count)
+        yield clients
+
+    def _logs(self, core: Any) -> Iterator[Any]:
+        """What is known of topics and partitions."""
         for name, (doc, attribute) in _TOPIC_COUNTERS.items():
-            counter = CounterMetricFamily(name, doc, labels=["topic"])
-            for topic, counts in list(metrics.topics.items()):
+            counter = core.CounterMetricFamily(name, doc, labels=["topic"])
+            for topic, counts in list(self._node.metrics.topics.items()):
                 counter.add_metric([topic], getattr(counts, attribute))
             yield counter
         for name, (doc, attribute) in _PARTITION_GAUGES.items():
-            gauge = GaugeMetricFamily(name, doc, labels=["topic", "partition"])
+            gauge = core.GaugeMetricFamily(name, doc, labels=["topic", "partition"])
             for partition in self._node.store.opened():
                 value = getattr(partition, attribute)
                 if value is not None:
                     gauge.add_metric([partition.topic, str(partition.index)], value)
             yield gauge
+
+    def _requests(self, core: Any) -> Iterator[Any]:
+        """What was asked, how long it took, and what was refused."""
+        metrics = self._node.metrics
         names = {entry.key: entry.name for entry in known_apis()}
-        requests = CounterMetricFamily(
+        requests = core.CounterMetricFamily(
             "kafka_network_requestmetrics_requests",
             "Requests answered",
             labels=["request", "version"],
@@ -173,46 +200,22 @@ class Collector:
         for (key, version), count in list(metrics.requests.items()):
             requests.add_metric([names[key], str(version)], count)
         yield requests
-        times = HistogramMetricFamily(
+        times = core.HistogramMetricFamily(
             "kafka_network_requestmetrics_totaltime_seconds", "Time to answer", labels=["request"]
         )
         for key, buckets in list(metrics.times.items()):
             times.add_metric([names[key]], _cumulative(buckets), metrics.times_sum_s[key])
         yield times
-        for name, doc, failed in (
-            (
-                "kafka_server_brokertopicmetrics_failedproducerequests",
-                "Refused appends",
-                metrics.failed_produces,
-            ),
-            (
-                "kafka_server_brokertopicmetrics_failedfetchrequests",
-                "Refused reads",
-                metrics.failed_fetches,
-            ),
+        for what, doc, failed in (
+            ("produce", "Refused appends", metrics.failed_produces),
+            ("fetch", "Refused reads", metrics.failed_fetches),
         ):
-            counter = CounterMetricFamily(name, doc, labels=["error"])
+            counter = core.CounterMetricFamily(
+                f"kafka_server_brokertopicmetrics_failed{what}requests", doc, labels=["error"]
+            )
             for code, count in list(failed.items()):
                 counter.add_metric([code.name], count)
             yield counter
-        clients = CounterMetricFamily(
-            "tidelog_client_handshakes",
-            "ApiVersions by client software",
-            labels=["name", "version"],
-        )
-        for (software, its_version), count in list(metrics.clients.items()):
-            clients.add_metric([software, its_version], count)
-        yield clients
-        yield GaugeMetricFamily(
-            "kafka_server_socket_server_metrics_connection_count",
-            "Open connections",
-            value=len(self._node.connections),
-        )
-        kernel = GaugeMetricFamily(
-            "tidelog_kernels", "Record kernels in use", labels=["implementation"]
-        )
-        kernel.add_metric([kernels.IMPLEMENTATION], 1)
-        yield kernel
 
 
 def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
