@@ -16,7 +16,6 @@ holds how many entries there are and the last one; the others are looked up in t
 
 from __future__ import annotations
 
-import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -234,7 +233,7 @@ class AppendTimes:
         size = len(HEADER) + self._count * ENTRY_SIZE if self._count else 0
         try:
             if self.path.stat().st_size > size:
-                os.truncate(self.path, size)
+                files.truncate(self.path, size)
         except FileNotFoundError:
             pass
 

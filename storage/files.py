@@ -2,11 +2,15 @@
 
 A `Descriptor` is closed when nobody refers to it any more: a reader in another thread keeps
 the one it reads from alive, so a number is never closed, and used anew, under its hands.
+
+All that storage writes, names, cuts, removes or makes durable goes through one `System`. Another may
+take its place (`use`): one that fails as disks fail, or forgets what was not synced as a power loss does.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import weakref
 from collections import OrderedDict
@@ -21,6 +25,52 @@ Buffer = bytes | bytearray | memoryview
 _MAX_VECTORS = 512  # Linux takes 1024 buffers at once; beyond this they are joined instead
 
 
+class System:
+    """What storage asks of the operating system to change something; raises OSError."""
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open a file, which O_CREAT may make; return its descriptor."""
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
+        """Write buffers at a position; return how many bytes went, which may be fewer."""
+        return os.pwritev(number, buffers, position)
+
+    def sync(self, number: int) -> None:
+        """Make a file's bytes and size, or a directory's names, durable."""
+        os.fsync(number)
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut a file."""
+        os.truncate(path, size)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Give a file or a directory another name, in place of what has that name."""
+        path.rename(target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file, if it is there."""
+        path.unlink(missing_ok=True)
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory that is not there yet."""
+        path.mkdir()
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove a directory and all it holds."""
+        shutil.rmtree(path)
+
+
+_system = System()
+
+
+def use(system: System) -> System:
+    """Let storage deal with another system from now on; return the one before."""
+    global _system
+    before, _system = _system, system
+    return before
+
+
 class Descriptor:
     """An open file; the last reference that goes closes it."""
 
@@ -28,9 +78,8 @@ class Descriptor:
 
     def __init__(self, path: Path, *, writable: bool = False) -> None:
         """Open `path`; a writable one is made where it does not exist. Raises OSError."""
-        flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY
         self.number = -1
-        self.number = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self.number = _system.open(path, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY)
 
     def __del__(self) -> None:
         if self.number >= 0:
@@ -87,10 +136,10 @@ def write_at(descriptor: Descriptor, buffers: Sequence[Buffer], position: int, s
     """
     if len(buffers) > _MAX_VECTORS:
         buffers = (b"".join(buffers),)
-    written = os.pwritev(descriptor.number, buffers, position)
+    written = _system.write(descriptor.number, buffers, position)
     while written < size:
         rest = memoryview(b"".join(buffers))[written:]
-        more = os.pwritev(descriptor.number, (rest,), position + written)
+        more = _system.write(descriptor.number, (rest,), position + written)
         if more == 0:
             raise OSError(28, "the file takes no more bytes")
         written += more
@@ -118,11 +167,8 @@ def sync(path: Path) -> None:
     Opens the file anew: what is to be durable belongs to the file, not to a descriptor, and so no
     descriptor is shared with whoever appends meanwhile.
     """
-    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+    descriptor = Descriptor(path)
+    _system.sync(descriptor.number)
 
 
 def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -131,11 +177,48 @@ def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
     With `durable` the change outlives a power loss once this returns. Raises OSError.
     """
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    truncate_or_make(temporary)
+    file = Descriptor(temporary, writable=True)
+    if data:
+        write_at(file, (data,), 0, len(data))
+    if durable:
+        _system.sync(file.number)
+    rename(temporary, path)
     if durable:
         sync(path.parent)
+
+
+def make(path: Path) -> None:
+    """Make an empty file, if there is none; raises OSError."""
+    Descriptor(path, writable=True)
+
+
+def truncate_or_make(path: Path) -> None:
+    """Leave an empty file there; raises OSError."""
+    unlink(path)
+    make(path)
+
+
+def truncate(path: Path, size: int) -> None:
+    """Cut a file to a size; raises OSError."""
+    _system.truncate(path, size)
+
+
+def rename(path: Path, target: Path) -> None:
+    """Give a file or a directory another name, in place of what has it; raises OSError."""
+    _system.rename(path, target)
+
+
+def unlink(path: Path) -> None:
+    """Remove a file, if it is there; raises OSError."""
+    _system.unlink(path)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory that is not there yet; raises OSError."""
+    _system.make_directory(path)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory and all it holds; raises OSError."""
+    _system.remove_directory(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from storage import timestamps
+from storage import files, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,5 +35,5 @@ class Leaving:
         """Remove what is due; raises OSError."""
         with self._lock:
             while self._waiting and timestamps.is_due(self._waiting[0][0], now_ms):
-                self._waiting[0][1].unlink(missing_ok=True)
+                files.unlink(self._waiting[0][1])
                 del self._waiting[0]

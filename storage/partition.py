@@ -680,7 +680,7 @@ class Partition:
             }.get(policy, self.log_start_offset),
         )
         self._leaving.add(segment.rename_away(), now_ms + self.config.file_delete_delay_ms)
-        recovery.snapshot_path(self.directory, segment.base_offset).unlink(missing_ok=True)
+        files.unlink(recovery.snapshot_path(self.directory, segment.base_offset))
         self._epochs.forget_before(self.log_start_offset)
         _log.info(
             "segment deleted",

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
-from storage import snapshots
+from storage import files, snapshots
 from storage.producers import (
     REMEMBERED_BATCHES,
     ProducerBatch,
@@ -48,7 +48,7 @@ def load_producers(
             producers, offset = snapshots.read(path, expiration_ms), snapshot
         except snapshots.SnapshotError as error:
             _log.warning("bad snapshot removed", extra={"reason": str(error)})
-            path.unlink()
+            files.unlink(path)
             continue
         break
     _refill(segments, offset, producers)

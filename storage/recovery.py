@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import summarize, verify
-from storage import filenames, timestamps
+from storage import filenames, files, timestamps
 from storage.segment import Segment, Tail
 from storage.time_index import TimeEntry
 from storage.timestamps import SegmentTimes
@@ -170,7 +170,7 @@ def tidied(directory: Path) -> Directory:
     """List a partition's directory without the debris of interrupted changes; raises OSError."""
     for path in directory.iterdir():
         if filenames.is_leftover(path.name):
-            path.unlink()
+            files.unlink(path)
     return listed(directory)
 
 
@@ -322,7 +322,7 @@ def _follows(found: Found, expected_offset: int, strict: bool) -> bool:
 def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: int) -> None:
     for offset in offsets:
         if offset > end_offset:
-            snapshot_path(directory, offset).unlink(missing_ok=True)
+            files.unlink(snapshot_path(directory, offset))
 
 
 def remove_stray_snapshots(directory: Path, segments: Sequence[Segment]) -> None:
@@ -330,7 +330,7 @@ def remove_stray_snapshots(directory: Path, segments: Sequence[Segment]) -> None
     wanted = {segment.base_offset for segment in segments} | {segments[-1].tail.end_offset}
     for offset in listed(directory).snapshot_offsets:
         if offset not in wanted:
-            snapshot_path(directory, offset).unlink(missing_ok=True)
+            files.unlink(snapshot_path(directory, offset))
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:

@@ -14,7 +14,6 @@ records alone; once sealed they are read once, and then indexes and headers serv
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
@@ -139,7 +138,7 @@ class Segment:
         self.is_active = True
         self._descriptor = None  # it may be one for reading alone
         if not self.tail.size:
-            self.path.touch()
+            files.make(self.path)
         last = self.index.last()
         self._last_indexed = 0 if last is None else last.position
         assert self.time_index is not None
@@ -247,7 +246,7 @@ class Segment:
             self._times, self._known_size = SegmentTimes(), 0
             self._least_entries = (0, 0)
         if self.path.stat().st_size > tail.size:
-            os.truncate(self.path, tail.size)
+            files.truncate(self.path, tail.size)
         self.truncate_indexes(tail)
         self.append_times.truncate(tail.end_offset)
         self._is_ragged = False
@@ -630,7 +629,7 @@ class Segment:
             path = self._path(suffix)
             away = path.with_name(path.name + filenames.DELETED_SUFFIX)
             try:
-                path.rename(away)
+                files.rename(path, away)
             except FileNotFoundError:
                 continue
             gone.append(away)
@@ -643,4 +642,4 @@ class Segment:
         self.is_active = False
         self.rest()
         for suffix in _SUFFIXES:
-            self._path(suffix).unlink(missing_ok=True)
+            files.unlink(self._path(suffix))

@@ -65,10 +65,9 @@ class SparseIndex(ABC):
             if flushed == NOT_OURS:
                 files.replace(self.path, data, durable=False)
             else:
-                with self.path.open("r+b") as file:
-                    file.truncate(flushed * self.entry_size)
-                    file.seek(flushed * self.entry_size)
-                    file.write(data)
+                files.truncate(self.path, flushed * self.entry_size)
+                file = files.Descriptor(self.path, writable=True)
+                files.write_at(file, (data,), flushed * self.entry_size, len(data))
             self._flushed = count
 
     def _read_from(self, size: int, count: int) -> None:

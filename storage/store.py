@@ -56,7 +56,7 @@ class _LogDirectory:
         self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
         if self.was_clean:
             # From here on a crash must be taken for one.
-            marker.unlink()
+            files.unlink(marker)
             files.sync(path)
 
     def release(self) -> None:
@@ -255,7 +255,7 @@ class LogStore:
         directory = min(self._directories, key=attrgetter("partitions"))
         path = directory.path / filenames.partition_directory(topic, index)
         try:
-            path.mkdir()
+            files.make_directory(path)
         except OSError as error:  # what may be there already is not ours to remove
             raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
         try:
@@ -293,14 +293,14 @@ class LogStore:
                 if partition is not None:
                     partition.mark_deleted()
                 gone = directory.path / filenames.deleted_directory(topic, index, uuid.uuid4().hex)
-                (directory.path / filenames.partition_directory(topic, index)).rename(gone)
+                files.rename(directory.path / filenames.partition_directory(topic, index), gone)
                 del self._places[key]
                 self._indexes[topic].discard(index)
                 directory.partitions -= 1
                 directory.recovery_points.pop(key, None)
                 directory.log_start_offsets.pop(key, None)
             files.sync(directory.path)
-            shutil.rmtree(gone)
+            files.remove_directory(gone)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
 
@@ -329,7 +329,7 @@ class LogStore:
             if not path.is_dir():
                 continue
             if filenames.is_deleted_directory(path.name):
-                shutil.rmtree(path)
+                files.remove_directory(path)
                 continue
             key = filenames.parse_partition_directory(path.name)
             if key is None:

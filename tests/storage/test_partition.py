@@ -610,6 +610,7 @@ def test_a_ragged_log_is_not_closed_as_a_clean_one(make_log, monkeypatch):
     monkeypatch.setattr(os, "truncate", broken)
     with pytest.raises(KafkaStorageError):
         log.append([2], now=6)
+    disk.allowed = None
     with pytest.raises(KafkaStorageError, match="Input/output error"):
         log.close()
     monkeypatch.undo()
