@@ -224,11 +224,11 @@ class Life:
             if self.settings["retention_time_basis"] == "append":
                 newest = rows[-1][1]
             if segment.tail.end_offset <= self.log_start:
-                policy = timestamps.BY_START
+                policy = "log start offset"
             elif bound >= 0 and total - bound >= segment.tail.size:
-                policy = timestamps.BY_SIZE
+                policy = "retention.bytes"
             elif 0 <= limit < self.now - newest:
-                policy = timestamps.BY_TIME
+                policy = "retention.ms"
             else:
                 break
             expected.append((segment.base_offset, policy))

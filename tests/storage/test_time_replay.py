@@ -6,7 +6,10 @@ roll too many or too few is a difference like any other. Lives mix formats, code
 time, orders, trims, clean stops, kills (the directory is copied while open), torn ends, power losses
 and damaged indexes; logs of somebody else have headers that lie. Planted bugs must be caught.
 
-TIDELOG_MODEL_SEED=n replays one life, TIDELOG_MODEL_LOOKUPS=n says how many lookups are asked.
+A decision is one append judged for a roll, or one segment judged by one round of retention; the
+model comes to its own answer for each, and they are compared. TIDELOG_MODEL_SEED=n replays one
+life, TIDELOG_MODEL_LOOKUPS=n says how many lookups are asked, TIDELOG_MODEL_DECISIONS=n how many
+decisions of either kind at least.
 """
 
 import os
@@ -30,6 +33,7 @@ from storage.time_index import TimeIndex
 from tests.storage.conftest import TOPIC_ID
 
 LOOKUPS = int(os.environ.get("TIDELOG_MODEL_LOOKUPS", "6000"))
+DECISIONS = int(os.environ.get("TIDELOG_MODEL_DECISIONS", str(LOOKUPS // 30)))
 SEED = os.environ.get("TIDELOG_MODEL_SEED")
 LOOKUPS_OF_A_LIFE = 400
 LONGEST_LIFE = 400  # steps, for a life that hardly looks anything up
@@ -37,7 +41,17 @@ FORMATS = ("0.9.0", "0.10.2", "3.0")
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 LATER = 2**70  # an append time nobody knows: the file's date stands in, and that is today
 
-seen = {"lives": 0, "lookups": 0, "retentions": 0, "deleted": 0, "appends": 0, "reopened": 0}
+seen = {
+    "lives": 0,
+    "lookups": 0,
+    "appends": 0,
+    "roll decisions": 0,
+    "rolls": 0,
+    "retention rounds": 0,
+    "retention decisions": 0,
+    "deleted": 0,
+    "reopened": 0,
+}
 
 
 class Row:
@@ -165,21 +179,21 @@ class Life:
         size = self.partition.size - before
         assert (answer.base_offset, answer.count) == (self.end, len(times))
         self.in_flight = (self.end, self.pieces[-1].size)
-        if self.rolls(kept, stamp, size):
+        rows = self.rows[self.pieces[-1].base :]
+        if rows:  # an empty segment is not judged: it takes any batch
+            seen["roll decisions"] += 1
+        if rows and self.rolls(rows, kept, stamp, size):
             self.pieces.append(Piece(self.end))
             self.in_flight = (self.end, 0)
+            seen["rolls"] += 1
         self.pieces[-1].size += size
         self.rows += [Row(t, stamp) for t in kept]
         self.last_append = stamp
         self.segments_agree()
         seen["appends"] += 1
 
-    def rolls(self, kept, stamp, size):
-        piece = self.pieces[-1]
-        rows = self.rows[piece.base :]
-        if not rows:
-            return False
-        if piece.size + size > self.set["segment_bytes"]:
+    def rolls(self, rows, kept, stamp, size):
+        if self.pieces[-1].size + size > self.set["segment_bytes"]:
             return True
         created = next((r.append for r in rows if r.append is not None), None)
         if created is None or stamp - created < self.set["segment_min_roll_interval_ms"]:
@@ -210,7 +224,7 @@ class Life:
         self.log_start = max(self.log_start, self.pieces[0].base)
         assert self.partition.log_start_offset == self.log_start
         self.segments_agree()
-        seen["retentions"] += 1
+        seen["retention rounds"] += 1
         seen["deleted"] += len(expected)
 
     def due(self):
@@ -221,6 +235,7 @@ class Life:
             rows = self.rows[piece.base : end]
             if not rows:
                 break
+            seen["retention decisions"] += 1
             appended = [LATER if r.append is None else r.append for r in rows]
             if self.set["retention_time_basis"] == "append":
                 newest = appended[-1]
@@ -402,7 +417,17 @@ class Life:
 
     def step(self):
         names = ["append"] * 24 + ["look_up"] * 3 + ["ask_append_times"] * 2 + ["wait"] * 2
-        names += ["retain", "retain", "alter", "alter", "trim", "flush", "checkpoint"]
+        names += [
+            "retain",
+            "retain",
+            "retain",
+            "retain",
+            "alter",
+            "alter",
+            "trim",
+            "flush",
+            "checkpoint",
+        ]
         names += ["stop", "kill", "kill_in_write", "kill_in_write", "lose_power"]
         getattr(self, self.random.choice(names))()
 
@@ -432,10 +457,11 @@ def test_lives(tmp_path):
         live(tmp_path, int(SEED))
         return
     for seed in count():
-        if seen["lookups"] >= LOOKUPS:
+        decisions = min(seen["roll decisions"], seen["retention decisions"])
+        if seen["lookups"] >= LOOKUPS and decisions >= DECISIONS:
             break
         live(tmp_path, seed)
-    print(seen)
+    print(f"no mismatch: {seen}")
 
 
 # --- logs of somebody else ---
@@ -554,6 +580,35 @@ def age_by_record_times_alone(monkeypatch):
     monkeypatch.setattr(timestamps, "has_aged", has_aged)
 
 
+def delete_beyond_the_first_that_stays(monkeypatch):
+    right = timestamps.segments_to_delete
+
+    def segments_to_delete(candidates, retention, **more):
+        for first in range(len(candidates)):  # as if nothing were older
+            found = right(candidates[first:], retention, **more)
+            if found:
+                return right(candidates[:first], retention, **more) + found
+        return []
+
+    monkeypatch.setattr(timestamps, "segments_to_delete", segments_to_delete)
+
+
+def delete_one_millisecond_early(monkeypatch):
+    right = timestamps.has_aged
+    monkeypatch.setattr(timestamps, "has_aged", lambda t, now_ms, r: right(t, now_ms + 1, r))
+
+
+def roll_by_the_largest_time_so_far(monkeypatch):
+    right = timestamps.should_roll
+
+    def should_roll(times, largest, append_time_ms, segment_ms, min_interval_ms):
+        times = times.copy()
+        times.first = times.largest
+        return right(times, largest, append_time_ms, segment_ms, min_interval_ms)
+
+    monkeypatch.setattr(timestamps, "should_roll", should_roll)
+
+
 def roll_without_an_interval(monkeypatch):
     right = timestamps.should_roll
 
@@ -573,6 +628,9 @@ def roll_without_an_interval(monkeypatch):
         (one_index_entry_too_far, live, 20),
         (one_time_entry_too_far, live, 20),
         (age_by_record_times_alone, live, 20),
+        (delete_beyond_the_first_that_stays, live, 20),
+        (delete_one_millisecond_early, live, 60),
+        (roll_by_the_largest_time_so_far, live, 20),
         (roll_without_an_interval, live, 20),
     ],
     ids=lambda value: getattr(value, "__name__", None),
