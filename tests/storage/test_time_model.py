@@ -285,6 +285,7 @@ def test_a_life_agrees_with_the_model(seed, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_many_lives_agree_with_the_model(tmp_path):
     """10,000 decisions on retention and rolls, 100,000 lookups."""
     counts, seed = {"lookups": 0, "retention": 0, "rolls": 0}, 1_000_000

@@ -316,10 +316,11 @@ class Life:
         self.copy()
         self.boot += 1
         piece, floor = self.pieces[-1], 0
-        data = self.log_of(piece).read_bytes()
+        data, first = self.log_of(piece).read_bytes(), piece.base
         for position, size, _, last in headers(data):
-            if last < max(self.durable, self.log_start):
+            if first < max(self.durable, self.log_start):  # a trim leaves no half of a batch
                 floor = position + size
+            first = last + 1
         if self.random.random() < 0.6:
             self.tear(floor, piece)
         for row in self.rows[self.durable :]:
