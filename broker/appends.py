@@ -4,6 +4,9 @@ A small append runs at once, on the loop. One that is large and compressed, that
 has to be converted would hold up every other connection: it runs in a thread. Once an append of a
 partition is in a thread, those that come after it queue behind it, so records are written in the order
 their requests arrived; each takes its offset and its append time when it is written.
+
+Where the topic asks for it (flush.messages), an append is not answered before the log is durable up to
+it. Appends do not wait for one another's syncs; see commits.py.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker.clock import Clock
+    from broker.commits import Commits
     from config import TopicConfig
     from storage.partition import Appended, Partition
 
@@ -61,35 +65,50 @@ class _Job(NamedTuple):
 
     records: Buffer
     produce_version: int
+    waits: bool  # for the disk, where the topic asks for it
     answer: asyncio.Future[Appended]
 
 
 class Appends:
     """Runs appends, each partition's in order.
 
-    `told` is called on the loop with every append that was written, whether or not anybody still
-    waits for its answer.
+    `told` is called on the loop with every append whose records may be read from now on, whether or
+    not anybody still waits for its answer.
     """
 
     def __init__(
-        self, clock: Clock, executor: Executor, told: Callable[[Partition, Appended], None]
+        self,
+        clock: Clock,
+        executor: Executor,
+        commits: Commits,
+        told: Callable[[Partition, Appended], None],
     ) -> None:
         self._clock = clock
         self._executor = executor
+        self._commits = commits
         self._told = told
         self._queues: dict[Partition, deque[_Job]] = {}
 
     def append_now(
         self, partition: Partition, records: Buffer, produce_version: int
     ) -> Appended | None:
-        """Append on the loop; None if it has to wait its turn or belongs in a thread.
+        """Append on the loop; None, and nothing is appended, if it may have to wait for anything.
 
         Raises what `Partition.append` raises.
         """
-        if partition in self._queues or is_heavy(records, partition.config):
+        if partition.has_flush_rules or partition in self._queues:
+            return None
+        appended = self._try(partition, records, produce_version)
+        if appended is not None:
+            self._told(partition, appended)
+        return appended
+
+    def _try(self, partition: Partition, records: Buffer, produce_version: int) -> Appended | None:
+        """Append on the loop, unless it belongs in a thread."""
+        if is_heavy(records, partition.config):
             return None
         try:
-            appended = partition.append(
+            return partition.append(
                 records,
                 now_ms=self._clock.now_ms(),
                 produce_version=produce_version,
@@ -99,28 +118,79 @@ class Appends:
             if is_compressed(records):
                 return None  # it may be just too large for the loop; the thread will say
             raise
-        self._told(partition, appended)
-        return appended
 
     def append(
-        self, partition: Partition, records: Buffer, produce_version: int
+        self, partition: Partition, records: Buffer, produce_version: int, *, waits: bool = True
     ) -> Appended | asyncio.Future[Appended]:
         """Append now and return the result, or return a future of it.
 
-        Raises (or the future raises) what `Partition.append` raises. A future that is cancelled
-        before its turn appends nothing; once in the thread the append goes through.
+        Without `waits` the answer does not wait for the disk, whatever the topic asks for. Raises (or
+        the future raises) what `Partition.append` and `Partition.commit` raise. A future that is
+        cancelled before its turn appends nothing; once in the thread the append goes through.
         """
-        appended = self.append_now(partition, records, produce_version)
-        if appended is not None:
-            return appended
         queue = self._queues.get(partition)
-        job = _Job(records, produce_version, asyncio.get_running_loop().create_future())
+        if queue is None:
+            appended = self._try(partition, records, produce_version)
+            if appended is not None:
+                return self._appended(partition, appended, waits=waits)
+        answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        job = _Job(records, produce_version, waits, answer)
         if queue is None:
             self._queues[partition] = deque([job])
             self._start(partition)
         else:
             queue.append(job)
-        return job.answer
+        return answer
+
+    def _appended(
+        self,
+        partition: Partition,
+        appended: Appended,
+        answer: asyncio.Future[Appended] | None = None,
+        *,
+        waits: bool,
+    ) -> Appended | asyncio.Future[Appended]:
+        """Tell who waits for records; return the append, or a future of its being durable."""
+        durable = None
+        if partition.has_flush_rules:
+            if partition.must_commit:
+                durable = self._commits.up_to(partition, appended.last_offset + 1)
+            else:
+                self._commits.later(partition)
+        is_readable = appended.last_offset < partition.high_watermark
+        if is_readable:
+            self._told(partition, appended)
+        if durable is None:
+            return appended
+        if answer is None:
+            answer = asyncio.get_running_loop().create_future()
+        durable.add_done_callback(
+            partial(self._committed, partition, appended, answer, tell=not is_readable)
+        )
+        if waits:
+            return answer
+        answer.cancel()
+        return appended
+
+    def _committed(
+        self,
+        partition: Partition,
+        appended: Appended,
+        answer: asyncio.Future[Appended],
+        durable: asyncio.Future[None],
+        *,
+        tell: bool,
+    ) -> None:
+        """The disk has it, or has failed."""
+        error = durable.exception()
+        if error is None and tell:
+            self._told(partition, appended)
+        if answer.cancelled():
+            return
+        if error is None:
+            answer.set_result(appended)
+        else:
+            answer.set_exception(error)
 
     def _start(self, partition: Partition) -> None:
         """Send the next append that somebody still wants to a thread."""
@@ -144,13 +214,14 @@ class Appends:
 
     def _done(self, partition: Partition, work: asyncio.Future[Appended]) -> None:
         """Pass the outcome on and let the next append go."""
-        answer = self._queues[partition].popleft().answer
-        error = work.exception()
-        if error is None:
-            self._told(partition, work.result())
-        if not answer.cancelled():
-            if error is None:
-                answer.set_result(work.result())
-            else:
+        job = self._queues[partition].popleft()
+        answer, error = job.answer, work.exception()
+        if error is not None:
+            if not answer.cancelled():
                 answer.set_exception(error)
+        else:
+            waiting = answer if job.waits and not answer.cancelled() else None
+            appended = self._appended(partition, work.result(), waiting, waits=waiting is not None)
+            if appended is not answer and not answer.cancelled():
+                answer.set_result(work.result())
         self._start(partition)

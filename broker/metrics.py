@@ -55,6 +55,7 @@ class Metrics:
         self.connections_made = 0
         self.connections_refused = 0
         self.segments_deleted = 0
+        self.commits = 0
         self.topics: defaultdict[str, _TopicCounts] = defaultdict(_TopicCounts)
         self.requests: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.times: defaultdict[int, list[int]] = defaultdict(lambda: [0] * (len(_BUCKETS_S) + 1))
@@ -109,6 +110,7 @@ _COUNTERS = {
     "tidelog_disconnects_mid_request": ("Peers gone in mid-request", "disconnects_mid_request"),
     "tidelog_connections_made": ("Connections accepted", "connections_made"),
     "tidelog_segments_deleted": ("Segments deleted by retention", "segments_deleted"),
+    "tidelog_commits": ("Syncs of a log that acknowledgements or flush.ms asked for", "commits"),
     "tidelog_connections_refused": ("Connections over max.connections", "connections_refused"),
 }
 # name -> (sentence, attribute of _TopicCounts)

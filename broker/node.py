@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.appends import Appends
+from broker.commits import Commits
 from broker.waiting import Waiting
 from config import ConfigError, reconfigured, topic_config
 from protocol.errors import (
@@ -77,7 +78,9 @@ class Node:
         self.metrics = metrics
         self.waiting = Waiting()
         self.executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="append")
-        self.appends = Appends(clock, self.executor, self._appended)
+        self.syncing = ThreadPoolExecutor(max_workers=8, thread_name_prefix="sync")
+        commits = Commits(self.syncing, metrics)
+        self.appends = Appends(clock, self.executor, commits, self._appended)
         self.connections: set[Connection] = set()
         self.unsent_bytes = 0  # answers that wait for their peers to read
         self.ready = False
@@ -119,10 +122,11 @@ class Node:
     # -- lookups --------------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition's log; raises UnknownTopicOrPartition."""
+        """The partition's log; raises UnknownTopicOrPartition, and KafkaStorageError if offline."""
         found = self.store.partition(topic, index)
         if found is None:
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        found.check_online()
         return found
 
     def topic_name(self, topic_id: UUID) -> str:
@@ -156,13 +160,17 @@ class Node:
     # -- records --------------------------------------------------------------------------------
 
     def append(
-        self, partition: Partition, records: Buffer, produce_version: int
+        self, partition: Partition, records: Buffer, produce_version: int, *, waits: bool
     ) -> Appended | asyncio.Future[Appended]:
-        """Append as the leader, now or in a thread; raises what `Partition.append` raises."""
-        return self.appends.append(partition, records, produce_version)
+        """Append as the leader; see `Appends.append`."""
+        return self.appends.append(partition, records, produce_version, waits=waits)
+
+    def offline(self) -> list[Partition]:
+        """The logs that a failed disk has put offline."""
+        return [each for each in self.store.opened() if each.offline is not None]
 
     def _appended(self, partition: Partition, appended: Appended) -> None:
-        """Count what was written and tell those who wait for it."""
+        """Count what may be read now and tell those who wait for it."""
         self.metrics.appended(partition.topic, appended)
         if not appended.duplicate:
             self.waiting.told(partition, appended.size)
@@ -180,7 +188,7 @@ class Node:
                 continue
             try:
                 partition = self.store.partition(topic, index)
-                if partition is not None:
+                if partition is not None and partition.offline is None:
                     deleted = partition.apply_retention(self.clock.now_ms())
                     self.metrics.segments_deleted += len(deleted)
             except BrokerError as error:

@@ -102,6 +102,7 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
                 await _serve(node, stop, started_s)
             finally:
                 node.executor.shutdown(wait=True)
+                node.syncing.shutdown(wait=True)
         finally:
             store.close()
     finally:

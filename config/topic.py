@@ -252,22 +252,23 @@ class TopicConfig:
         "flush.messages",
         Type.LONG,
         LONG_MAX,
-        "After how many records the log is forced to disk; 1 forces it before every acknowledgement.",
+        "How many records may be on their way to the disk: whoever appends the last of so many is "
+        "answered when all are there. 1 forces the log to disk before every acknowledgement, many "
+        "producers at once, and shows consumers nothing before.",
         low=1,
         broker_names=(BrokerName("log.flush.interval.messages"),),
-        effective=False,
     )
     flush_ms: int = setting(
         "flush.ms",
         Type.LONG,
         LONG_MAX,
-        "After how many ms the log is forced to disk.",
+        "How long, in ms, a record may wait before the log is forced to disk in the background; "
+        "every log is within half a minute.",
         low=0,
         broker_names=(
             BrokerName("log.flush.interval.ms"),
             BrokerName("log.flush.scheduler.interval.ms"),
         ),
-        effective=False,
     )
     min_insync_replicas: int = setting(
         "min.insync.replicas",

@@ -52,6 +52,7 @@ class AppendTimes:
         "_complete",
         "_count",
         "_descriptor",
+        "_durable",
         "_last",
         "_last_known",
         "base_offset",
@@ -67,6 +68,7 @@ class AppendTimes:
 
     def _forget(self) -> None:
         self._count = 0
+        self._durable = 0  # how many entries a `sync` has made durable; 0 where nobody knows
         self._last = Entry(UNKNOWN, -1)
         self._last_known: int | None = None
         self._complete: bool | None = False  # None: nobody has looked yet
@@ -217,6 +219,13 @@ class AppendTimes:
             self._last_known = append_time_ms
         self._count = count + 1
         self._last = Entry(append_time_ms, relative_offset)
+
+    def sync(self) -> None:
+        """Make the entries durable, if there are new ones; raises OSError. Safe beside an append."""
+        count = self._count
+        if count != self._durable:
+            files.sync_data(self._reader())
+            self._durable = count
 
     def truncate(self, end_offset: int) -> None:
         """Forget the times of offsets from `end_offset` on, here and in the file. Raises OSError.

@@ -40,6 +40,10 @@ class System:
         """Make a file's bytes and size, or a directory's names, durable."""
         os.fsync(number)
 
+    def sync_data(self, number: int) -> None:
+        """Make a file's bytes and size durable, and of what describes it only what they need."""
+        os.fdatasync(number)
+
     def truncate(self, path: Path, size: int) -> None:
         """Cut a file."""
         os.truncate(path, size)
@@ -59,6 +63,13 @@ class System:
     def remove_directory(self, path: Path) -> None:
         """Remove a directory and all it holds."""
         shutil.rmtree(path)
+
+
+class SyncError(OSError):
+    """What was written may not be on the disk, and asking again would not tell.
+
+    The system may have dropped what it could not write, and says so once.
+    """
 
 
 _system = System()
@@ -162,19 +173,42 @@ def read_at(descriptor: Descriptor, size: int, position: int) -> bytes:
 
 
 def sync(path: Path) -> None:
-    """Make the bytes of a file, or the names of a directory, durable; raises OSError.
+    """Make the bytes of a file, or the names of a directory, durable.
 
     Opens the file anew: what is to be durable belongs to the file, not to a descriptor, and so no
-    descriptor is shared with whoever appends meanwhile.
+    descriptor is shared with whoever appends meanwhile. Raises OSError when the file cannot be opened,
+    SyncError when the disk fails.
     """
     descriptor = Descriptor(path)
-    _system.sync(descriptor.number)
+    try:
+        _system.sync(descriptor.number)
+    except OSError as error:
+        raise _sync_error(error) from error
+
+
+def sync_data(descriptor: Descriptor) -> None:
+    """Make the bytes and the size of an open file durable; raises SyncError."""
+    try:
+        _system.sync_data(descriptor.number)
+    except OSError as error:
+        raise _sync_error(error) from error
+
+
+def _sync_error(error: OSError) -> SyncError:
+    return SyncError(error.errno, error.strerror, error.filename)
+
+
+def forget_cached(path: Path) -> None:
+    """Let the next read of a file come from the disk as far as the system can do that; raises OSError."""
+    descriptor = Descriptor(path)
+    os.posix_fadvise(descriptor.number, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Put a whole file in place of another, so that a crash leaves the old or the new one.
 
-    With `durable` the change outlives a power loss once this returns. Raises OSError.
+    With `durable` the change outlives a power loss once this returns. Raises OSError, and SyncError
+    among it.
     """
     temporary = path.with_name(path.name + ".tmp")
     truncate_or_make(temporary)
@@ -182,7 +216,7 @@ def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
     if data:
         write_at(file, (data,), 0, len(data))
     if durable:
-        _system.sync(file.number)
+        sync_data(file)
     rename(temporary, path)
     if durable:
         sync(path.parent)

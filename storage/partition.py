@@ -12,11 +12,14 @@ segments of mixed formats are normal.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from config.setting import LONG_MAX
 from protocol.errors import (
     BrokerError,
     InvalidTxnState,
@@ -60,6 +63,8 @@ _Answer = TypeVar("_Answer")
 
 _NEWEST_MAGIC = 2
 _EMPTY_SET = -1
+_NO_SEGMENT = -1
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Appended(NamedTuple):
@@ -117,13 +122,19 @@ class Partition:
         self.config = config
         self.leader_epoch = 0
         self.is_deleted = False
+        self.offline: str | None = (
+            None  # why the log is, from a failed sync to the end of the process
+        )
         self._is_closed = False
+        self._is_stopped = False  # deleted, offline or closed: takes no batch
         self._logged_errors: set[tuple[str, str]] = set()  # said once, until a flush succeeds
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._opened_ms = now_ms
         self._producers: Producers | None = None  # read when the first sequence arrives
         self._flush_lock = threading.Lock()
-        self._append_lock = threading.Lock()  # the active segment, and which segments there are
+        self._append_lock = threading.RLock()  # the active segment, and which segments there are
+        self._commit_lock = threading.Lock()
+        self._flushed_base = _NO_SEGMENT  # the segment whose files and names have been made durable
         self._boot_id = boot_id
         self._kept = b""  # what partition.times has
         self._leaving = Leaving()
@@ -151,12 +162,17 @@ class Partition:
         )
         self._epochs = LeaderEpochs(directory, end_offset)
         self.log_end_offset = end_offset
+        self.high_watermark = end_offset
+        self.durable_offset = self.recovery_point
         # Up to where append times would outlive a power loss.
         self._covered_offset = 0 if known is None else min(known.covered_offset, end_offset)
         if was_clean:
             self._covered_offset = end_offset
         if known is None or known.boot_id != boot_id:
             self._keep_times(self._covered_times(), durable=False)
+        if self._is_strict and self.durable_offset < end_offset:
+            with contextlib.suppress(KafkaStorageError):  # it is offline then
+                self.flush()  # what recovery found is shown to consumers: it must not get lost again
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
@@ -171,18 +187,20 @@ class Partition:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self._config = config
+        self._is_strict = config.flush_messages == 1
+        self.has_flush_rules = min(config.flush_messages, config.flush_ms) != LONG_MAX
         self._settings = settings_of(config, config.target_magic)
         self._internal_settings = settings_of(config, _NEWEST_MAGIC)
 
     @property
-    def high_watermark(self) -> int:
-        """The offset below which records may be read: the log's end, for a sole replica."""
-        return self.log_end_offset
-
-    @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided: there are none open here."""
-        return self.log_end_offset
+        return self.high_watermark
+
+    @property
+    def must_commit(self) -> bool:
+        """Whether flush.messages has been reached: nothing is acknowledged before a `commit`."""
+        return self.log_end_offset - self.durable_offset >= self.config.flush_messages
 
     @property
     def last_append_time(self) -> int | None:
@@ -269,7 +287,9 @@ class Partition:
             if sequenced is not None:
                 offsets = (prepared.first_offset, prepared.last_offset)
                 self.producers.appended(sequenced, offsets, stamps.append_time_ms)
-            self.log_end_offset = prepared.last_offset + 1
+            self.log_end_offset = end_offset = prepared.last_offset + 1
+            if not self._is_strict:
+                self.high_watermark = end_offset
         return Appended(
             prepared.first_offset,
             prepared.last_offset,
@@ -314,9 +334,9 @@ class Partition:
 
     def _write(self, prepared: Prepared, append_time_ms: int, settings: Settings) -> None:
         """Put prepared batches behind the last one, in a new segment if they do not fit."""
-        if self.is_deleted:
-            raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
-        if self._is_closed:
+        if self._is_stopped:
+            self._check_deleted()
+            self.check_online()
             raise KafkaStorageError(f"{self.topic}-{self.index} is closed")
         size = prepared.size
         if size > settings.segment_bytes:
@@ -396,6 +416,8 @@ class Partition:
         be cut short by `max_bytes`. With `minimum_one` the first batch comes whole, whatever
         its size. Raises OffsetOutOfRange and KafkaStorageError.
         """
+        if self.offline is not None:
+            self.check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"{self.topic}-{self.index}: offset {offset} is not between "
@@ -459,6 +481,7 @@ class Partition:
 
     def _looking(self, look: Callable[[], _Answer]) -> _Answer:
         """Look something up; once more, if the log has lost segments meanwhile."""
+        self.check_online()
         segments = self._segments
         try:
             return look()
@@ -489,34 +512,70 @@ class Partition:
 
     # --- keep ------------------------------------------------------------------------------------
 
-    def flush(self) -> int:
-        """Make everything appended so far durable; return the offset up to which it is.
+    def commit(self) -> int:
+        """Make the batches appended so far, and their append times, durable; return up to where.
 
-        May run in a thread beside appends. Raises KafkaStorageError.
+        What an acknowledgement waits for: two syncs as a rule, for whatever came meanwhile. The
+        indexes, and with them the recovery point, are left to `flush`. May run in a thread beside
+        appends. Raises KafkaStorageError, and the log is offline when a sync failed.
+        """
+        with self._commit_lock:
+            with self._append_lock:
+                end_offset, active = self.log_end_offset, self._active
+            self.check_online()
+            if end_offset <= self.durable_offset:
+                return self.durable_offset
+            if active.base_offset != self._flushed_base:
+                return self.flush()  # new files, which need their names, and those before them
+            try:
+                active.commit()
+            except OSError as error:
+                raise self._storage_error("the log cannot be made durable", error) from error
+            self._now_durable(end_offset)
+            return end_offset
+
+    def _now_durable(self, end_offset: int) -> None:
+        with self._append_lock:
+            self.durable_offset = max(end_offset, self.durable_offset)
+            self.high_watermark = max(self.durable_offset, self.high_watermark)
+
+    def flush(self) -> int:
+        """Make everything appended so far durable, indexes too; return the offset up to which it is.
+
+        May run in a thread beside appends. Raises KafkaStorageError, and the log is offline when a
+        sync failed.
         """
         with self._flush_lock:
             with self._append_lock:
                 end_offset, times = self.log_end_offset, self._times_now()
+                base_offset = self._active.base_offset
+            self.check_online()
             if end_offset <= self.recovery_point:
                 return self.recovery_point
             try:
-                for segment in self._segments:
-                    if segment.tail.end_offset > self.recovery_point:
-                        segment.sync()
-                if not self.recovery_point:  # the first time: the partition itself
-                    metadata = self.directory / filenames.PARTITION_METADATA_FILE
-                    if metadata.exists():
-                        files.sync(metadata)
-                    files.sync(self.directory.parent)
-                self._epochs.sync()
-                files.sync(self.directory)
+                self._sync_all()
                 self._keep_times(times, durable=True)
             except OSError as error:
                 raise self._storage_error("the log cannot be made durable", error) from error
             self.recovery_point = max(end_offset, self.recovery_point)
             self._covered_offset = end_offset
+            self._flushed_base = base_offset
+            self._now_durable(end_offset)
             self._logged_errors.clear()
             return end_offset
+
+    def _sync_all(self) -> None:
+        """Make what lies beyond the recovery point durable, with the names of all; raises OSError."""
+        for segment in self._segments:
+            if segment.tail.end_offset > self.recovery_point:
+                segment.sync()
+        if not self.recovery_point:  # the first time: the partition itself
+            metadata = self.directory / filenames.PARTITION_METADATA_FILE
+            if metadata.exists():
+                files.sync(metadata)
+            files.sync(self.directory.parent)
+        self._epochs.sync()
+        files.sync(self.directory)
 
     def _times_now(self) -> partition_times.PartitionTimes:
         """Gather what `partition.times` keeps; nothing is read for it."""
@@ -550,11 +609,15 @@ class Partition:
             self._kept = data
 
     def close(self) -> None:
-        """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError."""
+        """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError.
+
+        A log that is offline is not closed: the next start reads what the disk has.
+        """
         if self.is_deleted or self._is_closed:
             return
+        self.check_online()
         with self._append_lock:
-            self._is_closed = True
+            self._is_closed = self._is_stopped = True
         try:
             self._active.mend()
             snapshot = recovery.snapshot_path(self.directory, self.log_end_offset)
@@ -579,6 +642,7 @@ class Partition:
         Each deletion is logged. Files that were deleted file.delete.delay.ms ago are removed. Meant
         for a thread, now and then. Raises KafkaStorageError.
         """
+        self.check_online()
         retention = timestamps.retention_of(self.config)
         try:
             self._leaving.remove_due(now_ms)
@@ -593,6 +657,7 @@ class Partition:
         It is durable then. Whole segments before it go with the next `apply_retention`. Raises
         OffsetOutOfRange and KafkaStorageError.
         """
+        self.check_online()
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(
                 f"{self.topic}-{self.index}: offset {offset} is not between 0 and "
@@ -643,7 +708,7 @@ class Partition:
             return []
         judged = segments[len(policies) - 1].tail
         with self._append_lock:
-            if self.is_deleted or self._is_closed:
+            if self._is_stopped:
                 return []
             if len(policies) == len(segments):
                 if self._active.tail != judged or self._active is not segments[-1]:
@@ -690,7 +755,7 @@ class Partition:
 
     def mark_deleted(self) -> None:
         """Refuse appends from now on: the files are about to go."""
-        self.is_deleted = True
+        self.is_deleted = self._is_stopped = True
         for segment in self._segments:
             segment.rest()
 
@@ -706,10 +771,48 @@ class Partition:
             False,
         )
 
+    def check_online(self) -> None:
+        """Raise KafkaStorageError when the log is offline."""
+        if self.offline is not None:
+            raise KafkaStorageError(f"{self.topic}-{self.index} is offline: {self.offline}")
+
+    def _check_deleted(self) -> None:
+        if self.is_deleted:
+            raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
+
+    def _go_offline(self, why: str) -> None:
+        """Serve nothing until the next start, which finds out what the disk has.
+
+        The system has said once that it lost something, and may have dropped it from memory: whoever
+        tries again hears of success. What memory still holds would hide from recovery what
+        is missing, so it is given up; and append times beyond what was made durable are not trusted.
+        """
+        with self._append_lock:
+            if self.offline is not None:
+                return
+            self.offline, self._is_stopped = why, True
+            segments = self._segments
+        _log.critical(
+            "log offline",
+            extra={"topic": self.topic, "partition": self.index, "reason": why},
+        )
+        self._boot_id = ""
+        with contextlib.suppress(OSError):
+            self._keep_times(self._covered_times(), durable=False)
+        for segment in segments:
+            if segment.tail.end_offset > self.recovery_point:
+                with contextlib.suppress(OSError):
+                    segment.forget_cached()
+
     def _storage_error(self, what: str, error: OSError) -> BrokerError:
+        """Return the error for the client; a failed sync takes the log offline."""
         if self.is_deleted:
             return UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
         reason = error.strerror or str(error)
+        if error.errno in _FULL:
+            reason = f"the disk is full ({reason})"
+        if isinstance(error, files.SyncError):
+            self._go_offline(f"{what}: {reason}")
         if (what, reason) not in self._logged_errors:  # a full disk fails every append
             self._logged_errors.add((what, reason))
             _log.error(

@@ -300,6 +300,19 @@ class Segment:
             if path.exists():
                 files.sync(path)
 
+    def commit(self) -> None:
+        """Make the batches and their append times durable; the indexes can be made anew.
+
+        Of a segment whose files have been made durable before. Safe beside an append. Raises OSError.
+        """
+        self.append_times.sync()
+        files.sync_data(self._reader())
+
+    def forget_cached(self) -> None:
+        """Have the files that cannot be made anew read from the disk from now on; raises OSError."""
+        for path in (self.path, self._path(filenames.APPEND_TIMES_SUFFIX)):
+            files.forget_cached(path)
+
     # --- what belongs to the log -----------------------------------------------------------------
 
     def adopt(self, line: SegmentLine, *, is_true: bool) -> None:

@@ -1,8 +1,9 @@
 """Produce (key 0): append record sets, and acknowledge them.
 
 Behaviour: acks 0 is never answered, and an error under it closes the connection; acks 1 and -1 are
-answered when every partition has been written (one replica: the same moment); any other acks is
-INVALID_REQUIRED_ACKS for every partition. Each partition succeeds or fails on its own.
+answered when every partition has been written (one replica: the same moment), and made durable where
+flush.messages asks for it; any other acks is INVALID_REQUIRED_ACKS for every partition. Each partition
+succeeds or fails on its own.
 
 Version notes: 1 throttle time; 2 log append time (KIP-32); 3 transactional id, one format-2 batch per
 partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible; 10 current leader
@@ -64,7 +65,7 @@ _WITHOUT_START_OFFSET = frozenset(
 
 
 class _Pending(NamedTuple):
-    """One partition whose append went to a thread."""
+    """One partition whose append went to a thread, or waits for the disk."""
 
     result: PartitionProduceResponse
     partition: Partition
@@ -90,7 +91,9 @@ def handle(
             partition = None
             try:
                 partition = _partition(node, request, topic, data, context.version)
-                appended = node.append(partition, data.records or b"", context.version)
+                appended = node.append(
+                    partition, data.records or b"", context.version, waits=request.acks != 0
+                )
             except Exception as error:  # noqa: BLE001 - one partition's failure is its own
                 _failed(node, result, partition, error, context.version)
                 continue
@@ -142,7 +145,7 @@ async def _finish(
     pending: list[_Pending],
     version: int,
 ) -> ProduceResponse | None:
-    """Wait for the appends that went to a thread."""
+    """Wait for the appends that went to a thread or wait for the disk."""
     outcomes = await asyncio.gather(*(each.answer for each in pending), return_exceptions=True)
     for (result, partition, _), outcome in zip(pending, outcomes, strict=True):
         if isinstance(outcome, Exception):

@@ -4,14 +4,18 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
 from broker.appends import Appends, is_heavy
 from broker.clock import ManualClock
+from broker.commits import Commits
+from broker.metrics import Metrics
 from protocol.errors import CorruptMessage
 
 GZIP, LZ4 = 1, 3
+COMMITS = Commits(None, Metrics())  # none of the logs here asks for any
 
 
 def record_set(size, magic=2, codec=0):
@@ -23,8 +27,17 @@ def record_set(size, magic=2, codec=0):
     return bytes(data)
 
 
+class Written(NamedTuple):
+    last_offset: int
+    now_ms: int
+    produce_version: int
+
+
 class Log:
     """Stands for a partition: notes the order of appends, and holds the first until told."""
+
+    has_flush_rules = False
+    high_watermark = 1 << 62
 
     def __init__(self, held=0):
         self.config = SimpleNamespace(target_magic=2, compression=None)
@@ -40,7 +53,7 @@ class Log:
         self.threads.append(threading.current_thread())
         if len(records) == 99_999:
             raise OSError("disk full")
-        return (len(records), now_ms, produce_version)
+        return Written(len(records), now_ms, produce_version)
 
 
 @pytest.fixture
@@ -79,7 +92,7 @@ def test_what_unpacks_to_much_goes_to_a_thread(executor):
             return super().append(records, **more)
 
     async def scenario():
-        return await Appends(ManualClock(0), executor, lambda *_: None).append(
+        return await Appends(ManualClock(0), executor, COMMITS, lambda *_: None).append(
             log, record_set(100, codec=GZIP), 9
         )
 
@@ -94,13 +107,15 @@ def test_what_is_broken_and_not_compressed_is_refused_at_once(executor):
             raise CorruptMessage("the checksum does not match")
 
     with pytest.raises(CorruptMessage):
-        Appends(ManualClock(0), executor, lambda *_: None).append(Broken(), record_set(100), 9)
+        Appends(ManualClock(0), executor, COMMITS, lambda *_: None).append(
+            Broken(), record_set(100), 9
+        )
 
 
 def test_a_light_append_is_done_at_once(executor):
     log = Log()
     told = []
-    appends = Appends(ManualClock(7), executor, lambda *what: told.append(what))
+    appends = Appends(ManualClock(7), executor, COMMITS, lambda *what: told.append(what))
     assert appends.append(log, record_set(100), 9) == (100, 7, 9)
     assert log.threads == [threading.current_thread()]
     assert told == [(log, (100, 7, 9))]
@@ -110,7 +125,7 @@ def test_nobody_overtakes(executor):
     log = Log(held=300_000)
     other = Log()
     told = []
-    appends = Appends(ManualClock(0), executor, lambda _, what: told.append(what[0]))
+    appends = Appends(ManualClock(0), executor, COMMITS, lambda _, what: told.append(what[0]))
 
     async def scenario():
         tasks = [
@@ -130,7 +145,7 @@ def test_nobody_overtakes(executor):
 def test_a_failed_append_lets_the_next_go(executor):
     log = Log(held=300_000)
     told = []
-    appends = Appends(ManualClock(0), executor, lambda _, what: told.append(what[0]))
+    appends = Appends(ManualClock(0), executor, COMMITS, lambda _, what: told.append(what[0]))
 
     async def scenario():
         tasks = [
@@ -149,7 +164,7 @@ def test_a_failed_append_lets_the_next_go(executor):
 def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(executor):
     log = Log(held=300_000)
     told = []
-    appends = Appends(ManualClock(0), executor, lambda _, what: told.append(what[0]))
+    appends = Appends(ManualClock(0), executor, COMMITS, lambda _, what: told.append(what[0]))
 
     async def scenario():
         gone = appends.append(log, record_set(300_000, codec=LZ4), 9)

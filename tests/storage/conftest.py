@@ -106,6 +106,7 @@ class Log:
 def no_waiting_for_the_disk(monkeypatch):
     """No test here cuts the power, and hundreds of fsyncs cost a minute."""
     monkeypatch.setattr("storage.files.os.fsync", lambda _: None)
+    monkeypatch.setattr("storage.files.os.fdatasync", lambda _: None)
 
 
 @pytest.fixture
