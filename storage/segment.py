@@ -418,6 +418,8 @@ class Segment:
             path = self._path(filenames.APPEND_TIMES_SUFFIX)
             append_times = AppendTimes(path, self.base_offset)
             append_times.load()
+            if self._known_size == self.tail.size:
+                append_times.confirm(self._times.created, self._times.last_append)
             self._append_times = append_times
         return append_times
 

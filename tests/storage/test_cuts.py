@@ -1,9 +1,11 @@
-"""Every file of a partition, cut short or zeroed from some byte on: the log opens and is right.
+"""Every file of a log directory, cut short, zeroed from some byte on, or gone: the log opens and is right.
 
-Kills, power losses and clean stops of a small log of each format. Whatever is damaged, what is
-there is what was appended, from the first record on without a hole; lookups are exact for it; an
-append time is the true one or unknown; appending goes on; and opening again changes nothing. Where
-the log itself is damaged behind its recovery point it ends at its last whole batch.
+Kills, power losses and clean stops of small logs of each format, and of one whose start has moved.
+Whatever is damaged, what is there is what was appended, from the log's start on without a hole; lookups
+are exact for it; an append time is the true one or unknown; a batch sent again is known again;
+appending goes on; and opening again changes nothing. Where the log itself is damaged behind its
+recovery point, or cut short anywhere in its last segment, it ends at its last whole batch. Planted
+mistakes must be caught.
 
 TIDELOG_CUTS=n says how many damages are tried, TIDELOG_CUTS_SEED from which number on.
 """
@@ -12,38 +14,66 @@ import os
 import random
 import shutil
 import struct
+from collections import Counter
 
 import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
+from storage import partition_times, recovery, store
+from storage.append_times import AppendTimes
+from storage.segment import Segment
 from storage.store import LogStore
 from tests.storage.conftest import TOPIC_ID
 
 CUTS = int(os.environ.get("TIDELOG_CUTS", "100"))
 FIRST = int(os.environ.get("TIDELOG_CUTS_SEED", "0"))
 FORMATS = ("0.9.0", "0.10.2", "3.0")
-DAMAGED = (".log", ".index", ".timeindex", ".appendtimes", ".snapshot", "checkpoint", ".times")
-CLEAN_MARK = ".kafka_cleanshutdown"
+LOCK = ".lock"  # held, never read
+KINDS = {
+    ".log",
+    ".index",
+    ".timeindex",
+    ".txnindex",
+    ".appendtimes",
+    ".snapshot",
+    ".times",
+    ".metadata",
+    ".deleted",
+    "leader-epoch-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    ".kafka_cleanshutdown",
+}
+EPOCH = 3
+PLANT_SEEDS = 4000
 
 
 class Made:
     """A log as it was before the damage."""
 
-    def __init__(self, path, magic):
+    def __init__(self, path, magic, *, is_trimmed=False):
         self.path, self.magic = path, magic
         self.rows = []  # (time, value, append time)
+        self.sent = []  # (base offset, end offset, idempotent batch)
+        self.start = {"young": 0, "killed": 0, "clean": 0}
         self.config = TopicConfig(
             segment_bytes=700, index_interval_bytes=100, message_format_version=FORMATS[magic]
         )
         self.now, self.sequence = 1000, 0
         self.store = self.open(path, "same")
         self.partition = self.store.create_partition("t", TOPIC_ID, 0, self.config, self.now)
-        self.partition.leader_epoch = 3
+        self.partition.leader_epoch = EPOCH
         self.append(20)
+        (path / "t-0" / f"{0:020}.txnindex").write_bytes(bytes(range(34)))  # as Kafka leaves one
         shutil.copytree(path, path.with_name("young"))  # never flushed
+        if is_trimmed:
+            second = self.partition.segments[1]
+            start = self.partition.delete_records_before(second.base_offset + 3)
+            assert [d.base_offset for d in self.partition.apply_retention(self.now)] == [0]
+            self.start |= {"killed": start, "clean": start}
         self.store.checkpoint()
-        self.durable = {"young": 0, "killed": len(self.rows)}
         self.durable_size = {
             p.name: p.stat().st_size for p in (path / "t-0").iterdir() if p.suffix != ".times"
         }
@@ -51,7 +81,6 @@ class Made:
         self.append(15)
         shutil.copytree(path, path.with_name("killed"))
         self.store.close()
-        self.durable["clean"] = len(self.rows)
         shutil.copytree(path, path.with_name("clean"))
 
     def open(self, path, boot):
@@ -61,7 +90,10 @@ class Made:
 
     def append(self, batches):
         for number in range(batches):
-            append(self.partition, self.rows, self.magic, self.now, number)
+            before = len(self.rows)
+            data = append(self.partition, self.rows, self.magic, self.now, number)
+            if data is not None:
+                self.sent.append((before, len(self.rows), data))
             self.now += number % 3
 
     def rows_of(self, state):
@@ -69,7 +101,7 @@ class Made:
 
 
 def append(partition, rows, magic, now, number):
-    """Append a batch; now and then idempotent, packed, out of order, without times."""
+    """Append a batch; now and then idempotent (then it is returned), packed, without times."""
     times = [[50 * number], [9000 - number, -5, -1], [-1], [7, 7]][number % 4]
     values = [b"%d" % (len(rows) + i) for i in range(len(times))]
     extra = {"compression": [0, 0, 1][number % 3]}
@@ -81,6 +113,7 @@ def append(partition, rows, magic, now, number):
     assert answer.base_offset == len(rows)
     known = [None if magic == 0 or t == -1 else t for t in times]
     rows += [(t, v, now) for t, v in zip(known, values, strict=True)]
+    return data if "producer_id" in extra else None
 
 
 def whole(data):
@@ -100,7 +133,10 @@ def whole(data):
 def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("storage.files.os.fsync", lambda _: None)
-        return [Made(tmp_path_factory.mktemp(f"format{m}") / "made", m) for m in range(3)]
+        patch.setattr("storage.files.os.fdatasync", lambda _: None)
+        logs = [Made(tmp_path_factory.mktemp(f"format{m}") / "made", m) for m in range(3)]
+        trimmed = Made(tmp_path_factory.mktemp("trimmed") / "made", 2, is_trimmed=True)
+        return [*logs, trimmed]
 
 
 def choose(made, pick):
@@ -108,18 +144,20 @@ def choose(made, pick):
     log = pick.choice(made)
     state = pick.choice(["young", "young", "killed", "clean"])
     root = log.path.with_name(state)
-    files = [p for p in sorted(root.rglob("*")) if p.name.endswith(DAMAGED) or p.name == CLEAN_MARK]
+    files = [p for p in sorted(root.rglob("*")) if p.is_file() and p.name != LOCK]
     kind = pick.choice(sorted({p.suffix or p.name for p in files}))
     file = pick.choice([p for p in files if (p.suffix or p.name) == kind])
     how = pick.choice(["cut", "zeros", "gone"])
     lowest = 0
-    if file.suffix in {".log", ".appendtimes"}:  # data: what was durable is not lost
+    if file.suffix in {".log", ".appendtimes"}:  # data
         how = "cut" if how == "gone" else how
-        if state == "killed":
+        if state == "killed":  # what was durable is not lost
             lowest = log.durable_size.get(file.name, 0)
-        elif state == "clean":
-            how, kind = "nothing", "nothing"
-    return log, state, file.relative_to(root), how, pick.randint(lowest, file.stat().st_size)
+        elif state == "clean" and file.suffix == ".log":
+            file, how = max(p for p in files if p.suffix == ".log"), "cut"
+    size = file.stat().st_size
+    at = pick.choice([pick.randint(lowest, size), max(lowest, size - pick.randint(0, 12))])
+    return log, state, file.relative_to(root), how, at
 
 
 def damage(path, how, at):
@@ -128,7 +166,7 @@ def damage(path, how, at):
     if how == "gone":
         path.unlink()
         return 0
-    left = {"cut": data[:at], "zeros": data[:at] + bytes(len(data) - at), "nothing": data}[how]
+    left = {"cut": data[:at], "zeros": data[:at] + bytes(len(data) - at)}[how]
     path.write_bytes(left)
     same = min(len(left), len(data))
     return next((i for i in range(same) if left[i] != data[i]), same)
@@ -141,28 +179,52 @@ def contents(partition):
         fetched = partition.read(offset, 4096, upper_offset=end, minimum_one=True)
         assert fetched.size, offset
         for record in (r for data in fetched.buffers for r in records(data)):
+            if record.offset < partition.log_start_offset:
+                continue  # a trim leaves no half of a batch
             assert record.offset == offset
             found.append((None if record.timestamp == -1 else record.timestamp, record.value))
             offset += 1
     return found
 
 
-def agree(partition, rows):
+def agree(partition, rows, start):
     """Compare everything that can be asked with what was appended; return the append times."""
-    assert partition.log_start_offset == 0
+    assert partition.log_start_offset == start
     assert partition.log_end_offset == len(rows)
-    assert contents(partition) == [row[:2] for row in rows]
-    timed = [(o, t) for o, (t, *_) in enumerate(rows) if t is not None]
+    assert contents(partition) == [row[:2] for row in rows[start:]]
+    timed = [(o, t) for o, (t, *_) in enumerate(rows) if t is not None and o >= start]
     for wanted in (-(2**63), -6, -5, -4, 0, 7, 8, 100, 101, 450, 700, 8990, 8999, 9000, 9001):
         expected = next(((o, t) for o, t in timed if t >= wanted), None)
         assert partition.find_by_time(wanted, upper_offset=len(rows)) == expected, wanted
     largest = max(((t, -o) for o, t in timed), default=None)
     expected = None if largest is None else (-largest[1], largest[0])
     assert partition.find_largest_time(upper_offset=len(rows)) == expected
-    times = [partition.append_time_of(offset) for offset in range(len(rows))]
-    for offset, (time, row) in enumerate(zip(times, rows, strict=True)):
-        assert time in {None, row[2]}, (offset, time, row)
+    times = [partition.append_time_of(offset) for offset in range(start, len(rows))]
+    for offset, time in enumerate(times, start):
+        assert time in {None, rows[offset][2]}, (offset, time, rows[offset])
+    assert partition.topic_id in {None, TOPIC_ID}
+    assert partition.end_offset_for_epoch(EPOCH) in {(EPOCH, len(rows)), (-1, -1)}
     return times
+
+
+def indexes_agree(partition):
+    """Check that every index entry leads to a batch, and says of it what it is."""
+    for segment in partition.segments:
+        batches = {f.position: f.batch for f in segment.walk()}
+        ends = {batch.last_offset for batch in batches.values()}
+        offsets, positions = segment.index._offsets, segment.index._positions
+        for relative, position in zip(offsets, positions, strict=True):
+            assert batches[position].last_offset == segment.base_offset + relative
+        assert all(entry.offset in ends for entry in segment.time_index.entries())
+
+
+def sent_again(partition, log, rows):
+    """The last idempotent batch that is there is known as one that was sent before."""
+    found = [sent for sent in log.sent if sent[1] <= len(rows)]
+    for first, end, data in found[-1:]:
+        answer = partition.append(data, now_ms=log.now + 5, produce_version=9)
+        assert answer.duplicate
+        assert (answer.base_offset, answer.last_offset) == (first, end - 1)
 
 
 def expected_end(log, state, root, file, changed, rows):
@@ -185,39 +247,121 @@ def survive(made, path, seed):
     root = path / str(seed)
     shutil.copytree(log.path.with_name(state), root)
     rows, now = list(log.rows_of(state)), log.now
+    start = log.start[state]
     changed = damage(root / file, how, at)
     is_data = file.suffix in {".log", ".appendtimes"}
     loses_power = state != "clean" and (is_data or pick.random() < 0.3)
-    store = log.open(root, "another" if loses_power else "same")
+    boot = "another" if loses_power else "same"
+    opened = log.open(root, boot)
     try:
         del rows[expected_end(log, state, root, file, changed, rows) :]
-        partition = store.partition("t", 0)
-        times = agree(partition, rows)
-        if not loses_power and not is_data and state != "clean" and file.suffix != ".times":
+        partition = opened.partition("t", 0)
+        times = agree(partition, rows, start)
+        indexes_agree(partition)
+        if not loses_power and not is_data and file.suffix != ".times":
             assert None not in times
-        before = len(rows)
+        sent_again(partition, log, rows)
+        before = len(times)
         for number in range(6):
             append(partition, rows, log.magic, now + 10, number)
-        after = agree(partition, rows)
+        after = agree(partition, rows, start)
         assert after[:before] == times
         assert None not in after[before:]
-        store.close()
-        store = log.open(root, "another" if loses_power else "same")
-        assert agree(store.partition("t", 0), rows) == after
-        store._release()
-        store = log.open(root, "another" if loses_power else "same")
-        assert agree(store.partition("t", 0), rows) == after
+        opened.close()
+        opened = log.open(root, boot)
+        assert agree(opened.partition("t", 0), rows, start) == after
+        opened._release()
+        opened = log.open(root, boot)
+        assert agree(opened.partition("t", 0), rows, start) == after
+        indexes_agree(opened.partition("t", 0))
     except Exception as error:
         what = f"{file} {how} at {at}, format {log.magic}, {state}, power={loses_power}"
         raise AssertionError(f"TIDELOG_CUTS_SEED={seed}: {what}: {error!r}") from error
     finally:
-        store._release()
+        opened._release()
         shutil.rmtree(root)
     return state, file.suffix or file.name, how
 
 
 @pytest.mark.timeout(1200)
 def test_whatever_is_cut_the_log_opens_and_is_right(made, tmp_path):
-    tried = [survive(made, tmp_path, seed) for seed in range(FIRST, FIRST + CUTS)]
-    assert len(tried) == CUTS
-    assert {suffix for _, suffix, _ in tried} >= {".log"} if CUTS > 50 else tried
+    tried = Counter(survive(made, tmp_path, seed) for seed in range(FIRST, FIRST + CUTS))
+    kinds = Counter(kind for _, kind, _ in tried.elements())
+    print(f"{tried.total()} damages: {dict(kinds)}")
+    assert set(kinds) <= KINDS
+    assert set(kinds) == KINDS or CUTS < 400
+
+
+# --- planted mistakes: each must be caught ---
+
+
+class Anything(int):
+    """A checksum that is always right."""
+
+    __hash__ = None
+
+    def __eq__(self, _):
+        return True
+
+    def __ne__(self, _):
+        return False
+
+
+def patched(target, name, replacement):
+    return lambda monkeypatch: monkeypatch.setattr(target, name, replacement)
+
+
+READ = store._read
+PLANTS = {  # what is patched, and which files' damages can show it
+    "a torn batch is accepted": (patched(recovery, "verify", lambda *_: None), ".log"),
+    "a log that has been cut is taken to be clean": (
+        patched(recovery, "_clean_end", lambda _, recovery_point, __: recovery_point),
+        ".log",
+    ),
+    "index entries behind the log's end are believed": (
+        patched(Segment, "truncate_indexes", lambda *_: None),
+        ".log",
+    ),
+    "append times are not cut with the log": (
+        patched(AppendTimes, "truncate", lambda *_: None),
+        ".log",
+    ),
+    "append times are believed after a power loss": (
+        patched(recovery, "_doubt_append_times", lambda *_: None),
+        ".appendtimes",
+    ),
+    "zeros are append times": (
+        patched(AppendTimes, "_before_zeros", lambda _, __, count: count),
+        ".appendtimes",
+    ),
+    "append times cut short are believed": (
+        patched(AppendTimes, "confirm", lambda *_: None),
+        ".appendtimes",
+    ),
+    "half an index entry is believed": (
+        patched(Segment, "_is_index_true", lambda _: True),
+        ".index",
+    ),
+    "partition.times needs no checksum": (
+        patched(partition_times, "crc32c", lambda _: Anything()),
+        ".times",
+    ),
+    "a log's start is not kept twice": (
+        patched(store, "_read", lambda path: {} if "log-start" in path.name else READ(path)),
+        ".times",
+    ),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_mistake_is_caught(plant, made, tmp_path, monkeypatch):
+    patch, suffix = PLANTS[plant]
+    patch(monkeypatch)
+    for seed in range(PLANT_SEEDS):
+        if choose(made, random.Random(seed))[2].suffix != suffix:
+            continue
+        try:
+            survive(made, tmp_path, seed)
+        except Exception:
+            return
+    pytest.fail("no damage noticed")
