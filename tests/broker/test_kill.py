@@ -2,8 +2,8 @@
 
 Idempotent librdkafka producers and a kafka-python one write with acks=all; the broker is killed after a
 random number of acknowledgements, and started again on the same directory and port, over and over.
-TIDELOG_KILLS says how often (3 by default, 20 in the long profile). Two planted faults show that the
-account of promises can fail.
+TIDELOG_KILLS says how often (3 by default, 20 in the long profile), and a third as often again for a
+topic in flush mode. Two planted faults show that the account of promises can fail.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ def _sweep():
                 each.close()
 
 
-def play(broker, count, seed, *, plant=None, end="kill", most=1_500):
+def play(broker, count, seed, *, plant=None, end="kill", most=1_500, **settings):
     """Kill `count` times; the problems found. `plant` works on the directory before the last restart."""
+    settings = {"segment_bytes": "1000000", **settings}
     chance = random.Random(seed)
     with broker.connect() as connection:
-        create(connection, "t", partitions=kills.PARTITIONS, segment_bytes="1000000")
+        create(connection, "t", partitions=kills.PARTITIONS, **settings)
     accounts = [
         kills.Librdkafka("plain", broker, "t"),
         kills.Librdkafka("packed", broker, "t", **{"compression.type": "lz4"}),
@@ -66,10 +67,20 @@ def test_what_was_acknowledged_survives_kills(start):
     assert play(start(), KILLS, seed=1, most=200) == []
 
 
+def test_what_was_acknowledged_survives_kills_in_flush_mode(start):
+    assert play(start(), KILLS // 3, seed=6, most=200, flush_messages="1") == []
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_what_was_acknowledged_survives_many_kills(start):
     assert play(start(), LONG_KILLS, seed=2) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_what_was_acknowledged_survives_many_kills_in_flush_mode(start):
+    assert play(start(), LONG_KILLS // 3, seed=5, flush_messages="1") == []
 
 
 def test_a_proper_stop_under_load_loses_and_doubles_nothing_either(start):
