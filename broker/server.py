@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from broker import log as logs
+from broker.adoption import adopt_logs
 from broker.clock import SystemClock
 from broker.connection import Connection
 from broker.http import start_http
@@ -98,6 +99,7 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
         store.open(clock.now_ms(), configs)
         try:
             node.open_topics(configs)
+            await adopt_logs(node)
             try:
                 await _serve(node, stop, started_s)
             finally:

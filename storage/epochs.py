@@ -53,6 +53,8 @@ class LeaderEpochs:
 
     def forget_before(self, start_offset: int) -> None:
         """Drop the epochs that ended before the log's start; raises OSError."""
+        if not self._entries:  # a log of a Kafka before 0.11 has none
+            return
         entries = [
             EpochStart(entry.epoch, max(entry.start_offset, start_offset))
             for entry, following in zip(self._entries, [*self._entries[1:], None], strict=True)

@@ -2,7 +2,8 @@
 
 The names are Apache Kafka's, so that its tools find what they look for: files of a segment are
 `<base offset, 20 digits><suffix>`, a partition's directory is `<topic>-<partition>`, one that waits
-for its removal `<topic>-<partition>.<unique>-delete`. `.appendtimes` is ours.
+for its removal `<topic>-<partition>.<unique>-delete`, one that is nobody's
+`<topic>-<partition>.<unique>-stray`. `.appendtimes` is ours.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ SNAPSHOT_SUFFIX = ".snapshot"
 
 # A crash may leave these beside the real thing; none of them holds data that anyone was promised.
 DELETED_SUFFIX = ".deleted"
-LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX, ".cleaned")
+LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX)
+
+# Compaction writes the one and then calls it the other; see `leftovers`.
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+STRAY_SUFFIX = ".stray"  # set aside: no broker reads it, and none removes it
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -29,6 +35,8 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
+
+METADATA_LOG = "__cluster_metadata"  # of a KRaft controller; no topic
 
 _MAX_NAME_LENGTH = 255  # what the file systems allow
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.[a-z]+)")
@@ -80,7 +88,16 @@ def deleted_directory(topic: str, partition: int, unique: str) -> str:
     `unique` is 32 hexadecimal digits, so a topic made anew under its name never meets the old one.
     A long topic name is cut, as Kafka cuts it, to keep within what a file system allows.
     """
-    ending = f"-{partition}.{unique}-delete"
+    return _renamed_directory(topic, partition, unique, "-delete")
+
+
+def stray_directory(topic: str, partition: int, unique: str) -> str:
+    """Name a partition's directory that belongs to no topic of this broker, as Kafka does."""
+    return _renamed_directory(topic, partition, unique, "-stray")
+
+
+def _renamed_directory(topic: str, partition: int, unique: str, suffix: str) -> str:
+    ending = f"-{partition}.{unique}{suffix}"
     return topic[: _MAX_NAME_LENGTH - len(ending)] + ending
 
 

@@ -23,7 +23,7 @@ from array import array
 from bisect import bisect_right
 from typing import NamedTuple
 
-from storage.sparse_index import SparseIndex
+from storage.sparse_index import SparseIndex, used_part
 
 ENTRY_SIZE = 8
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -117,7 +117,7 @@ def parse(data: bytes) -> tuple[array[int], array[int]]:
     A torn last entry, and zeros after the entries, are none.
     """
     pairs = array("i")
-    pairs.frombytes(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE])
+    pairs.frombytes(used_part(data, ENTRY_SIZE))
     if sys.byteorder == "little":
         pairs.byteswap()
     offsets, positions = pairs[0::2], pairs[1::2]

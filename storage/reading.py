@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from protocol.records.batch import Batch
     from storage.segment import Segment, Slice
 
 _BASE_OFFSET = attrgetter("base_offset")
@@ -58,6 +59,18 @@ def read(
             break
         offset = part.next_offset
     return Fetched(buffers, size, first_batch_size)
+
+
+def last_batch(segments: Sequence[Segment]) -> Batch | None:
+    """Return the header of a log's last batch, None when there is none.
+
+    Raises OSError and CorruptMessage.
+    """
+    for segment in reversed(segments):
+        if segment.tail.size:
+            found = segment.header_of(segment.tail.end_offset - 1)
+            return None if found is None else found.batch
+    return None
 
 
 def segment_of(segments: Sequence[Segment], offset: int) -> Segment | None:

@@ -82,3 +82,10 @@ class SparseIndex(ABC):
         self._keep(count)
         if self._flushed > count:
             self._flushed = NOT_OURS  # the file has entries too many: the next flush writes it anew
+
+
+def used_part(data: bytes, entry_size: int) -> bytes:
+    """Return a file's whole entries but for zeros at the end, of which Kafka preallocates 10 MB."""
+    used = len(data.rstrip(b"\0"))
+    whole = -(-used // entry_size) * entry_size  # an entry may itself end in zeros
+    return data[: min(whole, len(data) // entry_size * entry_size)]

@@ -7,7 +7,8 @@ checkpoints say up to where each log is durable, where it starts, and its high w
 
 After a clean stop a partition is opened when it is first asked for and nothing of its log is read;
 after any other, all are recovered at start. A deleted partition is renamed, which takes effect
-at once, then removed; what a crash left of it is removed at the next start.
+at once, then removed; what a crash left of it is removed at the next start. What belongs to nobody
+is never removed: it is renamed to `-stray`, as Kafka does, and left alone from then on.
 """
 
 from __future__ import annotations
@@ -208,6 +209,10 @@ class LogStore:
         """List (topic, partition) of everything here, opened or not."""
         return sorted(self._places)
 
+    def indexes(self, topic: str) -> frozenset[int]:
+        """Return the partitions of a topic that are here, opened or not."""
+        return frozenset(self._indexes.get(topic, ()))
+
     def topic_id(self, topic: str, index: int) -> uuid.UUID | None:
         """Return the topic id a partition's directory names, without opening it.
 
@@ -289,20 +294,27 @@ class LogStore:
                 directory = self._places.get(key)
                 if directory is None:
                     return
-                partition = self._open.pop(key, None)
+                gone = directory.path / filenames.deleted_directory(topic, index, uuid.uuid4().hex)
+                partition = self._open.get(key)
                 if partition is not None:
                     partition.mark_deleted()
-                gone = directory.path / filenames.deleted_directory(topic, index, uuid.uuid4().hex)
                 files.rename(directory.path / filenames.partition_directory(topic, index), gone)
-                del self._places[key]
-                self._indexes[topic].discard(index)
-                directory.partitions -= 1
-                directory.recovery_points.pop(key, None)
-                directory.log_start_offsets.pop(key, None)
+                self._forget(key)
             files.sync(directory.path)
             files.remove_directory(gone)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
+
+    def _forget(self, key: Key) -> None:
+        """Have a partition no more whose directory has another name now."""
+        partition = self._open.pop(key, None)
+        if partition is not None:
+            partition.mark_deleted()
+        directory = self._places.pop(key)
+        self._indexes[key[0]].discard(key[1])
+        directory.partitions -= 1
+        directory.recovery_points.pop(key, None)
+        directory.log_start_offsets.pop(key, None)
 
     def delete_topic(self, topic: str) -> None:
         """Take every partition of a topic away; raises KafkaStorageError."""
@@ -314,6 +326,38 @@ class LogStore:
             self._configs.pop(topic, None)
             if not self._indexes.get(topic):
                 self._indexes.pop(topic, None)
+
+    def set_aside(self, topic: str, index: int) -> Path:
+        """Rename a partition's directory to one of nobody's (`-stray`); return its new path.
+
+        Raises KafkaStorageError.
+        """
+        key = (topic, index)
+        try:
+            with self._changing:
+                directory = self._places[key]
+                away = directory.path / filenames.stray_directory(topic, index, uuid.uuid4().hex)
+                files.rename(directory.path / filenames.partition_directory(topic, index), away)
+                self._forget(key)
+            files.sync(directory.path)
+        except OSError as error:
+            raise KafkaStorageError(f"{topic}-{index} cannot be set aside: {error}") from error
+        return away
+
+    def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID) -> None:
+        """Write down whose a partition is that is here; raises KafkaStorageError."""
+        key = (topic, index)
+        path = self._places[key].path / filenames.partition_directory(topic, index)
+        try:
+            with self._changing:
+                checkpoints.write_topic_id(path, topic_id)
+                partition = self._open.get(key)
+                if partition is not None:
+                    partition.topic_id = topic_id
+            files.sync(path / filenames.PARTITION_METADATA_FILE)
+            files.sync(path)
+        except OSError as error:
+            raise KafkaStorageError(f"{topic}-{index} got no topic id: {error}") from error
 
     def set_config(self, topic: str, config: TopicConfig) -> None:
         """Replace a topic's settings, for its partitions open now and for those opened later."""
@@ -332,7 +376,8 @@ class LogStore:
                 files.remove_directory(path)
                 continue
             key = filenames.parse_partition_directory(path.name)
-            if key is None:
+            if key is None or key[0] == filenames.METADATA_LOG:
+                _log.info("directory left alone", extra={"directory": path})
                 continue
             if key in self._places:
                 raise LogDirectoryError(
@@ -405,11 +450,15 @@ class LogStore:
 
 
 def _lock(path: Path) -> int:
-    """Hold a log directory for this process; raises LogDirectoryError when another has it."""
+    """Hold a log directory for this process; raises LogDirectoryError when another has it.
+
+    Of the two kinds of lock, Java's takes the second; the first also keeps this process from itself.
+    """
     number = os.open(path / filenames.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
         os.close(number)
         raise LogDirectoryError(
             f"log directory {path} is in use: another broker holds {filenames.LOCK_FILE} there"

@@ -25,7 +25,7 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from storage import timestamps
-from storage.sparse_index import SparseIndex
+from storage.sparse_index import SparseIndex, used_part
 
 ENTRY_SIZE = 12
 _ENTRY = struct.Struct(">qi")
@@ -70,7 +70,7 @@ class TimeIndex(SparseIndex):
         except FileNotFoundError:
             return False
         words = array("i")
-        words.frombytes(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE])
+        words.frombytes(used_part(data, ENTRY_SIZE))
         if sys.byteorder == "little":
             words.byteswap()
         highs, lows, offsets = words[0::3], words[1::3], words[2::3]

@@ -5,8 +5,9 @@ kill -9 and a power loss, and one that did not return is there whole or not at a
 connection: it makes a change durable and then replaces the image, so images appear in the order of
 the changes even if the caller has given up waiting.
 
-Tables: `meta` (cluster_id, next_producer_id), `topic`, `topic_config`, `broker_config`.
-`PRAGMA user_version` counts the layout; a file written by a newer layout is refused, not guessed at.
+Tables: `meta` (cluster_id, next_producer_id), `topic`, `topic_config`, `broker_config`, `deleted_topic`
+(the ids of topics whose logs may still have to go). `PRAGMA user_version` counts the layout; a file
+written by a newer layout is refused, not guessed at, and one of an older layout is brought up to date.
 """
 
 from __future__ import annotations
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_LAYOUT = 1
+_LAYOUT = 2
+# What each layout added to the one before.
+_SECOND = (
+    """CREATE TABLE deleted_topic (
+        topic_id BLOB PRIMARY KEY,
+        name TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    f"PRAGMA user_version = {_LAYOUT}",
+)
 _SCHEMA = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE topic (
@@ -49,7 +58,7 @@ _SCHEMA = (
         PRIMARY KEY (topic, name)
     ) WITHOUT ROWID""",
     "CREATE TABLE broker_config (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    f"PRAGMA user_version = {_LAYOUT}",
+    *_SECOND,
 )
 _CLUSTER_ID = "cluster_id"
 _NEXT_PRODUCER_ID = "next_producer_id"
@@ -87,15 +96,24 @@ class LocalMetadataStore:
         replication_factor: int,
         configs: Mapping[str, str],
         *,
+        topic_id: UUID | None = None,
         validate_only: bool = False,
     ) -> Topic:
         """Make a topic. Raises InvalidTopic, TopicAlreadyExists."""
-        topic = Topic(name, new_id(), partitions, replication_factor, dict(configs))
+        topic = Topic(name, topic_id or new_id(), partitions, replication_factor, dict(configs))
         return await self._run(lambda: self._create_topic(topic, validate_only=validate_only))
 
     async def delete_topic(self, name: str) -> Topic:
         """Forget a topic. Raises UnknownTopicOrPartition."""
         return await self._run(lambda: self._delete_topic(name))
+
+    async def deleted_ids(self) -> frozenset[UUID]:
+        """The topics that were deleted and whose logs may still be there."""
+        return await self._change(self._deleted_ids)
+
+    async def deletion_done(self, topic_id: UUID) -> None:
+        """Note that no log of a deleted topic is left."""
+        await self._change(lambda db: self._deletion_done(db, topic_id))
 
     async def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> Topic:
         """Set or remove some of a topic's settings. Raises UnknownTopicOrPartition."""
@@ -186,7 +204,18 @@ class LocalMetadataStore:
     def _remove_topic(self, db: sqlite3.Connection, name: str) -> tuple[Topic, Image]:
         topic = self._known(name)
         db.execute("DELETE FROM topic WHERE name = ?", (name,))
+        db.execute(
+            "INSERT OR REPLACE INTO deleted_topic VALUES (?, ?)", (topic.topic_id.bytes, name)
+        )
         return topic, self.image.without_topic(name)
+
+    def _deleted_ids(self, db: sqlite3.Connection) -> tuple[frozenset[UUID], Image]:
+        rows = db.execute("SELECT topic_id FROM deleted_topic").fetchall()
+        return frozenset(UUID(bytes=topic_id) for (topic_id,) in rows), self.image
+
+    def _deletion_done(self, db: sqlite3.Connection, topic_id: UUID) -> tuple[None, Image]:
+        db.execute("DELETE FROM deleted_topic WHERE topic_id = ?", (topic_id.bytes,))
+        return None, self.image
 
     def _alter_topic_configs(
         self, db: sqlite3.Connection, name: str, changes: dict[str, str | None]
@@ -255,6 +284,11 @@ def _prepare(db: sqlite3.Connection, path: Path) -> Image:
                 "INSERT INTO meta VALUES (?, ?)",
                 [(_CLUSTER_ID, written_id(new_id())), (_NEXT_PRODUCER_ID, "0")],
             )
+    elif layout < _LAYOUT:
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            for statement in _SECOND:
+                db.execute(statement)
     return _read(db)
 
 

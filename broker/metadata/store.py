@@ -96,17 +96,30 @@ class MetadataStore(Protocol):
         replication_factor: int,
         configs: Mapping[str, str],
         *,
+        topic_id: UUID | None = None,
         validate_only: bool = False,
     ) -> Topic:
         """Make a topic with an id of its own; with `validate_only` only say what would be made.
 
+        `topic_id` is for a topic that has one, which no other may have.
         Raises InvalidTopic for a name Kafka does not allow or that collides with another's, and
         TopicAlreadyExists.
         """
         ...
 
     async def delete_topic(self, name: str) -> Topic:
-        """Forget a topic and its settings; returns what it was. Raises UnknownTopicOrPartition."""
+        """Forget a topic and its settings; returns what it was. Raises UnknownTopicOrPartition.
+
+        Its id is among the `deleted_ids` until `deletion_done` says that its logs are gone.
+        """
+        ...
+
+    async def deleted_ids(self) -> frozenset[UUID]:
+        """The topics that were deleted and whose logs may still be there."""
+        ...
+
+    async def deletion_done(self, topic_id: UUID) -> None:
+        """Note that no log of a deleted topic is left."""
         ...
 
     async def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> Topic:

@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from broker.adoption import adopt_logs
 from broker.clock import ManualClock
 from broker.metadata.local import LocalMetadataStore
 from broker.metrics import Metrics
@@ -30,6 +31,7 @@ class Broker:
         configs = self.node.topic_configs()
         self.store.open(1_000, configs)
         self.node.open_topics(configs)
+        await adopt_logs(self.node)
         return self
 
     async def __aexit__(self, *_):
@@ -63,7 +65,7 @@ def test_a_deletion_cut_short_leaves_nothing_to_a_new_topic_of_that_name(tmp_pat
     run(tmp_path, forget_only_the_metadata)
 
     async def create_anew(broker):
-        assert broker.logs("t") == [0]  # left alone until somebody wants the name
+        assert broker.logs("t") == []  # the start has finished it
         topic = await broker.node.create_topic("t", partitions=1)
         partition = broker.node.partition("t", 0)
         assert partition.topic_id == topic.topic_id
@@ -80,33 +82,6 @@ def test_a_log_without_a_topic_id_is_taken_over_not_emptied(tmp_path):
         assert broker.node.partition("t", 0).log_end_offset == 1
 
     run(tmp_path, look)
-
-
-def test_a_log_from_elsewhere_is_never_cleaned(tmp_path):
-    """Ten seconds after 1970 by this clock, and retention is a millisecond: all would be due."""
-    run(tmp_path, _create_and_fill)
-    (tmp_path / "t-0" / "partition.metadata").unlink()
-    (tmp_path / "tidelog.sqlite").unlink()
-
-    async def scenario(broker):
-        broker.node.ready = True
-        short = {"log.retention.ms": "1"}
-        await broker.node.alter_broker(short, validate_only=False)
-        broker.node.clock.set(10_000)
-        partition = broker.store.partition("t", 0)
-        broker.node.apply_retention()
-        assert partition.log_start_offset == 0  # of no topic
-
-        topic = await broker.node.create_topic("t", partitions=1)
-        assert dict(topic.configs) == {"retention.ms": "-1", "retention.bytes": "-1"}
-        broker.node.apply_retention()
-        assert partition.log_start_offset == 0  # taken over by one
-
-        await broker.node.alter_topic("t", {"retention.ms": "1"}, validate_only=False)
-        broker.node.apply_retention()
-        assert partition.log_start_offset == 1  # somebody has said so
-
-    run(tmp_path, scenario)
 
 
 def test_overlapping_deletion_and_creation_end_with_every_log(tmp_path):
