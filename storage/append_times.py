@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAGIC = b"tide"
 VERSION = 1
 UNKNOWN = -(2**63)
+END = UNKNOWN + 1  # the last entry may say: what lies before this offset is known for good
 HEADER = MAGIC + struct.pack(">i", VERSION)
 ENTRY_SIZE = 12
 _ENTRY = struct.Struct(">qi")
@@ -52,7 +53,8 @@ class AppendTimes:
         "_complete",
         "_count",
         "_descriptor",
-        "_durable",
+        "_end",
+        "_is_durable",
         "_last",
         "_last_known",
         "base_offset",
@@ -68,7 +70,8 @@ class AppendTimes:
 
     def _forget(self) -> None:
         self._count = 0
-        self._durable = 0  # how many entries a `sync` has made durable; 0 where nobody knows
+        self._end: int | None = None  # what the file says behind the entries
+        self._is_durable = False
         self._last = Entry(UNKNOWN, -1)
         self._last_known: int | None = None
         self._complete: bool | None = False  # None: nobody has looked yet
@@ -93,6 +96,10 @@ class AppendTimes:
         count = (descriptor.size() - len(HEADER)) // ENTRY_SIZE
         if count and self._entry(descriptor, 0).offset == 0:
             self._shorten(descriptor, self._before_zeros(descriptor, count))
+            if self._last.time == END:
+                end = self._last.offset
+                self._shorten(descriptor, self._count - 1)
+                self._end = end
         return bool(self._count)
 
     def _before_zeros(self, descriptor: files.Descriptor, count: int) -> int:
@@ -134,6 +141,10 @@ class AppendTimes:
         known = None if last.time == UNKNOWN else last.time
         for number in range(first, self._count, _BLOCK_ENTRIES):
             for at, entry in enumerate(self._block(descriptor, number), number):
+                if entry.time == END:  # of an earlier commit: entries behind it came, and none over it
+                    self._end_at(descriptor, at, entry.offset)
+                    self._end = entry.offset
+                    return False
                 if not _may_follow(entry, last, known, is_first=at == 0):
                     self._end_at(descriptor, at, last.offset + 1)
                     return False
@@ -160,6 +171,11 @@ class AppendTimes:
         self._cut_file()
         if count:
             self.append(UNKNOWN, relative_offset + self.base_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """What lies before this offset is vouched for by the file itself, even after a power loss."""
+        return self.base_offset + (self._end or 0)
 
     @property
     def last_time(self) -> int | None:
@@ -226,34 +242,58 @@ class AppendTimes:
             self._complete = append_time_ms != UNKNOWN
         else:
             position = len(HEADER) + count * ENTRY_SIZE
-            files.write_at(descriptor, (entry,), position, ENTRY_SIZE)
+            if self._end is not None:
+                self._end = relative_offset
+                entry += _ENTRY.pack(END, relative_offset)
+            files.write_at(descriptor, (entry,), position, len(entry))
         if append_time_ms == UNKNOWN:
             self._complete = False
         else:
             self._last_known = append_time_ms
         self._count = count + 1
         self._last = Entry(append_time_ms, relative_offset)
+        self._is_durable = False
+
+    def mark_end(self, end_offset: int) -> None:
+        """Say in the file that all is known before an offset, and that nothing is behind it.
+
+        Durable with the next `sync`. Not beside an append. Raises OSError.
+        """
+        relative_offset = end_offset - self.base_offset
+        if self._count and relative_offset != self._end:
+            self._write_end(relative_offset)
+
+    def _write_end(self, relative_offset: int) -> None:
+        descriptor = self._descriptor
+        if descriptor is None:
+            descriptor = self._descriptor = files.Descriptor(self.path, writable=True)
+        position = len(HEADER) + self._count * ENTRY_SIZE
+        files.write_at(descriptor, (_ENTRY.pack(END, relative_offset),), position, ENTRY_SIZE)
+        self._end = relative_offset
+        self._is_durable = False
 
     def sync(self) -> None:
         """Make the entries durable, if there are new ones; raises OSError. Safe beside an append."""
-        count = self._count
-        if count != self._durable:
+        if not self._is_durable:
+            self._is_durable = True  # of what comes from here on, the append will say that it is not
             files.sync_data(self._reader())
-            self._durable = count
 
     def truncate(self, end_offset: int) -> None:
         """Forget the times of offsets from `end_offset` on, here and in the file. Raises OSError.
 
         Also cuts off what lies behind the last whole entry, so that the file is well formed.
         """
-        relative_offset = end_offset - self.base_offset
+        relative_offset, end = end_offset - self.base_offset, self._end
         if self._count and self._last.offset >= relative_offset:
             descriptor = self._reader()
             self._shorten(descriptor, self._floor(descriptor, relative_offset - 1) + 1)
+        if end is not None and self._count and end >= relative_offset:
+            self._write_end(relative_offset)
         self._cut_file()
 
     def _cut_file(self) -> None:
-        size = len(HEADER) + self._count * ENTRY_SIZE if self._count else 0
+        entries = self._count + (self._end is not None)
+        size = len(HEADER) + entries * ENTRY_SIZE if self._count else 0
         try:
             if self.path.stat().st_size > size:
                 files.truncate(self.path, size)

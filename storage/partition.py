@@ -528,6 +528,8 @@ class Partition:
             if active.base_offset != self._flushed_base:
                 return self.flush()  # new files, which need their names, and those before them
             try:
+                with self._append_lock:
+                    active.append_times.mark_end(active.tail.end_offset)
                 active.commit()
             except OSError as error:
                 raise self._storage_error("the log cannot be made durable", error) from error
