@@ -11,6 +11,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.adoption import KEEP
 from broker.appends import Appends
 from broker.commits import Commits
 from broker.waiting import Waiting
@@ -27,7 +28,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
     from uuid import UUID
 
     from broker.clock import Clock
@@ -223,7 +224,7 @@ class Node:
         Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
         """
         async with self._changing:
-            configs = {**self._keep_what_is_here(name), **(configs or {})}
+            configs = {**self._settings_that_keep(name), **(configs or {})}
             config = self.config_of_topic(name, configs)
             topic = await self.metadata.create_topic(
                 name,
@@ -236,48 +237,55 @@ class Node:
                 return topic
             try:
                 self.store.set_config(name, config)  # for a log that is taken over
-                await asyncio.to_thread(self._create_logs, topic, config, set(self.store.names()))
+                await asyncio.to_thread(self.create_logs, topic, config)
             except BrokerError:
-                await asyncio.to_thread(self.store.delete_topic, name)
                 await self.metadata.delete_topic(name)
+                await self.metadata.deletion_done(topic.topic_id)  # what lies here is not of it
                 raise
         log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
         return topic
 
-    def _keep_what_is_here(self, name: str) -> dict[str, str]:
-        """Settings that delete nothing, for a topic whose log lies here already and is nobody's.
+    def _settings_that_keep(self, name: str) -> Mapping[str, str]:
+        """Settings that delete nothing, for a topic of which a log lies here that is nobody's."""
+        here = self.store.indexes(name)
+        return KEEP if any(self.store.topic_id(name, index) is None for index in here) else {}
 
-        Opening a copy of somebody's data must never delete it; who wants a policy says so.
+    def create_logs(self, topic: Topic, config: TopicConfig) -> list[int]:
+        """Give every partition of a topic its log; returns those that were made.
+
+        A log that names no topic is taken over. One that names another is somebody's data, and is
+        renamed to `-stray`: it is in the way, and not ours to remove. Raises KafkaStorageError,
+        and then has made nothing.
         """
-        here = [index for topic, index in self.store.names() if topic == name]
-        if all(self.store.topic_id(name, index) is not None for index in here):
-            return {}
-        return {"retention.ms": "-1", "retention.bytes": "-1"}
-
-    def _create_logs(
-        self, topic: Topic, config: TopicConfig, here: Collection[tuple[str, int]]
-    ) -> None:
-        """Give every partition of a topic its log; raises KafkaStorageError.
-
-        `here` are the partitions the store has.
-
-        A directory of the same name that belongs to another topic is what an interrupted deletion
-        left, and goes. One that names no topic is taken over: it is somebody's data.
-        """
-        for index in range(topic.partitions):
-            if (topic.name, index) in here:
-                found = self.store.topic_id(topic.name, index)
-                if found == topic.topic_id:
+        here = self.store.indexes(topic.name)
+        made: list[int] = []
+        try:
+            for index in range(topic.partitions):
+                if index in here and self._is_log_of(topic, index):
                     continue
-                where = {"log": f"{topic.name}-{index}", "topic_id": str(found)}
-                if found is None:
-                    log.warning("log without a topic id taken over", extra=where)
-                    continue
-                log.warning("log of a deleted topic removed", extra=where)
+                self.store.create_partition(
+                    topic.name, topic.topic_id, index, config, self.clock.now_ms()
+                )
+                made.append(index)
+        except KafkaStorageError:
+            for index in made:
                 self.store.delete_partition(topic.name, index)
-            self.store.create_partition(
-                topic.name, topic.topic_id, index, config, self.clock.now_ms()
-            )
+            raise
+        return made
+
+    def _is_log_of(self, topic: Topic, index: int) -> bool:
+        """Whether a log that lies here is the topic's, or is made so, for it is nobody's."""
+        found = self.store.topic_id(topic.name, index)
+        if found == topic.topic_id:
+            return True
+        where = {"log": f"{topic.name}-{index}", "topic_id": str(found)}
+        if found is None:
+            log.warning("log without a topic id taken over", extra=where)
+            self.store.assign_topic_id(topic.name, index, topic.topic_id)
+            return True
+        away = self.store.set_aside(topic.name, index)
+        log.error("log of another topic set aside", extra={**where, "directory": str(away)})
+        return False
 
     def topic_configs(self) -> dict[str, TopicConfig]:
         """Take on what was changed in earlier lives, and say every topic's settings, at start.
@@ -302,17 +310,13 @@ class Node:
     def open_topics(self, configs: Mapping[str, TopicConfig]) -> None:
         """Give every topic of the metadata its logs, at start; `configs` are from topic_configs."""
         topics = self.metadata.image.topics
-        here = set(self.store.names())
         for name, config in configs.items():
             try:
-                self._create_logs(topics[name], config, here)
+                self.create_logs(topics[name], config)
             except KafkaStorageError as error:
                 log.error(  # noqa: TRY400 - the sentence says it
                     "topic is not whole: %s", error.message, extra={"topic": name}
                 )
-        for name, index in sorted(here):
-            if name not in topics:
-                log.warning("log of an unknown topic left alone", extra={"log": f"{name}-{index}"})
 
     async def delete_topic(self, name: str) -> Topic:
         """Remove a topic: its metadata first, then its logs. Raises UnknownTopicOrPartition."""
@@ -320,6 +324,7 @@ class Node:
             topic = await self.metadata.delete_topic(name)
             opened = [each for each in self.store.opened() if each.topic == name]
             await asyncio.to_thread(self.store.delete_topic, name)
+            await self.metadata.deletion_done(topic.topic_id)
             for partition in opened:
                 self.waiting.wake(partition)
         log.info("topic deleted", extra={"topic": name})

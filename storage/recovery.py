@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import summarize, verify
-from storage import filenames, files, timestamps
+from storage import filenames, files, leftovers, timestamps
 from storage.segment import Segment, Tail
 from storage.time_index import TimeEntry
 from storage.timestamps import SegmentTimes
@@ -63,7 +63,9 @@ def load(
     `contiguous`: no compaction has made holes in the offsets. `known` is what `partition.times`
     says, `boot_id` names this start of the machine. Raises OSError.
     """
-    found = tidied(directory)
+    if leftovers.tidy(directory) and known is not None:
+        known = known._replace(segments=())  # it speaks of what has been replaced
+    found = listed(directory)
     sizes = {
         base: (directory / filenames.segment_file(base, filenames.LOG_SUFFIX)).stat().st_size
         for base in found.base_offsets
@@ -98,16 +100,18 @@ def load(
 
 
 def _adopt(segments: Sequence[Segment], known: PartitionTimes | None, *, was_clean: bool) -> None:
-    """Believe `partition.times` of segments that are at least as long as it says.
+    """Believe `partition.times` of segments that are as long as it says.
 
-    After a clean stop it describes all there is: somebody else has written what is more.
+    After a clean stop it describes all there is: where there is more, somebody else has written
+    there, and may have written all of it anew. After a crash there may be more.
     """
     lines = {line.base_offset: line for line in (known.segments if known is not None else ())}
     for segment in segments:
         line = lines.get(segment.base_offset)
-        if line is not None and line.size <= segment.tail.size:
-            is_ours = line.size == segment.tail.size or not was_clean
-            segment.adopt(line, is_true=line.is_true and is_ours)
+        if line is None or line.size > segment.tail.size:
+            continue
+        if line.size == segment.tail.size or not was_clean:
+            segment.adopt(line, is_true=line.is_true)
 
 
 def _clean_end(active: Segment, recovery_point: int, known: PartitionTimes | None) -> int | None:
@@ -168,14 +172,6 @@ def _last_append_time(segments: Sequence[Segment]) -> int | None:
     return None
 
 
-def tidied(directory: Path) -> Directory:
-    """List a partition's directory without the debris of interrupted changes; raises OSError."""
-    for path in directory.iterdir():
-        if filenames.is_leftover(path.name):
-            files.unlink(path)
-    return listed(directory)
-
-
 def listed(directory: Path) -> Directory:
     """List what belongs to segments in a partition's directory; raises OSError."""
     bases, snapshot_offsets = [], []
@@ -223,10 +219,18 @@ def _recover(
             },
         )
         for later in reversed(segments[number + 1 :]):
-            later.remove()
+            _drop(later)
         del segments[number + 1 :]
         break
     return stamp
+
+
+def _drop(segment: Segment) -> None:
+    """Remove a segment behind a cut; what another program wrote is set aside instead."""
+    if not segment.append_times.is_complete:
+        away = leftovers.set_aside(segment.path)
+        _log.warning("segment behind a cut set aside", extra={"file": away})
+    segment.remove()
 
 
 class _Checked(NamedTuple):
