@@ -1,0 +1,141 @@
+"""Times and spans as people write them, and times as they read them.
+
+A time is an int of milliseconds since the epoch, over all of int64; a span is an int of milliseconds.
+Pure: where a time is told from now on, `now_ms` is an argument. The calendar is the Gregorian one, also
+before it was in use; year 0 is the one before year 1, as ISO 8601 counts. Every refusal is a ValueError of
+one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+
+FIRST_MS = -(2**63)
+LAST_MS = 2**63 - 1
+
+_UNITS_MS = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_DAY_MS = 86_400_000
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
+_SPAN = re.compile(r"([+-]?)((?:[0-9]{1,19}(?:\.[0-9]{1,9})?(?:ms|[smhdw]))+)", re.ASCII)
+_SPAN_PART = re.compile(r"([0-9]+)(?:\.([0-9]+))?(ms|[smhdw])", re.ASCII)
+_ISO = re.compile(
+    r"([+-]?[0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?)?"
+    r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def parse_instant(value: int | str, now_ms: int) -> int:
+    """The time that is meant by milliseconds, an ISO time with its zone, "now", or a span from now.
+
+    A span has its sign: "-2h" is two hours before `now_ms`, "+7d" seven days after it. A bare number is
+    milliseconds, "-2" two of them before 1970. Raises ValueError, also beyond int64.
+    """
+    text = str(value).strip()
+    if _INTEGER.fullmatch(text):
+        found = int(text)
+    elif text.lower() == "now":
+        found = now_ms
+    elif iso := _ISO.fullmatch(text):
+        found = _from_iso(text, iso)
+    elif _SPAN.fullmatch(text):
+        if text[0] not in "+-":
+            raise ValueError(f"{text!r}: before or after now? write -{text} or +{text}")
+        found = now_ms + parse_duration(text)
+    else:
+        raise ValueError(
+            f"{text!r} is no time: write 2026-01-01T00:00Z, milliseconds since 1970, or -2h for two "
+            "hours ago"
+        )
+    if not FIRST_MS <= found <= LAST_MS:
+        raise ValueError(f"{text!r} is beyond the times there are: 64 bits of milliseconds")
+    return found
+
+
+def parse_duration(value: int | str) -> int:
+    """The span that is meant, in ms: "7d", "-2h", "1h30m", "1.5s", "250ms"; a bare number is ms.
+
+    Raises ValueError.
+    """
+    text = str(value).strip()
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no span of time: write 7d, -2h, 1h30m, 1.5s or 250ms")
+    total = 0
+    for whole, part, unit in _SPAN_PART.findall(found[2]):
+        total += int(whole) * _UNITS_MS[unit]
+        total += int(part or 0) * _UNITS_MS[unit] // 10 ** len(part)
+    return -total if found[1] == "-" else total
+
+
+def to_iso(time_ms: int | None) -> str | None:
+    """A time as ISO 8601 in UTC, to the millisecond; None if there is none or its year is beyond 9999."""
+    if time_ms is None:
+        return None
+    days, in_day_ms = divmod(time_ms, _DAY_MS)
+    if not -4_400_000 < days < 4_400_000:
+        return None
+    year, month, day = _date_of(days)
+    if not -9999 <= year <= 9999:
+        return None
+    seconds, ms = divmod(in_day_ms, 1000)
+    shown = f"{year:04d}" if year >= 0 else f"-{-year:04d}"
+    return (
+        f"{shown}-{month:02d}-{day:02d}"
+        f"T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{ms:03d}Z"
+    )
+
+
+def _from_iso(text: str, iso: re.Match[str]) -> int:
+    year, month, day = int(iso[1]), int(iso[2]), int(iso[3])
+    hour, minute, second = int(iso[4] or 0), int(iso[5] or 0), int(iso[6] or 0)
+    if iso[8] is None:
+        raise ValueError(
+            f"{text!r} does not say its zone: add Z for UTC, or an offset such as +02:00"
+        )
+    offset_minutes = 0
+    if iso[8] not in "Zz":
+        digits = iso[8][1:].replace(":", "").ljust(4, "0")
+        offset_minutes = int(digits[:2]) * 60 + int(digits[2:])
+        if iso[8][0] == "-":
+            offset_minutes = -offset_minutes
+    is_date = 1 <= month <= 12 and 1 <= day <= _days_in(year, month)
+    if not is_date or hour > 23 or minute > 59 or second > 59 or abs(offset_minutes) > 24 * 60:
+        raise ValueError(f"{text!r}: there is no such day or time of day")
+    ms = int((iso[7] or "0").ljust(3, "0")[:3])
+    in_day_ms = ((hour * 60 + minute - offset_minutes) * 60 + second) * 1000 + ms
+    return _days_to(year, month, day) * _DAY_MS + in_day_ms
+
+
+def _days_in(year: int, month: int) -> int:
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return 29 if month == 2 and leap else _MONTH_DAYS[month - 1]
+
+
+def _days_to(year: int, month: int, day: int) -> int:
+    """Days from the epoch to a date; years are counted from March, so that leap days come last."""
+    year -= month <= 2
+    era, in_era = divmod(year, 400)
+    in_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146_097 + in_era * 365 + in_era // 4 - in_era // 100 + in_year - 719_468
+
+
+def _date_of(days: int) -> tuple[int, int, int]:
+    """The date that lies `days` after the epoch: the inverse of `_days_to`."""
+    era, in_era = divmod(days + 719_468, 146_097)
+    year = (in_era - in_era // 1460 + in_era // 36_524 - in_era // 146_096) // 365
+    in_year = in_era - (365 * year + year // 4 - year // 100)
+    shifted = (5 * in_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return era * 400 + year + (month <= 2), month, in_year - (153 * shifted + 2) // 5 + 1

@@ -1,0 +1,111 @@
+"""Times and spans as text: against datetime where that reaches, by their own rules beyond it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.instants import parse_duration, parse_instant, to_iso
+
+NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        (5, 5),
+        ("-2", -2),
+        (" 17 ", 17),
+        ("now", NOW_MS),
+        ("-2h", NOW_MS - 7_200_000),
+        ("+7d", NOW_MS + 7 * 86_400_000),
+        ("-1h30m", NOW_MS - 5_400_000),
+        ("2026-01-01T00:00Z", NOW_MS),
+        ("2026-01-01Z", NOW_MS),
+        ("2026-01-01 01:00:00.0009+01:00", NOW_MS),
+        ("2025-12-31T19:00-0500", NOW_MS),
+        ("1969-12-31T23:59:59.999Z", -1),
+        ("1960-02-29T12:00Z", -310_478_400_000),
+        ("0000-03-01T00:00Z", -62_162_035_200_000),
+        ("-0001-03-01T00:00Z", -62_162_035_200_000 - 366 * 86_400_000),
+        (str(2**63 - 1), 2**63 - 1),
+        (str(-(2**63)), -(2**63)),
+    ],
+)
+def test_a_time(text, time_ms):
+    assert parse_instant(text, NOW_MS) == time_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("2h", "'2h': before or after now? write -2h or +2h"),
+        ("yesterday", "'yesterday' is no time: write 2026-01-01T00:00Z, milliseconds"),
+        ("2026-01-01", "does not say its zone: add Z for UTC"),
+        ("2026-02-29T00:00Z", "there is no such day"),
+        ("2026-13-01T00:00Z", "there is no such day"),
+        ("2026-01-01T24:00Z", "there is no such day or time of day"),
+        (2**63, "is beyond the times there are"),
+        ("1.5", "is no time"),
+        ("\u0661", "is no time"),
+        ("", "is no time"),
+        (True, "is no time"),
+    ],
+)
+def test_what_is_no_time(text, sentence):
+    with pytest.raises(ValueError, match="'") as caught:
+        parse_instant(text, NOW_MS)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "span_ms"),
+    [
+        ("7d", 604_800_000),
+        ("1w", 604_800_000),
+        ("-2h", -7_200_000),
+        ("1h30m", 5_400_000),
+        ("1.5s", 1_500),
+        ("0.25ms", 0),
+        ("250ms", 250),
+        (-30, -30),
+        ("+12", 12),
+    ],
+)
+def test_a_span(text, span_ms):
+    assert parse_duration(text) == span_ms
+
+
+@pytest.mark.parametrize("text", ["", "h", "7 d", "7y", "--7d", "1.d", "P7D"])
+def test_what_is_no_span(text):
+    with pytest.raises(ValueError, match="is no span of time: write 7d"):
+        parse_duration(text)
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_as_datetime_has_it(time_ms):
+    shown = (EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
+    assert to_iso(time_ms) == shown.replace("+00:00", "Z")
+    assert parse_instant(shown, 0) == time_ms
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_what_is_shown_is_read_again(time_ms):
+    shown = to_iso(time_ms)
+    if shown is not None:
+        assert parse_instant(shown, 0) == time_ms
+
+
+def test_what_has_no_text():
+    assert to_iso(None) is None
+    assert to_iso(253_402_300_799_999) == "9999-12-31T23:59:59.999Z"
+    assert to_iso(253_402_300_800_000) is None
+    first = parse_instant("-9999-01-01T00:00Z", 0)
+    assert to_iso(first) == "-9999-01-01T00:00:00.000Z"
+    assert to_iso(first - 1) is None
+    assert to_iso(-(2**63)) is None
+    assert to_iso(2**63 - 1) is None
