@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, Protocol
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from tests.oracle.apache_kafka import ApacheKafka, answers_metadata  # noqa: E402 - after the path
+from tests.oracle import apache_kafka  # noqa: E402 - after the path
+from tests.oracle.apache_kafka import ApacheKafka, answers_metadata  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-START_TIMEOUT_S = 30
-STOP_TIMEOUT_S = 20
+START_TIMEOUT_S = 300  # Apache Kafka takes minutes to recover ten thousand partitions
+STOP_TIMEOUT_S = 120
+apache_kafka.START_TIMEOUT_S = START_TIMEOUT_S
 KAFKA_VERSION = "3.9.1"
 _SCHED_CLOCK = 2  # linux: clock id of a process = (~pid << 3) | CPUCLOCK_SCHED
 
@@ -45,8 +47,12 @@ class Broker(Protocol):
     pid: int
     start_s: float  # from starting the process to its first answer to Metadata
 
+    @property
+    def data(self) -> Path: ...  # where the partitions' directories are
+
     def start(self) -> None: ...
     def stop(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 def bootstrap(broker: Broker) -> str:
@@ -67,6 +73,16 @@ def resident_mb(broker: Broker) -> float:
     raise BrokerError(f"{broker.name} has no memory: did it die?")
 
 
+def descriptors(broker: Broker) -> int:
+    """How many descriptors the process has open."""
+    return len(os.listdir(f"/proc/{broker.pid}/fd"))
+
+
+def maps(broker: Broker) -> int:
+    """How many maps of files and memory the process has."""
+    return len(Path(f"/proc/{broker.pid}/maps").read_text().splitlines())
+
+
 def pause(broker: Broker) -> None:
     """Stop the process where it stands."""
     os.kill(broker.pid, signal.SIGSTOP)
@@ -82,10 +98,16 @@ class Tidelog:
     """`tidelog serve` from this working tree."""
 
     def __init__(
-        self, directory: Path, cpu: int, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        cpu: int,
+        settings: Mapping[str, str] | None = None,
+        most_descriptors: int = 0,
     ) -> None:
+        """`most_descriptors`: as many it may have open at once; 0: as many as this process."""
         self.name = "tidelog"
         self.directory = directory
+        self.most_descriptors = most_descriptors
         self.cpu = cpu
         self.settings = dict(settings or {})
         self.port = 0
@@ -112,6 +134,8 @@ class Tidelog:
             "--http=127.0.0.1:0",
             *(f"--set={name}={value}" for name, value in self.settings.items()),
         ]
+        if self.most_descriptors:
+            command = ["prlimit", f"--nofile={self.most_descriptors}", *command]
         before = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {self.cpu})  # the child inherits it
         began = time.perf_counter()
@@ -140,6 +164,20 @@ class Tidelog:
         self.stop()
         words = (self.directory / "log").read_text()[-2000:]
         raise BrokerError(f"{self.name} did not become ready: {words}")
+
+    @property
+    def data(self) -> Path:
+        """Where the partitions' directories are."""
+        return self.directory / "data"
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+            if process.stdout is not None:
+                process.stdout.close()
 
     def stop(self) -> None:
         """End it in order; kill it if it does not end."""
@@ -187,16 +225,38 @@ class Kafka:
         """Id of the Java process."""
         return self._kafka.pid
 
+    @property
+    def data(self) -> Path:
+        """Where the partitions' directories are."""
+        return self._kafka.log_dir
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self._kafka.kill()
+
     def start(self) -> None:
         """Start it on its directory, which is formatted the first time (that time is not counted)."""
         self._kafka.start()
         self.start_s = self._kafka.start_seconds
 
     def stop(self) -> None:
-        """End it in order."""
+        """End it in order; kill it if it does not end."""
         with contextlib.suppress(Exception):
             resume(self)
+            pid = self.pid
+            os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + STOP_TIMEOUT_S
+            while time.monotonic() < deadline and not _has_ended(pid):
+                time.sleep(0.05)  # its parent is ours to reap: polled only
         self._kafka.stop()
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
 
 
 def remove(directory: Path) -> None:

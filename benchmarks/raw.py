@@ -325,3 +325,29 @@ def fetch_all(port: int, request: bytes, count: int) -> None:
             answer = exchange(connection, request)
             if answer[12:14] != b"\0\0":
                 raise RawError(f"Fetch answered error {int.from_bytes(answer[12:14], 'big')}")
+
+
+def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:
+    """A ListOffsets v7 frame with one lookup."""
+    name = topic.encode()
+    return _frame(
+        struct.pack(">hhih", 2, 7, 7, len(_CLIENT_ID))
+        + _CLIENT_ID
+        + b"\0"  # header tags
+        + struct.pack(">ib", -1, 0)
+        + b"\2"
+        + _uvarint(len(name) + 1)
+        + name
+        + b"\2"
+        + struct.pack(">iiq", partition, -1, timestamp)
+        + b"\0\0\0"
+    )
+
+
+def look_up(connection: socket.socket, request: bytes) -> tuple[int, int]:
+    """Exchange a lookup; return the offset found and its time. Raises RawError."""
+    answer = exchange(connection, request)
+    error, timestamp, offset = struct.unpack_from(">hqq", answer, len(answer) - 25)
+    if error:
+        raise RawError(f"ListOffsets answered error {error}")
+    return offset, timestamp

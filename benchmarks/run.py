@@ -190,7 +190,7 @@ class Bench:
         )
 
 
-def _code() -> str:
+def code() -> str:
     """Which code is measured: the commit, and whether the tree was changed since."""
     git = shutil.which("git")
     if git is None:
@@ -240,7 +240,7 @@ def _chosen(options: argparse.Namespace, rows: Sequence[Row]) -> list[Row]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the tables; 1 if a row failed."""
     options = _options(arguments)
-    setup = {"scale": options.scale, "code": _code(), "kafka": KAFKA_VERSION}
+    setup = {"scale": options.scale, "code": code(), "kafka": KAFKA_VERSION}
     results = table.Results(options.results, setup, keep=options.full)
     rows = _chosen(options, TABLE)
     factors = [] if options.skip_factors or options.skip_warm else _chosen(options, FACTORS)

@@ -75,7 +75,7 @@ class Results:
         return {
             key[3]: figures[figure]
             for key, figures in sorted(self._found.items())
-            if key[:3] == (state, row, broker)
+            if key[:3] == (state, row, broker) and figure in figures
         }
 
     def median(self, state: str, row: str, figure: str, broker: str) -> float | None:
@@ -129,6 +129,18 @@ def report(
     declared += [("life", figure) for figure in life]
     tables = [_compare(results, declared), _factors(results, base, factor_rows)]
     return "".join(f"\n{one}\n" for one in tables if one)
+
+
+def plain(results: Results, declared: Iterable[tuple[str, Figure]]) -> str:
+    """A table of what was measured in one state alone (FRESH), without goals."""
+    lines = [["what", "unit", "Kafka", "tidelog", "ratio"]]
+    for key, figure in declared:
+        medians = [results.median(FRESH, key, figure.key, name) for name in ("kafka", "tidelog")]
+        if medians != [None, None]:
+            ratio = _ratio(results.ratio(FRESH, key, figure.key))
+            numbers = [_number(median, figure) for median in medians]
+            lines.append([figure.title, figure.unit, *numbers, ratio])
+    return _grid(lines) if len(lines) > 1 else ""
 
 
 def _compare(results: Results, declared: Iterable[tuple[str, Figure]]) -> str:

@@ -1,0 +1,142 @@
+"""Logs made by the record kernels instead of by producing: a hundred million records in seconds.
+
+`forge` appends prepared batches to a partition in process, through storage as a broker would, with an
+append time of its own choosing; what comes out is a log that tidelog wrote and left in order. `install`
+puts such a log under a topic of a stopped broker, tidelog or Apache Kafka: the same bytes for both (hard
+links), each with what it needs to believe that it had written them and stopped cleanly. `forget_checkpoint`
+takes that belief away again, as a crash long after the last checkpoint would.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+import sys
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from config import load, topic_config
+from storage import checkpoints, filenames, partition_times
+from storage.store import LogStore
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_TIMES = struct.Struct(">qq")
+_CHECKED_AT = 21  # what the checksum covers begins here
+_TIMES_AT = 27
+_TEMPLATES = 16
+_OURS = (filenames.APPEND_TIMES_SUFFIX, partition_times.FILE_NAME)
+
+
+class Shape(NamedTuple):
+    """What a log is to be like: one record per millisecond, times out of order up to a bound."""
+
+    records: int
+    per_batch: int
+    value_size: int
+    segment_bytes: int
+    disorder_ms: int
+    first_ms: int
+
+
+def _varint(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+class _Template(NamedTuple):
+    """A whole format-2 batch; only its two times and the checksum are to be put in."""
+
+    data: bytearray
+    first_ms: int  # of its first record, from the batch's beginning
+    largest_ms: int
+
+
+def _template(shape: Shape, chance: random.Random) -> _Template:
+    bound = shape.disorder_ms
+    times = [at + chance.randint(-bound, bound) for at in range(shape.per_batch)]
+    body = bytearray()
+    for at, time in enumerate(times):
+        value = chance.randbytes(shape.value_size)
+        record = b"".join(
+            (b"\0", _varint(time - times[0]), _varint(at), b"\1", _varint(len(value)), value, b"\0")
+        )
+        body += _varint(len(record)) + record
+    count = shape.per_batch
+    head = _HEADER.pack(
+        0, _HEADER.size - 12 + len(body), -1, 2, 0, 0, count - 1, 0, 0, -1, -1, -1, count
+    )
+    return _Template(bytearray(head + body), times[0], max(times))
+
+
+def forge(directory: Path, shape: Shape) -> Path:
+    """Make a log below a directory; return that of the partition. Raises what storage raises."""
+    chance = random.Random(0)
+    templates = [_template(shape, chance) for _ in range(_TEMPLATES)]
+    broker = load(None, {}, {"log.dirs": str(directory)})
+    settings = {"segment.bytes": str(shape.segment_bytes), "retention.ms": "-1"}
+    config = topic_config(broker, settings)
+    store = LogStore([directory], default_config=config)
+    store.open(shape.first_ms)
+    partition = store.create_partition("forged", uuid.uuid4(), 0, config, shape.first_ms)
+    for begins in range(0, shape.records, shape.per_batch):
+        data, first, largest = templates[chance.randrange(_TEMPLATES)]
+        base_ms = shape.first_ms + begins
+        _TIMES.pack_into(data, _TIMES_AT, base_ms + first, base_ms + largest)
+        struct.pack_into(">I", data, 17, crc32c(memoryview(data)[_CHECKED_AT:]))
+        partition.append(data, now_ms=base_ms + shape.per_batch, produce_version=9)
+    store.close()
+    return directory / filenames.partition_directory("forged", 0)
+
+
+def size_of(forged: Path) -> int:
+    """Bytes of the `.log` files."""
+    return sum(path.stat().st_size for path in forged.glob("*.log"))
+
+
+def install(forged: Path, data: Path, topic: str, end_offset: int, *, ours: bool) -> None:
+    """Put a forged log in the place of a topic's only, empty partition; the broker must not run.
+
+    `ours`: for tidelog, which keeps two files more than Apache Kafka. Raises OSError.
+    """
+    target = data / filenames.partition_directory(topic, 0)
+    for path in target.iterdir():
+        if path.name != filenames.PARTITION_METADATA_FILE:
+            path.unlink()
+    for path in forged.iterdir():
+        if path.name == filenames.PARTITION_METADATA_FILE:
+            continue
+        if path.suffix == filenames.LOG_SUFFIX:
+            os.link(path, target / path.name)  # nobody writes there again
+        elif ours or not path.name.endswith(_OURS):
+            shutil.copyfile(path, target / path.name)
+    checkpoint = data / filenames.RECOVERY_POINT_CHECKPOINT
+    offsets = checkpoints.read_offsets(checkpoint)
+    checkpoints.write_offsets(checkpoint, {**offsets, (topic, 0): end_offset})
+
+
+def forget_checkpoint(data: Path) -> None:
+    """Leave a stopped broker's directory as a crash does before any checkpoint was written."""
+    for name in (filenames.CLEAN_SHUTDOWN_FILE, filenames.RECOVERY_POINT_CHECKPOINT):
+        (data / name).unlink(missing_ok=True)
+
+
+def drop_page_cache(data: Path) -> None:
+    """Have the kernel forget the pages of every log and index below; what is mapped stays."""
+    for path in data.rglob("*"):
+        if path.suffix in (".log", ".index", ".timeindex", ".appendtimes"):
+            number = os.open(path, os.O_RDONLY)
+            os.fdatasync(number)
+            os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(number)
