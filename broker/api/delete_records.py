@@ -64,8 +64,10 @@ async def _one(
                 f"{topic}-{wanted.partition_index}: offset {offset} is not between 0 and "
                 f"{high_watermark}"
             )
-        # It waits for the disk, and may remove many files.
-        low_watermark = await asyncio.to_thread(partition.delete_records_before, offset)
+        # It waits for the disk, and must not keep lookups from the threads they need.
+        low_watermark = await asyncio.get_running_loop().run_in_executor(
+            node.syncing, partition.delete_records_before, offset
+        )
     except Exception as error:  # noqa: BLE001 - one partition's failure is its own
         return _failed(wanted, as_broker_error(node, error, "delete_records"))
     return DeleteRecordsPartitionResult(
