@@ -283,7 +283,9 @@ class ApacheKafka:
     """One Apache Kafka broker on the loopback interface.
 
     `directory` takes everything it writes (created if missing; a stopped broker may be started
-    again on it). `properties` win over the defaults here. `cpu` pins the processes to one CPU.
+    again on it). `properties` win over the defaults here. `cpu` pins the processes to one CPU. A broker whose
+    `properties` name an `inter.broker.protocol.version` runs with a ZooKeeper: one without has no such thing,
+    nor a message format of its own.
     """
 
     def __init__(
@@ -369,7 +371,7 @@ class ApacheKafka:
         return self._broker.tail() if self._broker else ""
 
     def _start_once(self) -> None:
-        if self.version.startswith("0."):
+        if self.version.startswith("0.") or "inter.broker.protocol.version" in self.properties:
             self._start_zookeeper_broker()
         else:
             self._start_kraft_broker()
@@ -419,6 +421,8 @@ class ApacheKafka:
                 "clientPort": zookeeper,
                 "clientPortAddress": "127.0.0.1",
                 "maxClientCnxns": 0,
+                "admin.enableServer": "false",
+                "4lw.commands.whitelist": "ruok",
             },
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
