@@ -310,7 +310,7 @@ class AppendTimes:
             self.append(UNKNOWN, from_offset)
             return
         self._descriptor = None
-        files.replace(self.path, HEADER + _ENTRY.pack(UNKNOWN, 0), durable=False)
+        files.replace(self.path, HEADER + _ENTRY.pack(UNKNOWN, 0), losable=True)
         self._forget()
         self._last = Entry(UNKNOWN, 0)
         self._count = 1

@@ -204,21 +204,21 @@ def forget_cached(path: Path) -> None:
     os.posix_fadvise(descriptor.number, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
+def replace(path: Path, data: bytes, *, durable: bool = True, losable: bool = False) -> None:
     """Put a whole file in place of another, so that a crash leaves the old or the new one.
 
-    With `durable` the change outlives a power loss once this returns. Raises OSError, and SyncError
-    among it.
+    With `durable` the change outlives a power loss once this returns. What can be made anew may be
+    `losable`: a power loss may then leave neither. Raises OSError, and SyncError among it.
     """
     temporary = path.with_name(path.name + ".tmp")
     truncate_or_make(temporary)
     file = Descriptor(temporary, writable=True)
     if data:
         write_at(file, (data,), 0, len(data))
-    if durable:
+    if not losable:  # the name may be on the disk before the bytes are
         sync_data(file)
     rename(temporary, path)
-    if durable:
+    if durable and not losable:
         sync(path.parent)
 
 
@@ -251,6 +251,17 @@ def unlink(path: Path) -> None:
 def make_directory(path: Path) -> None:
     """Make a directory that is not there yet; raises OSError."""
     _system.make_directory(path)
+
+
+def make_directories(path: Path) -> None:
+    """Make a directory that may be there, and those above it, durably; raises OSError."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        make_directory(each)
+        sync(each.parent)
 
 
 def remove_directory(path: Path) -> None:

@@ -169,7 +169,7 @@ class Partition:
         if was_clean:
             self._covered_offset = end_offset
         if known is None or known.boot_id != boot_id:
-            self._keep_times(self._covered_times(), durable=False)
+            self._keep_times(self._covered_times(), durable=False, losable=known is None)
         if self._is_strict and self.durable_offset < end_offset:
             with contextlib.suppress(KafkaStorageError):  # it is offline then
                 self.flush()  # what recovery found is shown to consumers: it must not get lost again
@@ -603,11 +603,13 @@ class Partition:
             tuple(lines),
         )
 
-    def _keep_times(self, times: partition_times.PartitionTimes, *, durable: bool) -> None:
+    def _keep_times(
+        self, times: partition_times.PartitionTimes, *, durable: bool, losable: bool = False
+    ) -> None:
         """Write `partition.times` where it has changed; raises OSError."""
         data = partition_times.pack(times)
         if data != self._kept:
-            partition_times.write(self.directory, data, durable=durable)
+            partition_times.write(self.directory, data, durable=durable, losable=losable)
             self._kept = data
 
     def close(self) -> None:
@@ -672,8 +674,7 @@ class Partition:
                 # What lies before the start must be on the disk, or a power loss would bring back
                 # a log that ends before it starts.
                 if self.recovery_point < self.log_start_offset:
-                    for segment in self._segments:
-                        segment.sync()
+                    self._sync_all()
                 self._keep_times(self._covered_times(), durable=True)
         except OSError as error:
             raise self._storage_error("records cannot be deleted", error) from error

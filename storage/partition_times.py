@@ -115,9 +115,9 @@ def pack(times: PartitionTimes) -> bytes:
     return _HEAD.pack(MAGIC, VERSION, crc32c(body)) + body
 
 
-def write(directory: Path, data: bytes, *, durable: bool) -> None:
-    """Put packed bytes in the file's place; raises OSError."""
-    files.replace(directory / FILE_NAME, data, durable=durable)
+def write(directory: Path, data: bytes, *, durable: bool, losable: bool = False) -> None:
+    """Put packed bytes in the file's place; see `files.replace`. Raises OSError."""
+    files.replace(directory / FILE_NAME, data, durable=durable, losable=losable)
 
 
 def _pack_line(line: SegmentLine) -> bytes:

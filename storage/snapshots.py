@@ -46,7 +46,7 @@ def write(directory: Path, offset: int, producers: Iterable[Producer]) -> None:
     entries = [_pack(producer) for producer in producers]
     body = b"".join((_COUNT.pack(len(entries)), *entries))
     path = directory / filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)
-    files.replace(path, _HEAD.pack(_VERSION, crc32c(body)) + body, durable=False)
+    files.replace(path, _HEAD.pack(_VERSION, crc32c(body)) + body, losable=True)
 
 
 def read(path: Path, expiration_ms: int) -> Producers:

@@ -63,7 +63,7 @@ class SparseIndex(ABC):
                 return
             data = self._packed(max(flushed, 0), count)
             if flushed == NOT_OURS:
-                files.replace(self.path, data, durable=False)
+                files.replace(self.path, data, losable=True)
             else:
                 files.truncate(self.path, flushed * self.entry_size)
                 file = files.Descriptor(self.path, writable=True)

@@ -13,10 +13,10 @@ is never removed: it is renamed to `-stray`, as Kafka does, and left alone from 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
-import shutil
 import threading
 import uuid
 from operator import attrgetter
@@ -113,7 +113,7 @@ class LogStore:
         self._configs = dict(configs or {})
         try:
             for path in self.log_dirs:
-                path.mkdir(parents=True, exist_ok=True)
+                files.make_directories(path)
                 directory = _LogDirectory(path)
                 self._directories.append(directory)
                 self._find_partitions(directory)
@@ -276,7 +276,8 @@ class LogStore:
                 boot_id=self._boot_id,
             )
         except OSError as error:
-            shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                files.remove_directory(path)
             raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
         self._configs[topic] = config
         self._open[key] = partition
