@@ -84,7 +84,13 @@ def load(
     if end_offset is not None:
         segments[-1].tail = Tail(end_offset, segments[-1].tail.size)
     else:
-        stamp = _recover(segments, recovery_point, index_interval_bytes, contiguous=contiguous)
+        stamp = _recover(
+            segments,
+            recovery_point,
+            index_interval_bytes,
+            contiguous=contiguous,
+            is_ours=known is not None,
+        )
         _drop_later_snapshots(directory, found.snapshot_offsets, segments[-1].tail.end_offset)
     for segment in segments[:-1]:
         segment.seal()
@@ -187,7 +193,12 @@ def listed(directory: Path) -> Directory:
 
 
 def _recover(
-    segments: list[Segment], recovery_point: int, index_interval_bytes: int, *, contiguous: bool
+    segments: list[Segment],
+    recovery_point: int,
+    index_interval_bytes: int,
+    *,
+    contiguous: bool,
+    is_ours: bool,
 ) -> int | None:
     """Check the log from the recovery point on, cut it, and drop the segments behind a cut.
 
@@ -202,7 +213,8 @@ def _recover(
         size = segment.tail.size
         limit = _NO_LIMIT if is_last else segment.tail.end_offset
         segment.append_times.check(recovery_point)
-        checked = _check(segment, recovery_point, limit, index_interval_bytes, contiguous)
+        strict = contiguous and _began_here(segment, is_ours)
+        checked = _check(segment, recovery_point, limit, index_interval_bytes, strict)
         if timestamps.exceeds(checked.stamp, stamp):
             stamp = checked.stamp
         segment.cut(checked.tail)
@@ -233,6 +245,17 @@ def _drop(segment: Segment) -> None:
     segment.remove()
 
 
+def _began_here(segment: Segment, is_ours: bool) -> bool:
+    """Tell whether we made a segment: then the offsets of its batches have no holes.
+
+    What another program made has no append times, and is marked so once we have opened it
+    (`is_ours`). Their file, emptied or gone then, is what a power loss leaves of a new segment.
+    """
+    if not len(segment.append_times):
+        return is_ours or segment.append_times.path.exists()
+    return segment.append_times.first_time is not None
+
+
 class _Checked(NamedTuple):
     tail: Tail
     is_whole: bool  # every byte is good, and the next segment follows without a hole
@@ -244,19 +267,18 @@ def _check(
     recovery_point: int,
     limit_offset: int,
     index_interval_bytes: int,
-    contiguous: bool,
+    strict: bool,
 ) -> _Checked:
     """Verify a segment's batches from the recovery point on, and complete its index.
 
     A batch is good when its checksum holds and its offsets follow, below the next segment's. The
     base offset of format 2 is outside its checksum: in a log that we wrote, and that was not
-    compacted, it must be the next offset exactly.
+    compacted (`strict`), it must be the next offset exactly.
     """
     good = _starting_point(segment, recovery_point)
     segment.truncate_indexes(good)
     largest = segment.time_index.last()
-    strict = contiguous and segment.append_times.is_complete
-    if strict and not good.size:
+    if strict and segment.append_times.is_complete and not good.size:
         segment.is_true = True  # we wrote it, and make its indexes now
     stamp = None
     try:
