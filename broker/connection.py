@@ -176,6 +176,10 @@ class Connection(asyncio.Protocol):
         """Drop the connection for what it sent."""
         self.node.metrics.bad_requests += 1
         log.warning("connection closed: %s", reason, extra={"peer": self.peer})
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Serve nothing more, let answers already written leave, then close."""
         self._waiting.clear()
         self._waiting_bytes = 0
         self.close()

@@ -77,7 +77,7 @@ HANDLERS: dict[int, Handler] = {
 _SHORTCUTS = {0: "produce_one"}
 
 
-class _Route(NamedTuple):
+class Route(NamedTuple):
     """Everything needed to serve one API at one version."""
 
     name: str
@@ -88,7 +88,15 @@ class _Route(NamedTuple):
     shortcut: Callable[[Node, RequestHeader, Any], list[Buffer] | None] | None = None
 
 
-_routes: dict[tuple[int, int], _Route] = {}
+_routes: dict[tuple[int, int], Route] = {}
+_wrapped: Callable[[Route], Route] | None = None
+
+
+def wrap(wrapper: Callable[[Route], Route] | None) -> None:
+    """Let `wrapper` make every route over from now on: this is where faults come in. None: no more."""
+    global _wrapped  # noqa: PLW0603 - one table of routes, one who wraps them
+    _wrapped = wrapper
+    _routes.clear()
 
 
 def served_versions() -> dict[int, tuple[int, int]]:
@@ -96,7 +104,7 @@ def served_versions() -> dict[int, tuple[int, int]]:
     return {key: (entry.min_version, entry.max_version) for key, entry in HANDLERS.items()}
 
 
-def _route(header: RequestHeader) -> _Route:
+def _route(header: RequestHeader) -> Route:
     """Find, or compile on first use, the route of a request.
 
     Raises CloseConnection for an API or version that is not served.
@@ -113,7 +121,7 @@ def _route(header: RequestHeader) -> _Route:
     assert api is not None
     module = handler.module
     short = _SHORTCUTS.get(header.api_key)
-    route = _Route(
+    route = Route(
         api.name,
         codec(api.request, version).decode,
         codec(api.response, version).encode_parts,
@@ -121,6 +129,8 @@ def _route(header: RequestHeader) -> _Route:
         module.refuse,
         import_module(f"broker.api.{short}").shortcut if short else None,
     )
+    if _wrapped is not None:
+        route = _wrapped(route)
     _routes[header.api_key, header.api_version] = route
     return route
 
@@ -167,7 +177,7 @@ def dispatch(
 
 async def _wait(
     node: Node,
-    route: _Route,
+    route: Route,
     header: RequestHeader,
     request: Message,
     pending: Awaitable[Message | None],
@@ -194,7 +204,7 @@ def _count(node: Node, header: RequestHeader, started_s: float) -> None:
 
 
 def _encode(
-    node: Node, route: _Route, header: RequestHeader, response: Any, started_s: float
+    node: Node, route: Route, header: RequestHeader, response: Any, started_s: float
 ) -> list[Buffer]:
     """Turn a response into buffers that begin with the frame's length.
 

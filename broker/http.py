@@ -26,7 +26,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
 
     Returns the runner, to be cleaned up at the end.
     """
-    await _readable(listening)
+    await readable(listening)
     web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
     prometheus = await asyncio.to_thread(importlib.import_module, "prometheus_client")
     registry = prometheus.CollectorRegistry(auto_describe=False)
@@ -56,7 +56,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     return runner
 
 
-async def _readable(listening: socket.socket) -> None:
+async def readable(listening: socket.socket) -> None:
     """Wait until somebody connects."""
     loop = asyncio.get_running_loop()
     knocked = loop.create_future()

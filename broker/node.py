@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker.metadata.store import MetadataStore, Topic
     from broker.metrics import Metrics
     from config import BrokerConfig, TopicConfig
-    from storage.partition import Appended, Partition
+    from storage.partition import Appended, Deletion, Partition
     from storage.store import LogStore
 
 log = logging.getLogger("tidelog.node")
@@ -176,26 +176,30 @@ class Node:
         if not appended.duplicate:
             self.waiting.told(partition, appended.size)
 
-    def apply_retention(self) -> None:
-        """Delete from every log what its topic's settings no longer keep; meant for a thread.
+    def apply_retention(self, only: str | None = None) -> list[tuple[str, int, Deletion]]:
+        """Delete from every log, or from one topic's, what its settings no longer keep.
 
-        A log of no topic is somebody's data, brought here from elsewhere: it is never touched.
+        Returns what went, by topic and partition. Meant for a thread. A log of no topic is somebody's
+        data, brought here from elsewhere: it is never touched.
         """
         topics = self.metadata.image.topics
+        gone: list[tuple[str, int, Deletion]] = []
         for topic, index in self.store.names():
             if not self.ready:
-                return  # the broker stops
-            if topic not in topics:
+                break  # the broker stops
+            if topic not in topics or only not in (None, topic):
                 continue
             try:
                 partition = self.store.partition(topic, index)
                 if partition is not None and partition.offline is None:
                     deleted = partition.apply_retention(self.clock.now_ms())
                     self.metrics.segments_deleted += len(deleted)
+                    gone += ((topic, index, deletion) for deletion in deleted)
             except BrokerError as error:
                 log.error(  # noqa: TRY400 - the sentence says it
                     "retention failed: %s", error.message, extra={"log": f"{topic}-{index}"}
                 )
+        return gone
 
     # -- topics ---------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """From start to stop: open the logs, listen, say `ready`, serve, and flush everything on SIGTERM.
 
 `run` prints exactly one line to standard output, beginning `ready`, when clients may connect; it names
-the ports that were bound. HTTP comes up right after it.
+the ports that were bound. HTTP, and the control listener where there is one, come up right after it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import logging
 import os
 import resource
@@ -22,21 +23,21 @@ import uvloop
 
 from broker import log as logs
 from broker.adoption import adopt_logs
-from broker.clock import SystemClock
+from broker.clock import ManualClock, SystemClock
 from broker.connection import Connection
 from broker.http import start_http
 from broker.metadata.local import LocalMetadataStore
 from broker.metadata.store import MetadataError
 from broker.metrics import Metrics
 from broker.node import Listener, Node
+from broker.retention import Rounds, finished
 from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.store import LogDirectoryError, LogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.clock import Clock
+    from broker.faults import Faults
     from config import BrokerConfig
 
 log = logging.getLogger("tidelog.server")
@@ -52,10 +53,18 @@ def run(config: BrokerConfig, clock: Clock | None = None) -> int:
     _raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            return runner.run(_main(config, clock or SystemClock()))
+            return runner.run(_main(config, clock or _clock(config)))
         except (LogDirectoryError, MetadataError, BrokerError, OSError) as error:
             log.critical("stopped: %s", error)
             return 1
+
+
+def _clock(config: BrokerConfig) -> Clock:
+    """The machine's clock, or one that stands still until it is told."""
+    system = SystemClock()
+    if config.clock != "manual":
+        return system
+    return ManualClock(system.now_ms() if config.clock_start_ms is None else config.clock_start_ms)
 
 
 def _raise_descriptor_limit() -> None:
@@ -75,6 +84,16 @@ def _boot_id() -> str:
 
 
 async def _main(config: BrokerConfig, clock: Clock) -> int:
+    """Run a broker to its end; with a control listener, faults may come between it and the world."""
+    if not config.control:
+        return await _run(config, clock, None)
+    from broker.control import faults_in_the_way  # noqa: PLC0415 - only where it is asked for
+
+    with faults_in_the_way([Path(directory) for directory in config.log_dirs]) as faults:
+        return await _run(config, clock, faults)
+
+
+async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int:
     started_s = clock.monotonic_s()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -101,7 +120,7 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
             node.open_topics(configs)
             await adopt_logs(node)
             try:
-                await _serve(node, stop, started_s)
+                await _serve(node, stop, started_s, faults)
             finally:
                 node.executor.shutdown(wait=True)
                 node.syncing.shutdown(wait=True)
@@ -113,7 +132,7 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
     return 0
 
 
-async def _serve(node: Node, stop: asyncio.Event, started_s: float) -> None:
+async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faults | None) -> None:
     """Listen, say ready, and wait for the end."""
     loop = asyncio.get_running_loop()
     servers = []
@@ -126,13 +145,17 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float) -> None:
             )
         )
     http_socket = _listen(*node.config.http) if node.config.http else None
+    control_socket = _listen(*node.config.control) if node.config.control else None
+    rounds = Rounds(node)
     node.ready = True
-    _say_ready(node, bound, http_socket)
+    _say_ready(node, bound, http_socket, control_socket)
     log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
-    http = loop.create_task(start_http(node, http_socket)) if http_socket else None
+    https = [loop.create_task(start_http(node, http_socket))] if http_socket else []
+    if control_socket is not None and faults is not None:
+        https.append(loop.create_task(_start_control(node, rounds, faults, control_socket)))
     gc.collect()
     gc.freeze()  # what start-up made stays; the collector need not look at it again
-    chores = [loop.create_task(_chores(node)), loop.create_task(_retain(node))]
+    chores = [loop.create_task(_chores(node)), loop.create_task(rounds.run())]
     await stop.wait()
     log.info("stopping")
     node.ready = False
@@ -141,9 +164,22 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float) -> None:
     for chore in chores:
         chore.cancel()
     await asyncio.gather(*chores, return_exceptions=True)
+    if faults is not None:
+        faults.clear()  # whoever is held goes on
     await _drain(node)
-    if http is not None:
+    for http in https:
         await _stop_http(http)
+
+
+async def _start_control(
+    node: Node, rounds: Rounds, faults: Faults, listening: socket.socket
+) -> Any:
+    from broker.control import Control, start_control  # noqa: PLC0415 - as in _main
+
+    host = listening.getsockname()[0]
+    if not ipaddress.ip_address(host).is_loopback:
+        log.warning("control.listener is open to others: they may stop time", extra={"host": host})
+    return await start_control(Control(node, rounds, faults), listening)
 
 
 async def _stop_http(http: asyncio.Task[Any]) -> None:
@@ -183,12 +219,19 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _say_ready(node: Node, listeners: list[Listener], http: socket.socket | None) -> None:
+def _say_ready(
+    node: Node,
+    listeners: list[Listener],
+    http: socket.socket | None,
+    control: socket.socket | None,
+) -> None:
     """Tell the parent that clients may connect."""
     told = ",".join(f"{at.name}://{_joined(at.host, at.port)}" for at in listeners)
     parts = [f"ready listeners={told}"]
     if http is not None:
         parts.append(f"http={_joined(*http.getsockname()[:2])}")
+    if control is not None:
+        parts.append(f"control={_joined(*control.getsockname()[:2])}")
     parts.append(f"cluster={node.metadata.image.cluster_id} pid={os.getpid()}")
     print(" ".join(parts), flush=True)  # noqa: T201 - the one line on standard output
 
@@ -206,29 +249,9 @@ async def _chores(node: Node) -> None:
         if closed:
             log.info("idle connections closed", extra={"count": closed})
         try:
-            await _finished(node.store.checkpoint)
+            await finished(node.store.checkpoint)
         except Exception:  # the next round may go better; this loop must not end
             log.exception("checkpoint failed")
-
-
-async def _retain(node: Node) -> None:
-    """Delete what is due, every log.retention.check.interval.ms."""
-    while True:
-        await asyncio.sleep(node.config.log_retention_check_interval_ms / 1000)
-        try:
-            await _finished(node.apply_retention)
-        except Exception:  # the next round may go better; this loop must not end
-            log.exception("retention failed")
-
-
-async def _finished(work: Callable[[], object]) -> None:
-    """Run in a thread to its end: a thread cannot be called back, and the logs close after it."""
-    thread = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        await asyncio.wait([thread])
-        raise
 
 
 async def _drain(node: Node) -> None:

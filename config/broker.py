@@ -1,6 +1,6 @@
 """Every broker setting, declared once, and what they mean together.
 
-Kafka's settings carry Kafka's names; our own (http.listener, log.level, clock,
+Kafka's settings carry Kafka's names; our own (http.listener, control.listener, log.level, clock,
 max.partitions.per.topic) are named in its style. The defaults of topic settings are broker settings
 too: they are declared in topic.py, under `broker_names`, and arrive here as one TopicConfig.
 """
@@ -20,7 +20,7 @@ from config.listeners import (
     protocol_of,
     split_address,
 )
-from config.setting import INT_MAX, ConfigError, Setting, Type, declared_in, setting
+from config.setting import INT_MAX, LONG_MAX, ConfigError, Setting, Type, declared_in, setting
 from config.topic import TopicConfig
 from config.versions import check_release
 
@@ -116,6 +116,15 @@ class BrokerConfig:
         convert=parse_address,
         dynamic=False,
     )
+    control_listener: str = setting(
+        "control.listener",
+        Type.STRING,
+        "",
+        "The host:port on which tests move a manual clock, plant faults and ask for sweeps; whoever "
+        "reaches it may do so. Empty is none. Not a Kafka setting.",
+        convert=parse_address,
+        dynamic=False,
+    )
     log_level: str = setting(
         "log.level",
         Type.STRING,
@@ -128,9 +137,29 @@ class BrokerConfig:
         "clock",
         Type.STRING,
         "system",
-        "The clock the broker lives by. Not a Kafka setting.",
-        choices=("system",),
+        "The clock the broker lives by: the machine's, or one that stands still until it is moved "
+        "through the control listener. Not a Kafka setting.",
+        choices=("system", "manual"),
         dynamic=False,
+    )
+    clock_start_ms: int | None = setting(
+        "clock.start.ms",
+        Type.LONG,
+        None,
+        "The time, in ms since the epoch, a manual clock starts at; the machine's time unless given. "
+        "Not a Kafka setting.",
+        low=-LONG_MAX,
+        dynamic=False,
+    )
+    clock_scope: str = setting(
+        "clock.scope",
+        Type.STRING,
+        "log",
+        "What follows a manual clock: the log alone (stamps, windows, rolls, retention, compaction), or "
+        "all, sessions, transactions and the expiry of offsets too. Not a Kafka setting.",
+        choices=("log", "all"),
+        dynamic=False,
+        effective=False,
     )
     num_partitions: int = setting(
         "num.partitions",
@@ -244,6 +273,11 @@ class BrokerConfig:
         return split_address(self.http_listener) if self.http_listener else None
 
     @property
+    def control(self) -> tuple[str, int] | None:
+        """Host and port of the control listener; None if there is none."""
+        return split_address(self.control_listener) if self.control_listener else None
+
+    @property
     def message_max_bytes(self) -> int:
         """The largest batch a topic accepts unless it says otherwise, in bytes."""
         return self.topic_defaults.max_message_bytes
@@ -256,6 +290,20 @@ class BrokerConfig:
 
 BROKER_SETTINGS: Mapping[str, Setting] = declared_in(BrokerConfig)
 """Every broker setting that is no topic default, by attribute, in order of declaration."""
+
+
+def check_clock(config: BrokerConfig) -> None:
+    """Check that a clock can be moved, and only one that can be is told a time; raises ConfigError."""
+    if config.clock == "manual":
+        if not config.control_listener:
+            raise ConfigError(
+                "clock=manual needs a control.listener, such as 127.0.0.1:0 (--control): without it the "
+                "clock would stand still for ever"
+            )
+    elif config.clock_start_ms is not None:
+        raise ConfigError(
+            f"clock.start.ms={config.clock_start_ms} needs clock=manual: the machine's clock is not set"
+        )
 
 
 def check_listeners(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from config.broker import BROKER_SETTINGS, BrokerConfig, Given, check_listeners
+from config.broker import BROKER_SETTINGS, BrokerConfig, Given, check_clock, check_listeners
 from config.environment import from_environment
 from config.ignored import IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
 from config.properties import parse_properties
@@ -136,6 +136,7 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
             sources[setting.name] = strongest[2].origin
     values["topic_defaults"] = _topic_defaults(given)
     config = BrokerConfig(**values, given=dict(given), ignored=ignored, sources=sources)
+    check_clock(config)
     bound = check_listeners(
         config.listeners,
         config.advertised_listeners,

@@ -141,7 +141,9 @@ class AppendTimes:
         known = None if last.time == UNKNOWN else last.time
         for number in range(first, self._count, _BLOCK_ENTRIES):
             for at, entry in enumerate(self._block(descriptor, number), number):
-                if entry.time == END:  # of an earlier commit: entries behind it came, and none over it
+                if (
+                    entry.time == END
+                ):  # of an earlier commit: entries behind it came, and none over it
                     self._end_at(descriptor, at, entry.offset)
                     self._end = entry.offset
                     return False
@@ -275,7 +277,9 @@ class AppendTimes:
     def sync(self) -> None:
         """Make the entries durable, if there are new ones; raises OSError. Safe beside an append."""
         if not self._is_durable:
-            self._is_durable = True  # of what comes from here on, the append will say that it is not
+            self._is_durable = (
+                True  # of what comes from here on, the append will say that it is not
+            )
             files.sync_data(self._reader())
 
     def truncate(self, end_offset: int) -> None:

@@ -3,8 +3,9 @@
 A `Descriptor` is closed when nobody refers to it any more: a reader in another thread keeps
 the one it reads from alive, so a number is never closed, and used anew, under its hands.
 
-All that storage writes, names, cuts, removes or makes durable goes through one `System`. Another may
-take its place (`use`): one that fails as disks fail, or forgets what was not synced as a power loss does.
+All that storage reads of its files, writes, names, cuts, removes or makes durable goes through one
+`System`. Another may take its place (`use`): one that fails as disks fail, or forgets what was not synced
+as a power loss does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 Buffer = bytes | bytearray | memoryview
@@ -26,11 +27,15 @@ _MAX_VECTORS = 512  # Linux takes 1024 buffers at once; beyond this they are joi
 
 
 class System:
-    """What storage asks of the operating system to change something; raises OSError."""
+    """What storage asks of the operating system; raises OSError."""
 
     def open(self, path: Path, flags: int) -> int:
         """Open a file, which O_CREAT may make; return its descriptor."""
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def read(self, number: int, size: int, position: int) -> bytes:
+        """Read from a position; return fewer bytes at the end of the file."""
+        return os.pread(number, size, position)
 
     def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
         """Write buffers at a position; return how many bytes went, which may be fewer."""
@@ -73,12 +78,14 @@ class SyncError(OSError):
 
 
 _system = System()
+_read: Callable[[int, int, int], bytes] = os.pread  # without a step between where there is none
 
 
 def use(system: System) -> System:
     """Let storage deal with another system from now on; return the one before."""
-    global _system
-    before, _system = _system, system
+    global _system, _read
+    read = os.pread if type(system).read is System.read else system.read
+    before, _system, _read = _system, system, read
     return before
 
 
@@ -158,13 +165,13 @@ def write_at(descriptor: Descriptor, buffers: Sequence[Buffer], position: int, s
 
 def read_at(descriptor: Descriptor, size: int, position: int) -> bytes:
     """Read `size` bytes from `position`, fewer only at the end of the file; raises OSError."""
-    data = os.pread(descriptor.number, size, position)
+    data = _read(descriptor.number, size, position)
     if len(data) == size or not data:
         return data
     parts = [data]
     have = len(data)
     while have < size:  # one call moves at most 2 GB
-        data = os.pread(descriptor.number, size - have, position + have)
+        data = _read(descriptor.number, size - have, position + have)
         if not data:
             break
         parts.append(data)

@@ -1,9 +1,9 @@
 """The `tidelog` command.
 
 `tidelog serve` runs a broker in this process until SIGTERM or SIGINT. When clients may connect it prints
-one line to standard output, `ready listeners=... http=... cluster=... pid=...`; its log goes to standard
-error. Exit status: 0 after a proper stop, 1 if it could not start or broke down, 2 for a mistake in the
-command line or the settings, which is told in one sentence.
+one line to standard output, `ready listeners=... http=... control=... cluster=... pid=...`; its log goes
+to standard error. Exit status: 0 after a proper stop, 1 if it could not start or broke down, 2 for a
+mistake in the command line or the settings, which is told in one sentence.
 
 `tidelog dump FILE...` shows what the files of a log directory hold and judges each. Exit status: 0 when
 all are fine, 1 when something was found, 2 for a mistake in the command line.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -32,7 +33,9 @@ _SHORTHANDS = {
     "listeners": "listeners",
     "log_dirs": "log.dirs",
     "http": "http.listener",
+    "control": "control.listener",
     "clock": "clock",
+    "clock_scope": "clock.scope",
 }
 
 
@@ -72,7 +75,24 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="one setting; may be given many times",
     )
-    add("--clock", choices=["system"], help="the clock to live by")
+    add(
+        "--control",
+        metavar="HOST:PORT",
+        help="where to move a manual clock, plant faults and ask for sweeps (port 0: any free one)",
+    )
+    add(
+        "--clock",
+        choices=["system", "manual"],
+        help="the clock to live by: the machine's, or one that stands still until it is moved",
+    )
+    add(
+        "--clock-start", metavar="TIME", help="where a manual clock starts (2026-01-01T00:00Z, -7d)"
+    )
+    add(
+        "--clock-scope",
+        choices=["log", "all"],
+        help="what follows a manual clock: the log alone, or sessions and transactions too",
+    )
     add(
         "--stop-at-eof",
         action="store_true",
@@ -129,6 +149,8 @@ def _overrides(options: argparse.Namespace) -> dict[str, str]:
         for option, name in _SHORTHANDS.items()
         if getattr(options, option) is not None
     ]
+    if options.clock_start is not None:
+        given.append(("--clock-start", "clock.start.ms", _start_ms(options.clock_start)))
     for text in options.set:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
@@ -138,6 +160,17 @@ def _overrides(options: argparse.Namespace) -> dict[str, str]:
         if found.setdefault(name, value) != value:
             raise ConfigError(f"{option}={value} contradicts {name}={found[name]} given before it")
     return found
+
+
+def _start_ms(text: str) -> str:
+    """Where a manual clock starts, as the setting has it. Raises ConfigError."""
+    from config import ConfigError  # noqa: PLC0415 - as in _serve
+    from config.instants import parse_instant  # noqa: PLC0415 - as in _serve
+
+    try:
+        return str(parse_instant(text, time.time_ns() // 1_000_000))
+    except ValueError as error:
+        raise ConfigError(f"--clock-start: {error}") from None
 
 
 def _dump(options: argparse.Namespace) -> int:

@@ -3,6 +3,10 @@
 A BrokerProcess listens on ports that were free when it started, keeps its logs in a directory it is
 given, and is told to stop when this process ends, however it ends: it watches a pipe that only we hold
 open. It ignores KAFKA_* variables of the environment, which belong to the program under test.
+
+One with clock="manual" has a clock that stands still until the test moves it, and with faults=True (which a
+manual clock brings along) things can be made to go wrong: `.clock`, `.faults` and `.sweep()` are
+tidelog.control's. The clock goes on through restarts from where it was; faults do not outlive the process.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tidelog.control import Clock, ControlClient, Faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,8 +54,11 @@ class BrokerProcess:
         log_dir: Path,
         settings: Mapping[str, object] | None = None,
         *,
+        clock: str | None = None,
+        faults: bool = False,
         ready_within_s: float = READY_WITHIN_S,
     ) -> None:
+        """Start it; `clock` and `faults` are short for the settings they need."""
         self.log_dir = log_dir
         self.log_file = log_dir.with_name(log_dir.name + ".log")
         self.settings = {name: _text(value) for name, value in (settings or {}).items()}
@@ -58,7 +67,22 @@ class BrokerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._listeners = self.settings.pop("listeners", "PLAINTEXT://127.0.0.1:0")
         self.http = self.settings.pop("http.listener", "127.0.0.1:0")
+        if clock is not None:
+            self.settings["clock"] = clock
+        wants_control = faults or self.settings.get("clock") == "manual"
+        self.control = self.settings.pop("control.listener", "127.0.0.1:0" if wants_control else "")
         self.bootstrap = ""
+        self._client: ControlClient | None = None
+        self._clock_rate = 0.0
+        self._clock_at = (0, 0.0)  # what the manual clock showed, and when that was
+        if self.settings.get("clock") == "manual":
+            start_ms = self.settings.pop("clock.start.ms", None)
+            self._clock_told(
+                {
+                    "now_ms": int(time.time() * 1000) if start_ms is None else int(start_ms),
+                    "rate": 0,
+                }
+            )
         self._start()
 
     @property
@@ -72,6 +96,46 @@ class BrokerProcess:
     def is_running(self) -> bool:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def clock(self) -> Clock:
+        """The broker's clock; raises BrokerFailed if it is the machine's."""
+        if self.settings.get("clock") != "manual":
+            raise BrokerFailed(
+                'the broker lives by the machine\'s clock: start it with clock="manual"'
+            )
+        return Clock(self._asked(), self._clock_told)
+
+    @property
+    def faults(self) -> Faults:
+        """The faults planted in it; raises BrokerFailed if it was not started for any."""
+        return Faults(self._asked())
+
+    def sweep(self, topic: str | None = None) -> list[dict[str, Any]]:
+        """Apply retention now, to one topic or to all; what was deleted since the last sweep, and why.
+
+        Each is a dict: topic, partition, base_offset, end_offset, size, policy, largest_time_ms,
+        last_append_time_ms, limit, and more. Raises BrokerFailed as `faults` does.
+        """
+        return list(self._asked().ask("POST", "/v1/sweep", {"topic": topic})["deleted"])
+
+    def _asked(self) -> ControlClient:
+        if self._client is None:
+            if not self.control:
+                raise BrokerFailed(
+                    'the broker has no control listener: start it with clock="manual" or faults=True'
+                )
+            self._client = ControlClient(self.control)
+        return self._client
+
+    def _clock_told(self, told: Mapping[str, Any]) -> None:
+        """Remember what the clock shows, for a restart."""
+        self._clock_rate = told["rate"]
+        self._clock_at = (told["now_ms"], time.monotonic())
+
+    def _clock_now_ms(self) -> int:
+        now_ms, at_s = self._clock_at
+        return now_ms + int((time.monotonic() - at_s) * self._clock_rate * 1000)
 
     def stop(self, *, within_s: float = STOP_WITHIN_S) -> int:
         """Stop it properly (SIGTERM) and return its exit status; nothing happens if it is stopped.
@@ -140,6 +204,10 @@ class BrokerProcess:
         command = [sys.executable, "-P", "-c", _START, str(Path(__file__).resolve().parents[1])]
         command += ["serve", "--stop-at-eof", "--listeners", self._listeners]
         command += ["--http", self.http, "--log-dirs", str(self.log_dir)]
+        if self.control:
+            command += ["--control", self.control]
+        if self.settings.get("clock") == "manual":
+            command += ["--set", f"clock.start.ms={self._clock_now_ms()}"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         environ = {
@@ -160,6 +228,9 @@ class BrokerProcess:
         self._listeners = told["listeners"]
         self.bootstrap = ",".join(at.partition("://")[2] for at in self._listeners.split(","))
         self.http = told.get("http", self.http)
+        self.control = told.get("control", self.control)
+        if self._clock_rate:
+            self.clock.run(self._clock_rate)
         self.cluster_id = told.get("cluster", "")
 
     def _ready_line(self) -> str:
@@ -190,6 +261,9 @@ class BrokerProcess:
         return line
 
     def _forget(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
         process, self._process = self._process, None
         if process is not None:
             for pipe in (process.stdin, process.stdout):

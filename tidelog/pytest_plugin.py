@@ -10,11 +10,25 @@
         broker.kill()
         broker.restart()
 
+    def test_retention(tidelog_broker_factory):
+        broker = tidelog_broker_factory(clock="manual")
+        broker.clock.set("2026-01-01T00:00Z")  # .step("7d"), .freeze(), .run(rate=10), .now_ms()
+        ...
+        broker.clock.step("8d")
+        assert broker.sweep()  # what retention deleted, and why
+
+    def test_retries(tidelog_broker_factory):
+        broker = tidelog_broker_factory(faults=True)
+        fault = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
+        ...
+        assert fault.hits == 2
+
 `tidelog_broker` is one broker for the whole session: give topics names of their own. Under pytest-xdist
 every worker has its own. `tidelog_broker_factory` starts brokers that live as long as the test. Both
 give a tidelog.process.BrokerProcess: `.bootstrap` and `.http` are host:port, `.log_dir` is where its
 files are, `.pid` its process, `.log()` what it logged; `.stop()`, `.kill()`, `.restart()`, `.pause()`,
-`.resume()` do what they say. Brokers run as processes of their own, listen on free ports of 127.0.0.1,
+`.resume()` do what they say; `.clock`, `.faults` and `.sweep()` are there where they were asked for
+(docs/testing.md). Brokers run as processes of their own, listen on free ports of 127.0.0.1,
 keep their files below pytest's temporary directory, and never outlive pytest, not even if it is killed.
 A broker that does not start fails the test with its last log lines.
 
@@ -42,8 +56,14 @@ if TYPE_CHECKING:
 class BrokerFactory(Protocol):
     """What the fixture tidelog_broker_factory gives."""
 
-    def __call__(self, settings: Mapping[str, object] | None = None) -> BrokerProcess:
-        """Start a broker with these settings, by Kafka's names."""
+    def __call__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        clock: str | None = None,
+        faults: bool = False,
+    ) -> BrokerProcess:
+        """Start a broker with these settings, by Kafka's names; clock="manual" for one in the hand."""
         ...
 
 
@@ -99,10 +119,17 @@ def tidelog_broker_factory(
     within_s = _ready_within_s(request.config)
     with ExitStack() as brokers:
 
-        def start(settings: Mapping[str, object] | None = None) -> BrokerProcess:
+        def start(
+            settings: Mapping[str, object] | None = None,
+            *,
+            clock: str | None = None,
+            faults: bool = False,
+        ) -> BrokerProcess:
             directory = tmp_path_factory.mktemp("tidelog") / "data"
             return brokers.enter_context(
-                BrokerProcess(directory, settings, ready_within_s=within_s)
+                BrokerProcess(
+                    directory, settings, clock=clock, faults=faults, ready_within_s=within_s
+                )
             )
 
         yield start

@@ -46,7 +46,9 @@ the setting was given under:
 3. environment variables as Kafka's container images spell them: `KAFKA_LOG_RETENTION_MS` is
    `log.retention.ms`; `_` stands for a dot, `__` for an underscore, `___` for a dash;
 4. the command line: `--set log.retention.ms=60000`, as often as needed. `--listeners`, `--log-dirs`,
-   `--http` and `--clock` are short for `listeners`, `log.dirs`, `http.listener` and `clock`.
+   `--http`, `--control`, `--clock` and `--clock-scope` are short for `listeners`, `log.dirs`,
+   `http.listener`, `control.listener`, `clock` and `clock.scope`; `--clock-start TIME` gives
+   `clock.start.ms` as people write times.
 
 Settings marked *dynamic* can also be changed while the broker runs (IncrementalAlterConfigs); such a
 change is kept with the metadata and wins over all of these.

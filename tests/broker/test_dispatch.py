@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.context import CloseConnection
-from broker.dispatch import HANDLERS, _encode, _Route, dispatch, served_versions
+from broker.dispatch import HANDLERS, Route, _encode, dispatch, served_versions
 from broker.metrics import Metrics
 from protocol.errors import UnknownServerError
 from protocol.message import RequestHeader, api_of, codec, read_request_header
@@ -59,7 +59,7 @@ def test_an_answer_that_cannot_be_encoded_closes_and_is_counted(caplog):
     def broken(_response):
         raise ValueError("no place for it")
 
-    route = _Route("metadata", None, broken, None, None)
+    route = Route("metadata", None, broken, None, None)
     with pytest.raises(CloseConnection):
         _encode(node, route, RequestHeader(3, 9, 1, "c", 0), None, 0.0)
     assert node.metrics.unexpected_errors == 1

@@ -19,6 +19,7 @@ READ_AS = {
     "message_format_version": "target_magic",
     "compression_type": "compression",
     "http_listener": "http",
+    "control_listener": "control",
 }
 # What decides about the listeners before anybody else sees them; and what has one possible value.
 READ_IN_CONFIG = {"listener_security_protocol_map", "controller_listener_names", "clock"}

@@ -37,14 +37,23 @@ def test_every_option_of_serve():
         "num.partitions=3",
         "--set",
         "a=b=c",
+        "--control",
+        "127.0.0.1:0",
         "--clock",
-        "system",
+        "manual",
+        "--clock-start",
+        "1969-12-31T23:00Z",
+        "--clock-scope",
+        "all",
         "--stop-at-eof",
     ) == {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": "a,b",
         "http.listener": "127.0.0.1:0",
-        "clock": "system",
+        "control.listener": "127.0.0.1:0",
+        "clock": "manual",
+        "clock.start.ms": "-3600000",
+        "clock.scope": "all",
         "num.partitions": "3",
         "a": "b=c",
     }
@@ -82,6 +91,25 @@ def mistake(capsys, *arguments):
         (
             ["--http", "127.0.0.1:1", "--set", "http.listener=127.0.0.1:2"],
             "--set http.listener=127.0.0.1:2 contradicts http.listener=127.0.0.1:1 given before it",
+        ),
+        (
+            ["--clock", "manual"],
+            (
+                "clock=manual needs a control.listener, such as 127.0.0.1:0 (--control): without it "
+                "the clock would stand still for ever"
+            ),
+        ),
+        (
+            ["--clock-start", "5"],
+            "clock.start.ms=5 needs clock=manual: the machine's clock is not set",
+        ),
+        (
+            ["--clock-start", "2h"],
+            "--clock-start: '2h': before or after now? write -2h or +2h",
+        ),
+        (
+            ["--control", "nowhere"],
+            "control.listener=nowhere (from command line): expected host:port, such as 127.0.0.1:8080",
         ),
         (
             ["--config", "/nowhere/x"],
@@ -124,6 +152,9 @@ def test_help_names_every_option(capsys):
         "--http",
         "--config",
         "--set",
+        "--control",
         "--clock",
+        "--clock-start",
+        "--clock-scope",
         "--stop-at-eof",
     }

@@ -1,0 +1,327 @@
+"""The control listener: a clock in the hand, faults and sweeps, as JSON over HTTP below /v1.
+
+It exists only where it is asked for at start, has no authentication and serves tests: whoever reaches it
+can stop time and break the disk. ROUTES says what there is. Times are shown twice: `*_ms`, exact, and as
+ISO 8601 (null where the year is beyond 9999). A mistake is answered `{"error": NAME, "message": sentence}`
+with status 400, what is not there with 404.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker import dispatch
+from broker.clock import ManualClock
+from broker.fault_requests import wrapped
+from broker.fault_storage import FaultySystem
+from broker.faults import Fault, Faults
+from broker.http import readable
+from config.instants import parse_duration, parse_instant, to_iso
+from protocol.errors import BrokerError, ErrorCode
+from storage import files
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from broker.node import Node
+    from broker.retention import Rounds, Swept
+
+log = logging.getLogger("tidelog.control")
+
+_NOT_FOUND = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_MOST_BYTES = 65_536
+
+
+@contextlib.contextmanager
+def faults_in_the_way(log_dirs: list[Path]) -> Iterator[Faults]:
+    """Put what faults need into the way of requests and of the disk, before anything is opened."""
+    faults = Faults(log_dirs)
+    system = files.use(FaultySystem(faults))
+    dispatch.wrap(partial(wrapped, faults=faults))
+    try:
+        yield faults
+    finally:
+        faults.clear()
+        dispatch.wrap(None)
+        files.use(system)
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, not an error of ours
+    """A request that cannot be done: the status, the error's name, and the sentence."""
+
+    def __init__(self, status: int, name: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.name = name
+
+
+class Control(NamedTuple):
+    """What the control listener has in its hands."""
+
+    node: Node
+    rounds: Rounds
+    faults: Faults
+
+    @property
+    def clock(self) -> ManualClock:
+        """The clock, if it can be moved; raises Refused."""
+        clock = self.node.clock
+        if isinstance(clock, ManualClock):
+            return clock
+        raise Refused(
+            400, "CLOCK_NOT_MANUAL", "the clock is the machine's own: start with --clock manual"
+        )
+
+    def time(self, given: Mapping[str, Any], name: str) -> int:
+        """A time that has to be given; raises Refused."""
+        return self._read(given, name, partial(parse_instant, now_ms=self.node.clock.now_ms()))
+
+    def span(self, given: Mapping[str, Any], name: str) -> int:
+        """A span that has to be given; raises Refused."""
+        return self._read(given, name, parse_duration)
+
+    @staticmethod
+    def _read(given: Mapping[str, Any], name: str, read: Callable[[Any], int]) -> int:
+        if name not in given:
+            raise Refused(400, "MISSING", f"{name} is missing")
+        try:
+            return read(given[name])
+        except ValueError as error:
+            raise Refused(400, "BAD_TIME", f"{name}: {error}") from None
+
+
+# --- the clock -----------------------------------------------------------------------------------
+
+
+async def show_clock(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
+    """What time it is, and how the clock goes on."""
+    clock = control.node.clock
+    now_ms = clock.now_ms()
+    is_manual = isinstance(clock, ManualClock)
+    rate = clock.rate if isinstance(clock, ManualClock) else 1.0
+    return {
+        "clock": "manual" if is_manual else "system",
+        "now_ms": now_ms,
+        "now": to_iso(now_ms),
+        "rate": rate,
+        "frozen": not rate,
+    }
+
+
+async def _moved(control: Control) -> dict[str, Any]:
+    """The clock was touched: a round of retention that has come due by it is done first."""
+    await control.rounds.catch_up()
+    shown = await show_clock(control, {})
+    log.info("clock moved", extra={"now_ms": shown["now_ms"], "rate": shown["rate"]})
+    return shown
+
+
+async def set_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Jump to a time, forwards or back; the clock goes on as before."""
+    control.clock.set(control.time(given, "to"))
+    return await _moved(control)
+
+
+async def step_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Move by a span, forwards or back; the clock goes on as before."""
+    control.clock.step(control.span(given, "by"))
+    return await _moved(control)
+
+
+async def freeze_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Stand still, now or at a time."""
+    control.clock.freeze(control.time(given, "at") if "at" in given else None)
+    return await _moved(control)
+
+
+async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Run at a rate, from now on or from a time."""
+    rate = given.get("rate", 1)
+    if not isinstance(rate, int | float) or isinstance(rate, bool):
+        raise Refused(400, "BAD_RATE", f"rate={rate!r}: expected a number above 0")
+    control.clock.run(rate, control.time(given, "from") if "from" in given else None)
+    return await _moved(control)
+
+
+# --- sweeps --------------------------------------------------------------------------------------
+
+
+async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply retention now, to one topic or to all; what went since the last sweep, and why."""
+    topic = given.get("topic")
+    if topic is not None and topic not in control.node.metadata.image.topics:
+        raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic}")
+    swept = await control.rounds.sweep(topic)
+    now_ms = control.node.clock.now_ms()
+    return {"now_ms": now_ms, "now": to_iso(now_ms), "deleted": [_deletion(each) for each in swept]}
+
+
+def _deletion(swept: Swept) -> dict[str, Any]:
+    """A deletion as JSON: times twice."""
+    told: dict[str, Any] = {
+        "topic": swept.topic,
+        "partition": swept.partition,
+        "asked": swept.asked,
+    }
+    for name, value in swept.deletion._asdict().items():
+        if name.endswith("_time"):
+            told[f"{name}_ms"] = value
+            value = to_iso(value)  # noqa: PLW2901 - the second of the two
+        told[name] = value
+    return told
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+
+async def show_faults(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every fault that is planted, and how often it has struck."""
+    return {"faults": [fault.shown() for fault in control.faults]}
+
+
+async def add_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Plant a fault."""
+    fault = control.faults.add(given)
+    log.info("fault planted", extra=_told(fault))
+    return fault.shown()
+
+
+async def show_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """One fault, and how often it has struck."""
+    return _fault(control.faults.get, given).shown()
+
+
+async def remove_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Lift one fault; who is held by it goes on."""
+    fault = _fault(control.faults.remove, given)
+    log.info("fault lifted", extra=_told(fault))
+    return fault.shown()
+
+
+async def clear_faults(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
+    """Lift all faults."""
+    return {"removed": [fault.shown() for fault in control.faults.clear()]}
+
+
+def _fault(find: Callable[[int], Fault | None], given: Mapping[str, Any]) -> Fault:
+    number = given["id"]
+    found = find(int(number)) if number.isdecimal() and len(number) < 10 else None
+    if found is None:
+        raise Refused(404, "UNKNOWN_FAULT", f"there is no fault {number}")
+    return found
+
+
+def _told(fault: Fault) -> dict[str, Any]:
+    told = fault.shown()
+    return {"fault": told.pop("id"), **told}
+
+
+# --- the listener --------------------------------------------------------------------------------
+
+
+class _Route(NamedTuple):
+    """One thing that can be asked for, and the fields its body may have (None: any)."""
+
+    method: str
+    path: str
+    do: Callable[[Control, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+    fields: tuple[str, ...] | None = ()
+    status: int = 200
+
+
+ROUTES = (
+    _Route("GET", "/v1/clock", show_clock),
+    _Route("POST", "/v1/clock/set", set_clock, ("to",)),
+    _Route("POST", "/v1/clock/step", step_clock, ("by",)),
+    _Route("POST", "/v1/clock/freeze", freeze_clock, ("at",)),
+    _Route("POST", "/v1/clock/run", run_clock, ("rate", "from")),
+    _Route("POST", "/v1/sweep", sweep, ("topic",)),
+    _Route("GET", "/v1/faults", show_faults),
+    _Route("POST", "/v1/faults", add_fault, None, 201),
+    _Route("DELETE", "/v1/faults", clear_faults),
+    _Route("GET", "/v1/faults/{id}", show_fault),
+    _Route("DELETE", "/v1/faults/{id}", remove_fault),
+)
+
+
+async def start_control(control: Control, listening: socket.socket) -> Any:
+    """Wait for the first request on a listening socket, then serve there; returns the runner."""
+    await readable(listening)
+    web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
+    app = web.Application(middlewares=[_answering(web)], client_max_size=_MOST_BYTES)
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, _handler(control, route, web))
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    await web.SockSite(runner, listening).start()
+    return runner
+
+
+def _handler(control: Control, route: _Route, web: Any) -> Callable[[Any], Awaitable[Any]]:
+    async def handle(request: Any) -> Any:
+        given = _body(await request.text(), route)
+        told = await route.do(control, {**given, **request.match_info})
+        return web.json_response(told, status=route.status, dumps=_line)
+
+    return handle
+
+
+def _line(told: Any) -> str:
+    """JSON that a terminal shows well."""
+    return json.dumps(told) + "\n"
+
+
+def _body(text: str, route: _Route) -> Mapping[str, Any]:
+    """The fields of a body; raises Refused."""
+    if not text.strip():
+        return {}
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise Refused(400, "BAD_JSON", f"the body is no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise Refused(400, "BAD_JSON", "the body is no JSON object")
+    for name in given:
+        if route.fields is not None and name not in route.fields:
+            known = f"it may have {', '.join(route.fields)}" if route.fields else "it takes none"
+            raise Refused(400, "UNKNOWN_FIELD", f"{name!r} is no field of this request: {known}")
+    return given
+
+
+def _answering(web: Any) -> Any:
+    """A middleware that answers whatever goes wrong as JSON."""
+
+    async def answer(request: Any, handler: Any) -> Any:
+        try:
+            return await handler(request)
+        except Refused as refused:
+            status, name, sentence = refused.status, refused.name, str(refused)
+        except BrokerError as error:
+            status, name, sentence = 400, error.code.name, error.message
+            if error.code in _NOT_FOUND:
+                status = 404
+        except ValueError as error:
+            status, name, sentence = 400, "BAD_REQUEST", str(error)
+        except web.HTTPMethodNotAllowed as error:
+            status, name = 405, "METHOD_NOT_ALLOWED"
+            sentence = f"{request.path} takes {', '.join(sorted(error.allowed_methods))}"
+        except web.HTTPNotFound:
+            status, name = 404, "NOT_FOUND"
+            sentence = "there are " + ", ".join(f"{r.method} {r.path}" for r in ROUTES)
+        except web.HTTPException as error:
+            status, name, sentence = error.status, "BAD_REQUEST", error.reason
+        except Exception:
+            log.exception("unexpected error on the control listener")
+            status, name, sentence = 500, "UNKNOWN_SERVER_ERROR", "unexpected error: see the log"
+        told = {"error": name, "message": sentence}
+        return web.json_response(told, status=status, dumps=_line)
+
+    return web.middleware(answer)
