@@ -42,9 +42,12 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         return web.Response(text="ok\n")
 
     async def readyz(_request: Any) -> Any:
-        if node.ready:
-            return web.Response(text="ready\n")
-        return web.Response(text="not ready\n", status=503)
+        reasons = [] if node.ready else ["not ready"]
+        reasons += [
+            f"{each.topic}-{each.index} is offline: {each.offline}" for each in node.offline()
+        ]
+        text = "".join(f"{reason}\n" for reason in reasons or ["ready"])
+        return web.Response(text=text, status=503 if reasons else 200)
 
     app = web.Application()
     app.router.add_get("/metrics", metrics)

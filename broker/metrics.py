@@ -155,6 +155,15 @@ class Collector:
             "Open connections",
             value=len(self._node.connections),
         )
+        offline = self._node.offline()
+        yield core.GaugeMetricFamily(
+            "tidelog_offline_logs", "Logs offline since a sync of theirs failed", value=len(offline)
+        )
+        yield core.GaugeMetricFamily(
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            "Log directories with a log that is offline",
+            value=len({each.directory.parent for each in offline}),
+        )
         kernel = core.GaugeMetricFamily(
             "tidelog_kernels", "Record kernels in use", labels=["implementation"]
         )

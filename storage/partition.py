@@ -13,8 +13,6 @@ segments of mixed formats are normal.
 from __future__ import annotations
 
 import contextlib
-import errno
-import functools
 import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -37,6 +35,7 @@ from storage import (
     producer_recovery,
     reading,
     recovery,
+    retention,
     snapshots,
     timestamps,
 )
@@ -47,7 +46,7 @@ from storage.settings import settings_of
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from config.topic import TopicConfig
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from protocol.records.prepare import Prepared
     from storage.producers import ProducerBatch, Producers, Sequenced
     from storage.reading import Fetched
+    from storage.retention import Deletion
     from storage.settings import Settings
 
 _log = logging.getLogger("tidelog.storage")
@@ -64,7 +64,7 @@ _Answer = TypeVar("_Answer")
 _NEWEST_MAGIC = 2
 _EMPTY_SET = -1
 _NO_SEGMENT = -1
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_BOOT = "offline"  # names no start of any machine
 
 
 class Appended(NamedTuple):
@@ -78,18 +78,6 @@ class Appended(NamedTuple):
     size: int
     duplicate: bool  # stored before; the answer is that of the first time
     converted: bool  # records were written anew
-
-
-class Deletion(NamedTuple):
-    """A segment that retention has deleted, and why."""
-
-    base_offset: int
-    end_offset: int
-    size: int
-    policy: str  # retention.ms, retention.bytes or log start offset
-    largest_time: int | None  # of its records
-    last_append_time: int | None
-    limit: int | None  # the setting's value, or the log start offset
 
 
 class Partition:
@@ -647,11 +635,11 @@ class Partition:
         for a thread, now and then. Raises KafkaStorageError.
         """
         self.check_online()
-        retention = timestamps.retention_of(self.config)
+        rules = timestamps.retention_of(self.config)
         try:
             self._leaving.remove_due(now_ms)
             with self._flush_lock:
-                return self._delete_old_segments(now_ms, retention)
+                return self._delete_old_segments(now_ms, rules)
         except OSError as error:
             raise self._storage_error("retention failed", error) from error
 
@@ -693,16 +681,11 @@ class Partition:
                 extra={"topic": self.topic, "partition": self.index, "log_start_offset": offset},
             )
 
-    def _delete_old_segments(self, now_ms: int, retention: timestamps.Retention) -> list[Deletion]:
+    def _delete_old_segments(self, now_ms: int, rules: timestamps.Retention) -> list[Deletion]:
         segments = self._segments
-        policies = timestamps.segments_to_delete(
-            [
-                timestamps.Candidate(
-                    s.tail.end_offset, s.tail.size, functools.partial(_times_of, s)
-                )
-                for s in segments
-            ],
-            retention,
+        policies = retention.judge(
+            segments,
+            rules,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
@@ -714,47 +697,55 @@ class Partition:
             if self._is_stopped:
                 return []
             if len(policies) == len(segments):
-                if self._active.tail != judged or self._active is not segments[-1]:
-                    policies.pop()  # it has got records nobody has judged
-                else:
-                    self._roll()
+                is_judged = self._active is segments[-1] and self._active.tail == judged
+                if not is_judged or not self._roll_if_there_is_room():
+                    policies.pop()
             going = segments[: len(policies)]
             if not going:
                 return []
             self._max_event_time = self.max_event_time
             self._segments = self._segments[len(going) :]
             self._start_at(self._segments[0].base_offset)
-        self._keep_times(self._covered_times(), durable=True)
-        return [
-            self._delete_segment(segment, policy, now_ms, retention)
-            for segment, policy in zip(going, policies, strict=True)
-        ]
+        self._keep_times_on_full_disk(going)
+        deletions = []
+        for segment, policy in zip(going, policies, strict=True):
+            deletion, away = retention.delete(segment, policy, rules, self.log_start_offset)
+            self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
+            retention.say(self.topic, self.index, deletion)
+            deletions.append(deletion)
+        self._forget_epochs()
+        return deletions
 
-    def _delete_segment(
-        self, segment: Segment, policy: str, now_ms: int, retention: timestamps.Retention
-    ) -> Deletion:
-        """Rename a segment's files, to be removed later, and say so; raises OSError."""
-        times, _ = segment.known_times
-        deletion = Deletion(
-            segment.base_offset,
-            segment.tail.end_offset,
-            segment.tail.size,
-            policy,
-            times.largest,
-            times.last_append,
-            {
-                timestamps.BY_TIME: retention.retention_ms,
-                timestamps.BY_SIZE: retention.retention_bytes,
-            }.get(policy, self.log_start_offset),
-        )
-        self._leaving.add(segment.rename_away(), now_ms + self.config.file_delete_delay_ms)
-        files.unlink(recovery.snapshot_path(self.directory, segment.base_offset))
-        self._epochs.forget_before(self.log_start_offset)
-        _log.info(
-            "segment deleted",
-            extra={"topic": self.topic, "partition": self.index, **deletion._asdict()},
-        )
-        return deletion
+    def _roll_if_there_is_room(self) -> bool:
+        """Begin a new segment, so that the last one may go too; False when the disk is full."""
+        try:
+            self._roll()
+        except OSError as error:
+            if error.errno not in retention.FULL or isinstance(error, files.SyncError):
+                raise
+            return False
+        return True
+
+    def _keep_times_on_full_disk(self, going: Sequence[Segment]) -> None:
+        """Keep what segments about to go have told; let them go even where there is no room for it.
+
+        What is not kept then is kept with the next flush. Raises OSError.
+        """
+        try:
+            self._keep_times(self._covered_times(), durable=True)
+        except OSError as error:
+            if error.errno not in retention.FULL or isinstance(error, files.SyncError):
+                raise
+            retention.make_room(going)
+            with contextlib.suppress(OSError):
+                self._keep_times(self._covered_times(), durable=True)
+
+    def _forget_epochs(self) -> None:
+        """Drop leader epochs that have gone with their segments, or do so next time."""
+        try:
+            self._epochs.forget_before(self.log_start_offset)
+        except OSError as error:
+            _log.warning("leader epochs not written", extra={"reason": str(error)})
 
     def mark_deleted(self) -> None:
         """Refuse appends from now on: the files are about to go."""
@@ -799,7 +790,7 @@ class Partition:
             "log offline",
             extra={"topic": self.topic, "partition": self.index, "reason": why},
         )
-        self._boot_id = ""
+        self._boot_id = _NO_BOOT
         with contextlib.suppress(OSError):
             self._keep_times(self._covered_times(), durable=False)
         for segment in segments:
@@ -812,7 +803,7 @@ class Partition:
         if self.is_deleted:
             return UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
         reason = error.strerror or str(error)
-        if error.errno in _FULL:
+        if error.errno in retention.FULL:
             reason = f"the disk is full ({reason})"
         if isinstance(error, files.SyncError):
             self._go_offline(f"{what}: {reason}")
@@ -828,7 +819,3 @@ class Partition:
                 },
             )
         return KafkaStorageError(f"{self.topic}-{self.index}: {what}: {reason}")
-
-
-def _times_of(segment: Segment) -> timestamps.SegmentTimes:
-    return segment.times

@@ -652,6 +652,11 @@ class Segment:
                 self.path = away
         return gone
 
+    def remove_indexes(self) -> None:
+        """Remove the files that can be made anew; raises OSError."""
+        for suffix in (filenames.OFFSET_INDEX_SUFFIX, filenames.TIME_INDEX_SUFFIX):
+            files.unlink(self._path(suffix))
+
     def remove(self) -> None:
         """Remove every file of the segment but the snapshot; raises OSError."""
         self.is_active = False

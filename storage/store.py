@@ -175,7 +175,8 @@ class LogStore:
             except UnknownTopicOrPartition:
                 continue  # deleted meanwhile
             except KafkaStorageError as error:  # the others are made durable all the same
-                failures.append(error)
+                if partition.offline is None:  # that has been said, once
+                    failures.append(error)
         try:
             self._write_checkpoints()
         except OSError as error:
