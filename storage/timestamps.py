@@ -58,11 +58,12 @@ def is_target(timestamp: int) -> bool:
 def append_time(last_append_time_ms: int | None, now_ms: int) -> int:
     """Return when a batch that arrives now is appended: never before the one before it.
 
-    KIP-32 met this in its rejected option 1: clocks go back, and leaders' clocks differ.
+    KIP-32 met this in its rejected option 1: clocks go back, and leaders' clocks differ. A clock
+    that shows -1 counts as 0: as a stamp -1 would be no time (KIP-228 advises such a shift).
     """
     if last_append_time_ms is not None and last_append_time_ms > now_ms:
         return last_append_time_ms
-    return now_ms
+    return 0 if now_ms == NO_TIMESTAMP else now_ms
 
 
 def goes_back(append_time_ms: int, next_append_time_ms: int) -> bool:
@@ -324,11 +325,15 @@ class Candidate(NamedTuple):
 
 
 def retention_of(config: TopicConfig) -> Retention:
-    """Read a topic's settings: -1 switches a policy off, and so does a policy without delete."""
+    """Read a topic's settings: -1 switches a policy off, and so does a policy without delete.
+
+    The largest number is for ever too, as those mean who set it: a record of the smallest time is
+    older than that.
+    """
     if "delete" not in config.cleanup_policy:
         return Retention(None, None, by_append=False)
     return Retention(
-        None if config.retention_ms < 0 else config.retention_ms,
+        config.retention_ms if 0 <= config.retention_ms < MAX_TIMESTAMP else None,
         None if config.retention_bytes < 0 else config.retention_bytes,
         config.retention_time_basis == APPEND_BASIS,
     )

@@ -14,6 +14,8 @@ no code of ours judges itself. TIDELOG_REWRITE=1 writes what came out into the s
     append now= ts=[..] [magic= codec= version= bit= header= pid= seq= headers= key= raw=]
     disk      the batches as they lie there        consume [version=]   what a Fetch of it gives
     times     append times by offset               lookup ts=           ListOffsets by time
+    lookup-v0 ts= [most=]   ListOffsets version 0: an offset, then where earlier segments begin
+    append-delta now= first= delta=   one record, its time as the bytes (hex) of its delta to `first`
     restart   stop cleanly, start                  crash                kill -9, start
     power-loss  kill -9, and the machine starts anew
     segments  where each segment begins and ends   largest              ListOffsets -3
@@ -260,6 +262,14 @@ def produced(options):
     return bytes(data)
 
 
+def with_delta(first, delta):
+    """A batch of one record whose time is `first` plus the varint `delta`, however that is written."""
+    body = b"\0" + delta + b"\0\x02k\x02v\0"
+    record = bytes([2 * len(body)]) + body
+    tail = struct.pack(">hiqqqhii", 0, 0, first, first, -1, -1, -1, 1) + record
+    return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
+
+
 def time_entries(path, base):
     """What a .timeindex says, taken apart by hand."""
     return [(time, base + offset) for time, offset in struct.iter_unpack(">qi", path.read_bytes())]
@@ -367,6 +377,11 @@ class World:
         text = f"offset={result.base_offset} timestamp={result.log_append_time_ms}"
         yield text + (" duplicate" if result.duplicate else "")
 
+    def do_append_delta(self, options):
+        data = with_delta(int(options["first"]), bytes.fromhex(options["delta"]))
+        result = self.partition.append(data, now_ms=self.now, produce_version=9)
+        yield f"offset={result.base_offset} timestamp={result.log_append_time_ms}"
+
     def stored(self):
         partition = self.partition
         fetched = partition.read(
@@ -399,6 +414,10 @@ class World:
         partition = self.partition
         found = partition.find_by_time(int(options["ts"]), upper_offset=partition.high_watermark)
         yield "none" if found is None else f"offset={found[0]} timestamp={found[1]}"
+
+    def do_lookup_v0(self, options):
+        most = int(options.get("most", 100))
+        yield " ".join(map(str, self.partition.offsets_before_v0(int(options["ts"]), most)))
 
     def do_largest(self, _):
         partition = self.partition

@@ -1,0 +1,158 @@
+"""The script kip-228.txt can fail: mistakes about times before 1970, each planted and caught.
+
+Most are what brokers really do: Kafka begins largest times at -1, indexes and ages no negative time;
+others clamp, or take every negative time for a missing one, or let a difference wrap.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.records import kernels
+from storage import partition_times, timestamps
+from storage.segment import Segment
+from storage.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, SegmentTimes
+from tests.time.test_scripts import SCRIPTS, noting, patched, run_part, stamped
+
+EXCEEDS, REACHES, OR_NONE = timestamps.exceeds, timestamps.reaches, timestamps.or_none
+HAS_AGED, SHOULD_ROLL, PACK = timestamps.has_aged, timestamps.should_roll, partition_times.pack
+RETENTION_OF, REWRITE, REPORTED = timestamps.retention_of, kernels.rewrite, timestamps.reported
+
+
+def wrapped(value):
+    """An int64 as the hardware has it."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def aged_with_wrapping(times, now_ms, retention):
+    """The age as a difference of two longs."""
+    newest = times.last_append if retention.by_append else times.aging
+    return newest is not None and 0 <= retention.retention_ms < wrapped(now_ms - newest)
+
+
+def rolled_with_wrapping(times, largest, append_time_ms, segment_ms, least):
+    """The span as a difference of two longs."""
+    if largest is None or times.first is None:
+        return SHOULD_ROLL(times, largest, append_time_ms, segment_ms, least)
+    return wrapped(largest - times.first) > segment_ms
+
+
+def age_of_file(times, now_ms, retention):
+    """Kafka: a segment without a largest time from 0 on is as old as its file."""
+    if times.largest is not None and times.largest < 0:
+        times = times.copy()
+        times.aging = times.last_append
+    return HAS_AGED(times, now_ms, retention)
+
+
+def without_negative(line):
+    """A segment's line that takes a negative largest time for none."""
+    times = line.times.copy()
+    times.largest = times.largest if EXCEEDS(times.largest, -1) else None
+    return line._replace(times=times)
+
+
+def clamped(base_timestamp):
+    return max(base_timestamp, 0)
+
+
+PLANTS = {
+    "largest times begin at -1": patched(
+        timestamps, "exceeds", lambda t, largest: EXCEEDS(t, -1 if largest is None else largest)
+    ),
+    "a segment notes no negative time": noting(
+        lambda first, largest, offset, missing, append: (
+            first,
+            None if largest is not None and largest < 0 else largest,
+            offset,
+            missing,
+            append,
+        )
+    ),
+    "every negative time is a missing one": patched(
+        timestamps, "or_none", lambda t: None if t < 0 else t
+    ),
+    "-1 is a time": patched(timestamps, "or_none", lambda t: t),
+    "nothing below 1970 is searched for": patched(
+        timestamps, "reaches", lambda largest, target: target >= 0 and REACHES(largest, target)
+    ),
+    "a time below 1970 is looked up as 1970": patched(
+        timestamps, "reaches", lambda largest, target: REACHES(largest, max(target, 0))
+    ),
+    "negative largest times are lost at a start": patched(
+        partition_times,
+        "pack",
+        lambda times: PACK(times._replace(segments=tuple(map(without_negative, times.segments)))),
+    ),
+    "the largest time of a header is believed to begin at -1": patched(
+        Segment,
+        "largest_of",
+        lambda segment, found: LARGEST_OF(segment, found) or -1,
+    ),
+    "the window's early edge is 1970 at the earliest": stamped(
+        min_timestamp=lambda stamps, _: max(stamps.min_timestamp, 0)
+    ),
+    "the window's early edge wraps": stamped(
+        min_timestamp=lambda stamps, now: (
+            wrapped(now - 2**63 + 2)
+            if now < -2 and stamps.min_timestamp == MIN_TIMESTAMP
+            else stamps.min_timestamp
+        )
+    ),
+    "a window without an early edge ends at 1970": stamped(
+        min_timestamp=lambda stamps, _: (
+            0 if stamps.min_timestamp == MIN_TIMESTAMP else stamps.min_timestamp
+        )
+    ),
+    "the window's late edge is the clock's, not beyond": stamped(
+        max_timestamp=lambda stamps, now: (
+            stamps.max_timestamp if stamps.max_timestamp == MAX_TIMESTAMP else now
+        )
+    ),
+    "a stamp of -1 is given": patched(
+        timestamps, "append_time", lambda last, now: now if last is None else max(last, now)
+    ),
+    "append times begin at 1970": patched(
+        timestamps, "append_time", lambda last, now: max(last or 0, now, 0)
+    ),
+    "a stamp before 1970 is not told": patched(
+        timestamps, "reported", lambda stamps: max(REPORTED(stamps), NO_TIMESTAMP)
+    ),
+    "rolling takes a negative first time for none": patched(
+        timestamps,
+        "should_roll",
+        lambda times, *more: SHOULD_ROLL(
+            times if EXCEEDS(times.first, -1) else _without_first(times), *more
+        ),
+    ),
+    "the span of a segment wraps": patched(timestamps, "should_roll", rolled_with_wrapping),
+    "negative times do not age": patched(timestamps, "has_aged", age_of_file),
+    "ages wrap": patched(timestamps, "has_aged", aged_with_wrapping),
+    "the largest number is only a long time": patched(
+        timestamps,
+        "retention_of",
+        lambda config: RETENTION_OF(config)._replace(retention_ms=config.retention_ms),
+    ),
+    "conversion clamps": patched(
+        kernels,
+        "rewrite",
+        lambda *region: REWRITE(*region[:6], clamped(region[6]), *region[7:]),
+    ),
+}
+LARGEST_OF = Segment.largest_of
+
+
+def _without_first(times):
+    copy = SegmentTimes.copy(times)
+    copy.first = None
+    return copy
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_mistake_is_caught(name, tmp_path, monkeypatch):
+    PLANTS[name](monkeypatch)
+    for number, part in enumerate(SCRIPTS["kip-228.txt"]):
+        results = run_part(part, tmp_path / str(number))
+        if any(part.blocks[block][1] != result for block, result in results.items()):
+            return
+    pytest.fail(f"no script noticed that {name}")
