@@ -20,13 +20,15 @@ pytestmark = [
 
 
 def dump(paths, *options):
+    """What the tool prints; its complaints go to standard error."""
     run = subprocess.run(
         [
             *("java", "-Xmx256m", "-cp", f"{JARS}/*", "kafka.tools.DumpLogSegments"),
             *options,
             *("--files", ",".join(map(str, paths))),
         ],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=True,
         timeout=100,
