@@ -1,0 +1,178 @@
+"""Times before 1970 over the wire (KIP-228): every version of Produce, Fetch and ListOffsets.
+
+What a broker stores is read back with kafka-python's reader, so that no code of ours judges itself.
+Storage's own rules are in tests/time/kip-228.txt; what clients make of it, in tests/clients.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from tests.broker.asking import alter, create, fetch, list_offset, new_name, produce
+from tests.broker.subject import eventually
+from tests.oracle import codecs, recordset
+from tests.oracle.recordset import Rec
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, at import
+    from kafka.record import MemoryRecords
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+TOPIC = 2
+INVALID_TIMESTAMP, UNSUPPORTED_VERSION = 32, 35
+FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
+NONE = -1
+# offsets 0..7
+TIMES = (-386_380_800_000, LOWEST, -2, NONE, 0, HIGHEST, -7, -8)
+
+
+def int64(value):
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def record_set(magic, times, codec=codecs.NONE):
+    """What a producer of that format sends; the times wrap as a Java client's do."""
+    recs = [Rec(time, b"v%d" % number) for number, time in enumerate(times)]
+    if magic == 2:
+        return recordset.batch(recs, codec)
+    if codec:
+        return recordset.wrapper(magic, recs, codec)
+    return recordset.plain_set(magic, recs)
+
+
+def seen(connection, topic, version, offset=0):
+    """The times that a consumer sees by offset, -1 where it sees none."""
+    got = fetch(connection, topic, offset, version=version)
+    assert got["error_code"] == 0, got
+    times, found = {}, MemoryRecords(got["records"])
+    while (batch := found.next_batch()) is not None:
+        assert batch.validate_crc()
+        for record in batch:
+            times[record.offset] = NONE if record.timestamp is None else int64(record.timestamp)
+    return [times[number] for number in sorted(times)]
+
+
+def fetch_magic(version):
+    return 0 if version < 2 else 1 if version < 4 else 2
+
+
+def asked(connection, topic, timestamp, version=7):
+    got = list_offset(connection, topic, timestamp, version=version)
+    return got["error_code"], got["offset"], got["timestamp"]
+
+
+@pytest.fixture(scope="module")
+def topic(broker):
+    name = new_name("negative")
+    with broker.connect() as connection:
+        create(connection, name, segment_bytes="100", retention_ms="-1")
+        for time in TIMES:
+            assert produce(connection, name, record_set(2, [time]))["error_code"] == 0
+    return name
+
+
+@pytest.mark.parametrize("codec", [codecs.NONE, codecs.GZIP])
+@pytest.mark.parametrize("stored", FORMATS)
+@pytest.mark.parametrize(("magic", "versions"), [(0, (0, 1)), (1, (2,)), (2, (3, 7, 9, 11))])
+def test_every_format_in_and_out(connection, magic, versions, stored, codec):
+    """Written by every version, kept in every format, read by every version: the time is the same."""
+    for version in versions:
+        name = new_name("negative")
+        settings = {"message_format_version": FORMATS[stored], "retention_ms": "-1"}
+        create(connection, name, **settings)
+        answer = produce(connection, name, record_set(magic, TIMES, codec), version=version)
+        assert (answer["error_code"], answer["base_offset"]) == (0, 0)
+        assert answer.get("log_append_time_ms", NONE) == NONE
+        for reader in (0, 1, 2, 3, 4, 11, 12):
+            carried = min(magic, stored, fetch_magic(reader))
+            expected = list(TIMES) if carried else [NONE] * len(TIMES)
+            assert seen(connection, name, reader) == expected, (version, reader)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_lookups_below_the_sentinels(connection, topic, version):
+    """T < -6 is a time, answered exactly; Kafka answers UNSUPPORTED_VERSION."""
+    for target in (LOWEST, LOWEST + 1, -386_380_800_000, -386_380_799_999, -9, -8, -7):
+        offset = next(i for i, time in enumerate(TIMES) if time != NONE and time >= target)
+        assert asked(connection, topic, target, version) == (0, offset, TIMES[offset])
+
+
+def test_lookups_below_the_sentinels_in_version_0(connection, topic):
+    for target, first in ((LOWEST, 0), (-386_380_799_999, 2), (-7, 2), (1, 5)):
+        got = list_offset(connection, topic, target, version=0)
+        assert (got["error_code"], got["old_style_offsets"][0]) == (0, first)
+
+
+@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("sentinel", range(-6, 0))
+def test_the_six_values_that_are_no_times(connection, topic, version, sentinel):
+    """They stay Kafka's, in every version: the records of those milliseconds are found over HTTP alone."""
+    since = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}[sentinel]
+    if version < since:
+        got = list_offset(connection, topic, sentinel, version=version)
+        assert got["error_code"] == UNSUPPORTED_VERSION
+    elif version == 0:
+        got = list_offset(connection, topic, sentinel, version=0)["old_style_offsets"]
+        assert got[0] == (len(TIMES) if sentinel == -1 else 0)
+    else:
+        expected = {-1: (8, -1), -2: (0, -1), -3: (5, HIGHEST), -4: (0, -1)}
+        found = expected.get(sentinel, (-1, -1))
+        assert asked(connection, topic, sentinel, version) == (0, *found)
+
+
+@pytest.mark.parametrize("stored", [1, 2])
+def test_the_largest_of_only_negative_times(connection, stored):
+    """Kafka answers (-1, -1)."""
+    name = new_name("negative")
+    create(connection, name, message_format_version=FORMATS[stored], retention_ms="-1")
+    produce(connection, name, record_set(2, [-9, NONE, -4, -4], codecs.GZIP))
+    assert asked(connection, name, -3) == (0, 2, -4)
+
+
+def test_refusals_name_negative_times_and_the_window(connection):
+    name = new_name("negative")
+    create(connection, name, message_timestamp_before_max_ms="1000", retention_ms="-1")
+    answer = produce(connection, name, record_set(2, [NONE, -2, LOWEST]), version=8)
+    assert answer["error_code"] == INVALID_TIMESTAMP
+    errors = {e["batch_index"]: e["batch_index_error_message"] for e in answer["record_errors"]}
+    assert sorted(errors) == [1, 2]
+    assert "timestamp -2 is outside the window [" in errors[1]
+    assert f"timestamp {LOWEST} is outside the window [" in errors[2]
+    assert seen(connection, name, 12) == []
+
+
+def test_after_a_stop_and_a_kill(start):
+    """Negative largest times have no index: they are known again."""
+    broker = start()
+    name = new_name("negative")
+    with broker.connect() as connection:
+        create(connection, name, segment_bytes="100", retention_ms="-1")
+        for time in (-500, -300, -400, -100, LOWEST):
+            produce(connection, name, record_set(2, [time]))
+    for end in (broker.kill, broker.stop):
+        end()
+        broker.restart()
+        with broker.connect() as connection:
+            assert asked(connection, name, LOWEST) == (0, 0, -500)
+            assert asked(connection, name, -299) == (0, 3, -100)
+            assert asked(connection, name, -99) == (0, -1, -1)
+            assert asked(connection, name, -3) == (0, 3, -100)
+            assert seen(connection, name, 12, 4) == [LOWEST]
+
+
+def test_retention_ages_them(start):
+    """1969 is older than a day: it goes, as the proposal asks; retention.time.basis=append keeps it."""
+    broker = start({"log.retention.check.interval.ms": "50"})
+    old, kept = new_name("negative"), new_name("negative")
+    with broker.connect() as connection:
+        for name in (old, kept):
+            create(connection, name, retention_ms="-1")
+            produce(connection, name, record_set(2, [-2, LOWEST]))
+        basis = ("retention.time.basis", 0, "append")
+        assert alter(connection, TOPIC, kept, basis, ("retention.ms", 0, "86400000"))[0] == 0
+        assert alter(connection, TOPIC, old, ("retention.ms", 0, "86400000"))[0] == 0
+        eventually(lambda: asked(connection, old, -2)[1] == 2, what="1969 to go")
+        assert asked(connection, kept, -2) == (0, 0, -1)
+        assert seen(connection, kept, 12) == [-2, LOWEST]
