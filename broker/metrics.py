@@ -134,6 +134,10 @@ _PARTITION_GAUGES = {
     "kafka_log_log_logstartoffset": ("Log start offset", "log_start_offset"),
     "kafka_log_log_size": ("Bytes of the log", "size"),
     "tidelog_last_append_time_ms": ("Last append time, ms", "last_append_time"),
+    "tidelog_append_times_unknown_bytes": (
+        "Bytes of segments in which nobody knows when some batch was appended",
+        "unknown_append_bytes",
+    ),
 }
 
 

@@ -154,19 +154,23 @@ class AppendTimes:
                 known = known if entry.time == UNKNOWN else entry.time
         return True
 
-    def confirm(self, first_time: int | None, last_time: int | None) -> None:
+    def confirm(self, first_time: int | None, last_time: int | None) -> bool:
         """Compare with when the first and the last batch are known to have been appended.
 
         A last entry with another time is not the last: entries behind it have been cut off, and
-        nothing is known there. A first entry with another time is none. Raises OSError.
+        nothing is known there. A first entry with another time is none. False when something had to
+        be forgotten. Raises OSError.
         """
         if not self._count:
-            return
+            return True
         descriptor = self._reader()
         if self._entry(descriptor, 0).time not in (UNKNOWN, first_time):
             self.mark_unknown()
         elif self._last.time not in (UNKNOWN, last_time):
             self._end_at(descriptor, self._count, self._last.offset + 1)
+        else:
+            return True
+        return False
 
     def _end_at(self, descriptor: files.Descriptor, count: int, relative_offset: int) -> None:
         self._shorten(descriptor, count)

@@ -212,6 +212,15 @@ class Partition:
         return sum(segment.tail.size for segment in self._segments)
 
     @property
+    def unknown_append_bytes(self) -> int | None:
+        """The bytes of segments in which some append time is unknown; None where there are none.
+
+        Nothing is read for it.
+        """
+        segments = (s for s in self._segments if s.known_times[0].has_unknown)
+        return sum(segment.tail.size for segment in segments) or None
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments by base offset; the last one is active."""
         return self._segments

@@ -13,7 +13,8 @@
               int64 largest of min(record time, append time); none where there are no bytes
               int64 first, last append time (Long.MIN: unknown)
               int32 entries of the .index, int32 entries of the .timeindex
-              int8 bit 0: a record has no time; bit 1: batch headers and indexes are true
+              int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
+              bit 2: nobody knows when some batch was appended
 
 A segment's line describes its first `size` bytes: what was appended since is read from the log again.
 The file is replaced by rename, durably, at flush, close and retention, and once, not durably,
@@ -44,6 +45,7 @@ _COUNT = struct.Struct(">i")
 _SEGMENT = struct.Struct(">10qiib")
 _HAS_MISSING = 1
 _IS_TRUE = 2
+_HAS_UNKNOWN = 4
 
 
 class SegmentLine(NamedTuple):
@@ -135,7 +137,9 @@ def _pack_line(line: SegmentLine) -> bytes:
         _or(times.last_append, UNKNOWN),
         line.index_entries,
         line.time_index_entries,
-        _HAS_MISSING * times.has_missing | _IS_TRUE * line.is_true,
+        _HAS_MISSING * times.has_missing
+        | _IS_TRUE * line.is_true
+        | _HAS_UNKNOWN * times.has_unknown,
     )
 
 
@@ -163,6 +167,7 @@ def _line(
     times.created = _or_none(created, UNKNOWN)
     times.last_append = _or_none(last_append, UNKNOWN)
     times.has_missing = bool(flags & _HAS_MISSING)
+    times.has_unknown = bool(flags & _HAS_UNKNOWN)
     return SegmentLine(
         base_offset,
         end_offset,

@@ -99,6 +99,9 @@ def load(
         _doubt_append_times(segments, segments[0].base_offset)
     elif known is not None and (was_clean or known.boot_id != boot_id):
         _doubt_append_times(segments, known.covered_offset)
+    for segment in segments:
+        if segment.known_times[1] < segment.tail.size:
+            segment.known_times[0].has_unknown |= not segment.append_times.is_complete
     segments[-1].activate()
     if known is not None:
         last_time = timestamps.later(known.last_append_time_ms, last_time)

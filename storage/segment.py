@@ -144,6 +144,7 @@ class Segment:
         assert self.time_index is not None
         if not self.append_times.load() and self.tail.size:
             self.append_times.mark_unknown()
+            self._times.has_unknown = True
         self.append_times.truncate(self.tail.end_offset)
 
     def has_room(self, size: int, last_offset: int, max_bytes: int, max_entries: int) -> bool:
@@ -418,8 +419,10 @@ class Segment:
             path = self._path(filenames.APPEND_TIMES_SUFFIX)
             append_times = AppendTimes(path, self.base_offset)
             append_times.load()
-            if self._known_size == self.tail.size:
-                append_times.confirm(self._times.created, self._times.last_append)
+            if self._known_size == self.tail.size and not append_times.confirm(
+                self._times.created, self._times.last_append
+            ):
+                self._times.has_unknown = True
             self._append_times = append_times
         return append_times
 

@@ -180,6 +180,7 @@ class SegmentTimes:
         "event",
         "first",
         "has_missing",
+        "has_unknown",
         "largest",
         "largest_offset",
         "last_append",
@@ -193,6 +194,7 @@ class SegmentTimes:
         self.largest: int | None = None  # the largest one, and where the index says it is
         self.largest_offset = -1
         self.has_missing = False  # a data record has no time
+        self.has_unknown = False  # nobody knows when some batch was appended
         # The largest over records of min(record time, append time); the append time stands in
         # where a record has none. A record from the future counts as written when it was.
         self.aging: int | None = None
@@ -235,10 +237,12 @@ class SegmentTimes:
 
     def note_append(self, append_time_ms: int | None) -> None:
         """Take into account when a batch was appended."""
-        if append_time_ms is not None:
-            self.last_append = append_time_ms
-            if self.created is None:
-                self.created = append_time_ms
+        if append_time_ms is None:
+            self.has_unknown = True
+            return
+        self.last_append = append_time_ms
+        if self.created is None:
+            self.created = append_time_ms
 
     def copy(self) -> SegmentTimes:
         """Return a second one that goes its own way."""

@@ -177,3 +177,34 @@ def test_many_entries_are_not_kept_in_memory(tmp_path):
     assert not third.is_complete
     third.truncate(20_000)
     assert third.is_complete
+
+
+def test_segments_with_unknown_append_times_are_counted(make_log):
+    log = make_log(segment_bytes=100).create()
+    for now in (10, 11, 12):
+        log.append([1], now=now)
+    assert log.partition.unknown_append_bytes is None
+    log.close()
+    (log.directory / "partition.times").unlink()
+    (log.directory / f"{0:020}.appendtimes").unlink()
+    log.open()
+    assert [log.partition.append_time_of(offset) for offset in range(3)] == [None, 11, 12]
+    for _ in range(2):
+        assert log.partition.unknown_append_bytes == log.partition.segments[0].tail.size
+        log.close()
+        log.open()
+
+
+def test_append_times_that_end_too_early_are_not_believed(make_log):
+    log = make_log().create()
+    for now in (10, 11, 12):
+        log.append([1], now=now)
+    log.close()
+    path = log.directory / f"{0:020}.appendtimes"
+    path.write_bytes(path.read_bytes()[:-12])
+    log.open()
+    assert [log.partition.append_time_of(offset) for offset in range(3)] == [10, 11, None]
+    assert log.partition.unknown_append_bytes == log.partition.size
+    log.close()
+    log.open()
+    assert log.partition.unknown_append_bytes == log.partition.size
