@@ -101,7 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     dump = commands.add_parser(
         "dump", help="show and judge files of a log", description=_DUMP, allow_abbrev=False
     )
-    dump.add_argument("files", metavar="FILE", nargs="+", type=Path, help="what to look at")
+    dump.add_argument(
+        "files", metavar="FILE", nargs="+", type=Path, help="a file or a directory of them"
+    )
     dump.add_argument("--records", action="store_true", help="show every record of a segment")
     dump.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser

@@ -1,4 +1,7 @@
-"""`tidelog dump FILE...`: what the files of a log directory say, and a verdict on each.
+"""`tidelog dump PATH...`: what the files of a log directory say, and a verdict on each.
+
+A directory stands for the files in it that a log directory may have, those of its partitions
+included; when all are shown, a list of them with their verdicts follows.
 
 As text: a table, each finding below the row that it is about, and a verdict. With as_json one
 object a line: rows (`kind` says of what), `finding`s, and a `verdict` that ends each file. A time is in
@@ -13,7 +16,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidelog.dump_files import kind_of
 from tidelog.dump_segments import Finding, Row
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 FINE, FINDINGS = 0, 1
 _HELD_ROWS = 200  # rows whose widths are known before the first one is written
-_PLURALS = {"batch": "batches", "entry": "entries"}
+_PLURALS = {"batch": "batches", "entry": "entries", "property": "properties"}
 _UNCOUNTED = {"record", "room", "partition"}  # records are counted by their batches, shown or not
 
 
@@ -35,27 +38,43 @@ class UsageError(Exception):
     """A file that is not there, cannot be read, or is none of a log directory."""
 
 
+class _Judged(NamedTuple):
+    """A file that was shown, and how many findings it has."""
+
+    path: Path
+    kind: Kind
+    findings: int
+
+
 def run(paths: Sequence[Path], *, with_records: bool, as_json: bool) -> int:
     """Write out every file; returns FINE or FINDINGS. Raises UsageError before anything is written."""
-    kinds = [_kind(path) for path in paths]
+    work = [(path, _files(path) if path.is_dir() else [_known(path)]) for path in paths]
     page: _Page = _JsonPage(sys.stdout) if as_json else _TextPage(sys.stdout)
     clean = True
-    for path, kind in zip(paths, kinds, strict=True):
-        page.begin(path, kind)
-        findings, totals = 0, Counter[str]()
-        for item in _items(path, kind, with_records):
-            page.show(item)
-            if isinstance(item, Finding):
-                findings += 1
-            else:
-                _count(item, totals)
-        page.end(findings, totals)
-        clean = clean and not findings
+    for path, files in work:
+        judged = [_Judged(*file, _show(page, *file, with_records)) for file in files]
+        if path.is_dir():
+            _sum_up(page, path, judged)
+        clean = clean and not any(one.findings for one in judged)
     return FINE if clean else FINDINGS
 
 
-def _kind(path: Path) -> Kind:
-    """The kind of a file that can be read; raises UsageError."""
+def _show(page: _Page, path: Path, kind: Kind, with_records: bool) -> int:
+    """Write out one file; returns the number of findings."""
+    page.begin(path, kind.name)
+    findings, totals = 0, Counter[str]()
+    for item in _items(path, kind, with_records):
+        page.show(item)
+        if isinstance(item, Finding):
+            findings += 1
+        else:
+            _count(item, totals)
+    page.end(findings, totals)
+    return findings
+
+
+def _known(path: Path) -> tuple[Path, Kind]:
+    """A file that can be read, and its kind; raises UsageError."""
     try:
         with path.open("rb"):
             kind = kind_of(path)
@@ -63,7 +82,32 @@ def _kind(path: Path) -> Kind:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     if kind is None:
         raise UsageError(f"{path}: its name is that of no file tidelog knows in a log directory")
-    return kind
+    return path, kind
+
+
+def _files(directory: Path) -> list[tuple[Path, Kind]]:
+    """Every file that dump knows in a log directory or a partition's; raises UsageError."""
+    try:
+        within = sorted(directory.iterdir())
+        for one in [one for one in within if one.is_dir()]:
+            within += sorted(one.iterdir())
+    except OSError as error:
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}") from None
+    files = [(one, kind_of(one)) for one in within if one.is_file()]
+    known = [_known(one) for one, kind in files if kind is not None]
+    if not known:
+        raise UsageError(f"{directory}: in it is no file tidelog knows in a log directory")
+    return known
+
+
+def _sum_up(page: _Page, directory: Path, judged: Sequence[_Judged]) -> None:
+    """List the files of a directory with their verdicts."""
+    page.begin(directory, "directory")
+    for path, kind, findings in judged:
+        verdict = _counted(findings, "finding") if findings else "ok"
+        name = str(path.relative_to(directory))
+        page.show(Row("file", {"name": name, "what": kind.name, "verdict": verdict}))
+    page.end(sum(one.findings for one in judged), Counter({"file": len(judged)}))
 
 
 def _items(path: Path, kind: Kind, with_records: bool) -> Iterable[Row | Finding]:
@@ -84,8 +128,8 @@ def _count(row: Row, totals: Counter[str]) -> None:
 class _Page(Protocol):
     """Where a dump is written to."""
 
-    def begin(self, path: Path, kind: Kind) -> None:
-        """A file begins."""
+    def begin(self, path: Path, what: str) -> None:
+        """A file begins, or the list of a directory's."""
 
     def show(self, item: Row | Finding) -> None:
         """Write a row, or a finding about the row before it."""
@@ -104,8 +148,8 @@ class _JsonPage:
         self._out = out
         self._path = self._kind = ""
 
-    def begin(self, path: Path, kind: Kind) -> None:
-        self._path, self._kind = str(path), kind.name
+    def begin(self, path: Path, what: str) -> None:
+        self._path, self._kind = str(path), what
 
     def show(self, item: Row | Finding) -> None:
         if isinstance(item, Finding):
@@ -154,10 +198,10 @@ class _TextPage:
         self._held: list[Row | Finding] = []
         self._widths: dict[str, int] = {}
 
-    def begin(self, path: Path, kind: Kind) -> None:
+    def begin(self, path: Path, what: str) -> None:
         self._title = str(path)
         self._widths = {}
-        self._out.write(f"{path}: {kind.name}\n")
+        self._out.write(f"{path}: {what}\n")
 
     def show(self, item: Row | Finding) -> None:
         self._held.append(item)

@@ -7,23 +7,35 @@ then look torn. How a file is laid out is known to storage and protocol alone; h
     .log              every checksum, header against records, offsets that grow, no torn end
     .index            entries grow, and each leads to the batch it means
     .timeindex        entries grow, and each time is the largest up to its batch
+    .txnindex         transactions that end where they may, in order
     .appendtimes      offsets grow, known times never go back
     .snapshot         its checksum, and no producer from behind its offset
     partition.times   its checksum, segments that grow, and no log shorter than it says
+    meta.properties   that it names a broker
     partition.metadata, leader epochs, checkpoints       that they can be read at all
+
+A segment's file that waits for its end or its beginning (`.deleted`, `.cleaned`, `.swap`, `.stray`) is
+judged as what it is, beside those that wait for the same.
 """
 
 from __future__ import annotations
 
+import tempfile
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import checkpoints, filenames, partition_times, snapshots, timestamps
-from tidelog.dump_indexes import read_append_times, read_offset_index, read_time_index
+from tidelog.dump_indexes import (
+    read_append_times,
+    read_offset_index,
+    read_time_index,
+    read_transaction_index,
+)
 from tidelog.dump_segments import Finding, Row, base_offset_of, known, read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from storage.partition_times import SegmentLine
 
@@ -39,10 +51,25 @@ class Kind(NamedTuple):
 
 def kind_of(path: Path) -> Kind | None:
     """Tell by its name what a file is; None for one that is no file of a log directory."""
-    segment_file = filenames.parse_segment_file(path.name)
-    if segment_file is not None:
-        return _SEGMENT_FILES.get(segment_file.suffix)
-    return _OTHER_FILES.get(path.name)
+    waiting = next((one for one in _WAITING if path.name.endswith(one)), "")
+    segment_file = filenames.parse_segment_file(path.name.removesuffix(waiting))
+    if segment_file is None:
+        return _OTHER_FILES.get(path.name)
+    kind = _SEGMENT_FILES.get(segment_file.suffix)
+    if kind is None or not waiting:
+        return kind
+    return Kind(f"{kind.name}, {waiting[1:]}", partial(_read_waiting, kind, waiting))
+
+
+def _read_waiting(
+    kind: Kind, waiting: str, path: Path, with_records: bool
+) -> Iterator[Row | Finding]:
+    """Read a segment's file under its own name, by links to it and to those that wait with it."""
+    base = path.name.split(".", 1)[0]
+    with tempfile.TemporaryDirectory(prefix="tidelog-dump-") as links:
+        for beside in path.parent.glob(f"{base}.*{waiting}"):
+            (Path(links) / beside.name.removesuffix(waiting)).symlink_to(beside.absolute())
+        yield from kind.read(Path(links) / path.name.removesuffix(waiting), with_records)
 
 
 def _read_snapshot(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
@@ -165,10 +192,36 @@ def _read_metadata(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
         yield Row("topic", {"topic_id": checkpoints.format_topic_id(topic_id)})
 
 
+def _read_meta_properties(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    """Every property of a broker's own; it must say which broker, in version 0 or 1."""
+    properties = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if not line.strip() or line.lstrip().startswith(("#", "!")):
+            continue
+        name, found, value = (part.strip() for part in line.partition("="))
+        if not found:
+            yield Finding("", f"'{name}' is no property: it has no '='")
+            continue
+        properties[name] = value
+        yield Row("property", {"name": name, "value": value})
+    if properties.get("version") not in _BROKER_IDS:
+        yield Finding("", "it names no version, or one that is neither 0 nor 1")
+    elif not properties.get(_BROKER_IDS[properties["version"]], "").isdigit():
+        yield Finding("", f"it names no {_BROKER_IDS[properties['version']]}")
+
+
+_BROKER_IDS = {"0": "broker.id", "1": "node.id"}  # by version: with a ZooKeeper, and KRaft
+_WAITING = (
+    filenames.DELETED_SUFFIX,
+    filenames.CLEANED_SUFFIX,
+    filenames.SWAP_SUFFIX,
+    filenames.STRAY_SUFFIX,
+)
 _SEGMENT_FILES = {
     filenames.LOG_SUFFIX: Kind("segment", read_segment),
     filenames.OFFSET_INDEX_SUFFIX: Kind("offset index", read_offset_index),
     filenames.TIME_INDEX_SUFFIX: Kind("time index", read_time_index),
+    filenames.TXN_INDEX_SUFFIX: Kind("transaction index", read_transaction_index),
     filenames.APPEND_TIMES_SUFFIX: Kind("append times", read_append_times),
     filenames.SNAPSHOT_SUFFIX: Kind("producer snapshot", _read_snapshot),
 }
@@ -176,6 +229,8 @@ _OTHER_FILES = {
     filenames.RECOVERY_POINT_CHECKPOINT: Kind("checkpoint", _read_offsets),
     filenames.LOG_START_CHECKPOINT: Kind("checkpoint", _read_offsets),
     filenames.HIGH_WATERMARK_CHECKPOINT: Kind("checkpoint", _read_offsets),
+    filenames.CLEANER_CHECKPOINT: Kind("checkpoint", _read_offsets),
+    filenames.META_PROPERTIES_FILE: Kind("broker properties", _read_meta_properties),
     filenames.LEADER_EPOCH_CHECKPOINT: Kind("leader epochs", _read_epochs),
     partition_times.FILE_NAME: Kind("partition times", _read_partition_times),
     filenames.PARTITION_METADATA_FILE: Kind("partition metadata", _read_metadata),

@@ -1,4 +1,4 @@
-"""What belongs to a segment as `tidelog dump` sees it: offset index, time index, append times.
+"""What belongs to a segment as `tidelog dump` sees it: the three indexes, and append times.
 
 An index is judged by itself, and by the `.log` beside it if there is one: each entry must lead to a
 batch that is what the entry says of it.
@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import scan, summarize
-from storage import append_times, filenames, files, offset_index, time_index, timestamps
+from storage import (
+    append_times,
+    filenames,
+    files,
+    offset_index,
+    time_index,
+    timestamps,
+    transaction_index,
+)
 from storage.append_times import UNKNOWN, AppendTimes
 from storage.headers import HEADER_SIZE, batch_size, last_offset_at
 from storage.time_index import TimeIndex
@@ -151,3 +159,27 @@ def _largest(found: Found) -> int | None:
         return summarize(found.buffer, found.batch).largest
     except CorruptMessage:
         return timestamps.or_none(found.batch.max_timestamp)
+
+
+def read_transaction_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    """Every aborted transaction, and whether it lies where its segment can have seen its end."""
+    base_offset, data = base_offset_of(path), path.read_bytes()
+    last_offset = base_offset - 1
+    entries = transaction_index.parse(data)
+    for number, entry in enumerate(entries):
+        fields = entry._asdict()
+        version = fields.pop("version")
+        yield Row("transaction", {"entry": number} | fields)
+        where = f"entry {number}"
+        if version != transaction_index.VERSION:
+            yield Finding(where, f"version {version}, not {transaction_index.VERSION}")
+        if not 0 <= entry.first_offset <= entry.last_offset:
+            yield Finding(
+                where, f"begins with {entry.first_offset} and ends with {entry.last_offset}"
+            )
+        if entry.last_offset <= last_offset:
+            yield Finding(where, f"offset {last_offset + 1} or a later one belongs here")
+        last_offset = max(last_offset, entry.last_offset)
+    torn = len(data) % transaction_index.ENTRY_SIZE
+    if torn:
+        yield Finding(f"byte {len(data) - torn}", f"cut: {torn} bytes behind the last whole entry")

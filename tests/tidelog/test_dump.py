@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 import struct
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
 from crc32c import crc32c
 
-from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage.partition_times import PartitionTimes, SegmentLine, pack
-from storage.store import LogStore
 from storage.timestamps import SegmentTimes
+from tests.tidelog.conftest import HEADERS, encoded
 from tidelog.cli import main
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"
@@ -33,7 +30,6 @@ KINDS = {
     "leader epochs",
     "checkpoint",
 }
-HEADERS = (("h", b"x"), ("bytes", b"\xff"), ("null", None))
 
 
 def dump(capsys, *arguments):
@@ -50,44 +46,6 @@ def of(rows, kind):
 
 def findings(rows):
     return [(Path(row["file"]).name, row["where"], row["what"]) for row in of(rows, "finding")]
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """A log directory that storage wrote: segments, everything beside them, and checkpoints."""
-    path = tmp_path_factory.mktemp("written")
-    config = TopicConfig(segment_bytes=2000, index_interval_bytes=200)
-    store = LogStore([path], default_config=config)
-    store.open(0)
-    partition = store.create_partition("t", uuid.UUID(int=7), 0, config, 0)
-    sequence = 0
-    for i in range(60):
-        records = [
-            Record(n, 5000 + i - n, b"k%d" % i, b"v%d" % n, _encoded(HEADERS))
-            for n in range(1 + i % 3)
-        ]
-        data = build(
-            records,
-            compression=(0, 1, 3)[i % 3],
-            producer_id=4,
-            producer_epoch=0,
-            base_sequence=sequence,
-        )
-        partition.append(data, now_ms=1000 + i // 2, produce_version=9)
-        sequence += len(records)
-    store.close()
-    return path
-
-
-def _encoded(headers):
-    return tuple((name.encode(), value) for name, value in headers)
-
-
-@pytest.fixture
-def copy(written, tmp_path):
-    """A copy of it to break."""
-    shutil.copytree(written, tmp_path / "data")
-    return tmp_path / "data"
 
 
 def whole(path):
@@ -655,7 +613,7 @@ class TestText:
 
     def test_records(self, capsys, tmp_path):
         log = tmp_path / f"{BASE}.log"
-        records = [Record(0, 7, None, b"\xff\x00"), Record(1, -1, b"k\n", b"", _encoded(HEADERS))]
+        records = [Record(0, 7, None, b"\xff\x00"), Record(1, -1, b"k\n", b"", encoded(HEADERS))]
         log.write_bytes(build(records))
         _, lines = text(capsys, "--records", log)
         assert lines[3:5] == [
@@ -696,9 +654,6 @@ class TestUsage:
         good = written / "t-0" / f"{BASE}.log"
         missing = written / f"{BASE}.log"
         assert f"cannot read {missing}: No such file" in self.mistake(capsys, good, missing)
-
-    def test_a_directory(self, capsys, written):
-        assert "Is a directory" in self.mistake(capsys, written / "t-0")
 
     @pytest.mark.parametrize("name", ["notes.txt", "1.log", f"{BASE}.tar", ".lock"])
     def test_a_file_of_another_kind(self, capsys, tmp_path, name):

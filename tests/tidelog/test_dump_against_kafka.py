@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import subprocess
 from pathlib import Path
 
@@ -184,3 +185,16 @@ def test_a_broken_batch(capsys, kafka, mixed, tmp_path):
     assert [n for n, batch in enumerate(ours) if not batch[7]] == [number]
     theirs, _ = said_by_kafka(kafka([path]))
     assert ours == theirs
+
+
+def test_a_transaction_index(capsys, kafka, tmp_path):
+    path = tmp_path / f"{10:020d}.txnindex"
+    entries = [(7, 3, 12, 3), (1 << 40, 13, 1 << 33, 15)]
+    path.write_bytes(b"".join(struct.pack(">hqqqq", 0, *entry) for entry in entries))
+    assert main(["dump", "--json", str(path)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
+    ours = [tuple(row[name] for name in names) for row in rows if row["kind"] == "transaction"]
+    words = ("producerId", "firstOffset", "lastOffset", "lastStableOffset")
+    said = [dict(FIELD.findall(line)) for line in kafka([path]) if "producerId" in line]
+    assert ours == [tuple(int(one[word]) for word in words) for one in said] == entries

@@ -1,0 +1,30 @@
+"""`.txnindex` files: which transactions a segment saw aborted, in Kafka's own format.
+
+An entry is int16 version (0), int64 producer id, int64 first and last offset of the transaction, and int64
+last stable offset when it was aborted. Entries follow one another in the order of their markers.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+VERSION = 0
+_ENTRY = struct.Struct(">hqqqq")
+ENTRY_SIZE = _ENTRY.size
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction; `last_offset` is that of its marker."""
+
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def parse(data: bytes) -> list[Aborted]:
+    """Read every whole entry, right or not; what is left over at the end is the caller's affair."""
+    whole = len(data) // ENTRY_SIZE * ENTRY_SIZE
+    return [Aborted(*fields) for fields in _ENTRY.iter_unpack(data[:whole])]
