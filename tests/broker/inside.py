@@ -1,0 +1,106 @@
+"""A broker inside the test's own process: real sockets, and a disk and parts that the test may swap.
+
+For what cannot be seen from outside: when exactly something was synced, and a disk that fails on demand.
+Everything else is tested with a process of its own (subject.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import urllib.error
+import urllib.request
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.clock import SystemClock
+from broker.connection import Connection
+from broker.http import start_http
+from broker.metadata.local import LocalMetadataStore
+from broker.metrics import Metrics
+from broker.node import Listener, Node
+from config import BrokerConfig
+from protocol.errors import KafkaStorageError
+from storage.store import LogStore
+from tests.oracle import wire
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Self
+
+_PATIENCE_S = 20
+
+
+class Inside:
+    """One broker on an event loop in a thread, while the `with` lasts."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.node: Node
+        self.bootstrap = self.http = ""
+        self._ready = threading.Event()
+        self._stop: asyncio.Event
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(_PATIENCE_S), "the broker did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_PATIENCE_S)
+        assert not self._thread.is_alive(), "the broker does not stop"
+
+    def connect(self) -> wire.Connection:
+        """A raw client."""
+        return wire.Connection(self.bootstrap, timeout_s=_PATIENCE_S)
+
+    def page(self, path: str) -> tuple[int, str]:
+        """Status and body at a path of its HTTP port."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=_PATIENCE_S) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        config = BrokerConfig()
+        metadata = LocalMetadataStore(self.directory / "tidelog.sqlite")
+        await metadata.open()
+        store = LogStore([self.directory], default_config=config.topic_defaults)
+        node = self.node = Node(config, SystemClock(), store, metadata, Metrics())
+        store.open(node.clock.now_ms(), node.topic_configs())
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        listener = Listener("PLAINTEXT", "127.0.0.1", port, ("127.0.0.1", port))
+        server = await self._loop.create_server(partial(Connection, node, listener), sock=listening)
+        http_socket = socket.create_server(("127.0.0.1", 0))
+        http_socket.setblocking(False)
+        http = asyncio.ensure_future(start_http(node, http_socket))
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.http = f"127.0.0.1:{http_socket.getsockname()[1]}"
+        node.ready = True
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        for connection in list(node.connections):
+            connection.abort()
+        if http.done():
+            await http.result().cleanup()
+        else:
+            http.cancel()
+            await asyncio.wait([http])
+            http_socket.close()
+        await self._loop.run_in_executor(None, node.syncing.shutdown)
+        node.executor.shutdown()
+        await asyncio.sleep(0)
+        with contextlib.suppress(KafkaStorageError):  # a log that is offline says so once more
+            store.close()
+        await metadata.close()
