@@ -1,0 +1,168 @@
+"""Everything of the log follows the broker's clock; sockets do not."""
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.conftest import healthy
+from tests.broker.subject import eventually
+
+NEW_YEAR_MS = 1_767_225_600_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+INVALID_TIMESTAMP = 32
+EARLIEST = -2
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
+        yield subject
+
+
+@pytest.fixture
+def broker(one):
+    """The broker of this file, at new year."""
+    one.clock.freeze("2026-01-01T00:00Z")
+    return one
+
+
+@pytest.fixture
+def connection(broker):
+    with broker.connect() as connection:
+        yield connection
+
+
+def produce(connection, topic, timestamp=5, text="x" * 200):
+    records = asking.recordset.batch(asking.values(text, timestamp=timestamp))
+    return asking.produce(connection, topic, records)
+
+
+def start_of(connection, topic):
+    return asking.list_offset(connection, topic, EARLIEST)["offset"]
+
+
+def test_stamps_follow_and_never_go_back(broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
+    stamp = lambda: produce(connection, topic)["log_append_time_ms"]  # noqa: E731
+    assert [stamp(), stamp()] == [NEW_YEAR_MS, NEW_YEAR_MS]
+    broker.clock.step("1h")
+    assert stamp() == NEW_YEAR_MS + HOUR_MS
+    broker.clock.set("2020-01-01T00:00Z")
+    assert stamp() == NEW_YEAR_MS + HOUR_MS  # the partition's time stands still until then
+    broker.clock.set(NEW_YEAR_MS + HOUR_MS + 1)
+    assert stamp() == NEW_YEAR_MS + HOUR_MS + 1
+    broker.clock.set(2**63 - 1)
+    assert stamp() == 2**63 - 1
+    fresh = asking.new_name()
+    asking.create(connection, fresh, **{"message.timestamp.type": "LogAppendTime"})
+    broker.clock.set(-5)
+    assert produce(connection, fresh)["log_append_time_ms"] == -5
+
+
+def test_the_window_follows(broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"message.timestamp.difference.max.ms": str(HOUR_MS)})
+    codes = lambda: [  # noqa: E731
+        produce(connection, topic, NEW_YEAR_MS + hours * HOUR_MS)["error_code"]
+        for hours in (-1, 0, 1, 2)
+    ]
+    assert codes() == [0, 0, 0, INVALID_TIMESTAMP]
+    broker.clock.step("1h")
+    assert codes() == [INVALID_TIMESTAMP, 0, 0, 0]
+    broker.clock.step("-2h")
+    assert codes() == [0, 0, INVALID_TIMESTAMP, INVALID_TIMESTAMP]
+
+
+def test_rolls_follow(broker, connection):
+    topic = asking.new_name()
+    settings = {"segment.ms": str(DAY_MS), "message.timestamp.type": "LogAppendTime"}
+    asking.create(connection, topic, **settings)
+    segments = lambda: len(list((broker.log_dir / f"{topic}-0").glob("*.log")))  # noqa: E731
+    produce(connection, topic)
+    broker.clock.step(DAY_MS)
+    produce(connection, topic)
+    assert segments() == 1
+    broker.clock.step(1)
+    produce(connection, topic)
+    assert segments() == 2
+
+
+def test_seven_days_of_retention_in_no_time(broker, connection):
+    """The defaults of Kafka: retention.ms and segment.ms of seven days, a look every five minutes."""
+    topic = asking.new_name()
+    asking.create(connection, topic)
+    broker.clock.step(300_000)
+    broker.clock.step(-300_000)
+    for day in range(10):  # a record a day
+        produce(connection, topic, NEW_YEAR_MS + day * DAY_MS)
+        broker.clock.step("1d")
+    # The eighth day rolled; the record of the seventh is not yet older than seven days.
+    assert start_of(connection, topic) == 0
+    broker.clock.step("4d")
+    assert start_of(connection, topic) == 0
+    broker.clock.step("1ms")
+    assert start_of(connection, topic) == 0  # it is time, and nobody has looked
+    (gone,) = broker.sweep(topic)
+    assert (gone["end_offset"], gone["policy"], gone["limit"]) == (8, "retention.ms", 7 * DAY_MS)
+    assert start_of(connection, topic) == 8
+    broker.clock.step("7d")
+    assert start_of(connection, topic) == 10  # the step came upon the broker's own round
+    (gone,) = broker.sweep(topic)
+    assert (gone["base_offset"], gone["end_offset"], gone["asked"]) == (8, 10, False)
+
+
+def test_a_step_over_the_interval_is_one_round(broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"retention.ms": "1"})
+    broker.clock.step(300_000)  # from here on the next round is five minutes away
+    produce(connection, topic)
+    assert start_of(connection, topic) == 0
+    broker.clock.step(299_999)
+    assert start_of(connection, topic) == 0
+    broker.clock.step(1)
+    assert start_of(connection, topic) == 1
+    produce(connection, topic)
+    broker.clock.step(-DAY_MS)
+    broker.clock.step(DAY_MS)  # going back took nothing away, so this passes the interval
+    assert start_of(connection, topic) == 2
+
+
+def test_a_clock_that_runs_brings_its_rounds(broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"retention.ms": "1"})
+    produce(connection, topic)
+    broker.clock.run(100_000)
+    eventually(lambda: start_of(connection, topic) == 1, what="five minutes at 100,000 times speed")
+    broker.clock.freeze()
+    produce(connection, topic)
+    assert start_of(connection, topic) == 1
+
+
+def test_a_frozen_broker_still_closes_idle_connections(start):
+    broker = start({"clock": "manual", "connections.max.idle.ms": "200"})
+    with broker.connect() as connection:
+        connection.ask("ApiVersions", 0)
+        eventually(lambda: broker.lines("idle connections closed"), what="the chore to come round")
+        assert connection.receive() is None
+
+
+def test_a_frozen_broker_still_lets_a_fetch_wait_no_longer_than_it_asked(broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic)
+    assert asking.fetch(connection, topic, max_wait_ms=50, min_bytes=1)["error_code"] == 0
+
+
+def test_time_goes_on_through_restarts(broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
+    broker.clock.step("30d")
+    broker.restart()
+    connection.close()
+    assert broker.clock.now_ms() == NEW_YEAR_MS + 30 * DAY_MS
+    assert produce(connection, topic)["log_append_time_ms"] == NEW_YEAR_MS + 30 * DAY_MS
+    broker.clock.run(1000)
+    broker.kill()
+    broker.restart()
+    assert broker.clock.now_ms() > NEW_YEAR_MS + 30 * DAY_MS
+    first = broker.clock.now_ms()
+    eventually(lambda: broker.clock.now_ms() > first + 1000)

@@ -1,0 +1,213 @@
+"""The control listener: every route, what it answers, and what it says to mistakes."""
+
+import http.client
+import json
+
+import pytest
+
+from broker.control import ROUTES
+from tests.broker import asking
+from tests.broker.conftest import healthy
+from tests.broker.subject import eventually
+from tidelog.control import ControlError
+from tidelog.process import BrokerFailed
+
+NEW_YEAR_MS = 1_767_225_600_000
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def manual(tmp_path_factory):
+    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
+        yield subject
+
+
+@pytest.fixture
+def broker(manual):
+    """The broker of this file, at new year."""
+    manual.clock.freeze(NEW_YEAR_MS)
+    return manual
+
+
+@pytest.fixture
+def connection(broker):
+    with broker.connect() as connection:
+        yield connection
+
+
+def ask(broker, method, path, body=None):
+    """A request by hand; status and JSON of the answer."""
+    host, _, port = broker.control.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    text = body if isinstance(body, str | None) else json.dumps(body)
+    connection.request(method, path, text)
+    answer = connection.getresponse()
+    told = json.loads(answer.read())
+    connection.close()
+    return answer.status, told
+
+
+def shown(now_ms, now, rate=0):
+    return (
+        200,
+        {"clock": "manual", "now_ms": now_ms, "now": now, "rate": rate, "frozen": not rate},
+    )
+
+
+def test_the_clock(broker):
+    frozen = shown(NEW_YEAR_MS, "2026-01-01T00:00:00.000Z")
+    assert ask(broker, "GET", "/v1/clock") == frozen
+    assert ask(broker, "POST", "/v1/clock/step", {"by": "7d"}) == shown(
+        NEW_YEAR_MS + 7 * DAY_MS, "2026-01-08T00:00:00.000Z"
+    )
+    assert ask(broker, "POST", "/v1/clock/step", {"by": -7 * DAY_MS}) == frozen
+    assert ask(broker, "POST", "/v1/clock/set", {"to": "1969-07-20T20:17Z"}) == shown(
+        -14_182_980_000, "1969-07-20T20:17:00.000Z"
+    )
+    assert ask(broker, "POST", "/v1/clock/set", {"to": 2**63 - 1}) == shown(2**63 - 1, None)
+    assert ask(broker, "POST", "/v1/clock/set", {"to": -(2**63) + 1}) == shown(-(2**63) + 1, None)
+    status, told = ask(broker, "POST", "/v1/clock/run", {"rate": 10, "from": NEW_YEAR_MS})
+    assert (status, told["rate"], told["frozen"]) == (200, 10, False)
+    assert told["now_ms"] >= NEW_YEAR_MS
+    eventually(lambda: ask(broker, "GET", "/v1/clock")[1]["now_ms"] > told["now_ms"])
+    status, told = ask(broker, "POST", "/v1/clock/freeze")
+    assert (told["rate"], ask(broker, "GET", "/v1/clock")[1]) == (0, told)
+    assert ask(broker, "POST", "/v1/clock/freeze", {"at": "2026-01-01T00:00Z"}) == frozen
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "name", "sentence"),
+    [
+        ("clock/set", None, "MISSING", "to is missing"),
+        ("clock/set", {"to": "noon"}, "BAD_TIME", "to: 'noon' is no time: write 2026-01-01T00:00Z"),
+        ("clock/set", {"to": "2026-01-01"}, "BAD_TIME", "does not say its zone"),
+        ("clock/set", {"to": 1.5}, "BAD_TIME", "to: '1.5' is no time"),
+        (
+            "clock/set",
+            {"to": -(2**63)},
+            "BAD_REQUEST",
+            "a clock shows times from -92233720368547758",
+        ),
+        ("clock/set", {"to": 2**63}, "BAD_TIME", "beyond the times there are"),
+        (
+            "clock/set",
+            {"at": 1},
+            "UNKNOWN_FIELD",
+            "'at' is no field of this request: it may have to",
+        ),
+        ("clock/step", {"by": "a day"}, "BAD_TIME", "by: 'a day' is no span of time: write 7d"),
+        ("clock/step", {"by": 2**63}, "BAD_REQUEST", "a clock shows times from"),
+        ("clock/freeze", {"at": "later"}, "BAD_TIME", "at: 'later' is no time"),
+        ("clock/run", {"rate": 0}, "BAD_REQUEST", "rate 0: expected a number above 0, at most 1e9"),
+        ("clock/run", {"rate": "fast"}, "BAD_RATE", "rate='fast': expected a number above 0"),
+        ("clock/run", {"rate": True}, "BAD_RATE", "rate=True: expected a number above 0"),
+        ("clock/run", "{", "BAD_JSON", "the body is no JSON: Expecting property name"),
+        ("clock/run", "[]", "BAD_JSON", "the body is no JSON object"),
+        ("sweep", {"topics": "a"}, "UNKNOWN_FIELD", "'topics' is no field of this request"),
+    ],
+)
+def test_a_mistake_is_told(broker, path, body, name, sentence):
+    before = ask(broker, "GET", "/v1/clock")
+    status, told = ask(broker, "POST", f"/v1/{path}", body)
+    assert (status, told["error"]) == (400, name)
+    assert sentence in told["message"]
+    assert ask(broker, "GET", "/v1/clock") == before
+
+
+def test_what_is_not_there(broker):
+    status, told = ask(broker, "POST", "/v1/sweep", {"topic": "nobody's"})
+    assert (status, told) == (
+        404,
+        {"error": "UNKNOWN_TOPIC_OR_PARTITION", "message": "there is no topic nobody's"},
+    )
+    for path in ("/v1/faults/7", "/v1/faults/x", "/v1/faults/" + "9" * 40):
+        for method in ("GET", "DELETE"):
+            status, told = ask(broker, method, path)
+            assert (status, told["error"]) == (404, "UNKNOWN_FAULT")
+    status, told = ask(broker, "GET", "/v1/clocks")
+    assert (status, told["error"]) == (404, "NOT_FOUND")
+    for route in ROUTES:
+        assert f"{route.method} {route.path}" in told["message"]
+    status, told = ask(broker, "PUT", "/v1/clock/set")
+    assert (status, told["error"]) == (405, "METHOD_NOT_ALLOWED")
+    assert told["message"] == "/v1/clock/set takes POST"
+    status, told = ask(broker, "POST", "/v1/faults", "x" * 100_000)
+    assert status == 413
+
+
+def test_the_machines_clock_is_shown_and_not_moved(start):
+    broker = start({"control.listener": "127.0.0.1:0"})
+    status, told = ask(broker, "GET", "/v1/clock")
+    assert (status, told["clock"], told["rate"]) == (200, "system", 1)
+    for path, body in (("set", {"to": 1}), ("step", {"by": 1}), ("freeze", None), ("run", None)):
+        assert ask(broker, "POST", f"/v1/clock/{path}", body) == (
+            400,
+            {
+                "error": "CLOCK_NOT_MANUAL",
+                "message": "the clock is the machine's own: start with --clock manual",
+            },
+        )
+    with pytest.raises(BrokerFailed, match="lives by the machine's clock"):
+        _ = broker.clock
+    assert broker.sweep() == []
+
+
+def test_without_a_listener_there_is_none_of_it(start):
+    broker = start()
+    assert broker.control == ""
+    for use in (lambda: broker.faults, broker.sweep):
+        with pytest.raises(BrokerFailed, match="has no control listener"):
+            use()
+
+
+def test_a_listener_that_others_reach_is_warned_about(start):
+    broker = start({"control.listener": "0.0.0.0:0"})
+    eventually(lambda: broker.lines("level=warning", "control.listener is open to others"))
+    assert not start({"control.listener": "127.0.0.1:0"}).lines("open to others")
+
+
+def test_a_sweep_says_what_went_and_why(broker, connection):
+    small = {"segment.bytes": "300", "file.delete.delay.ms": "1"}
+    topic, other, sized = (asking.new_name() for _ in range(3))
+    asking.create(connection, topic, **small, **{"retention.ms": "1000"})
+    asking.create(connection, other, **small, **{"retention.ms": "1000"})
+    asking.create(connection, sized, **small, **{"retention.ms": "-1", "retention.bytes": "200"})
+    for name in (topic, other, sized):
+        for timestamp in (NEW_YEAR_MS - 500, NEW_YEAR_MS):
+            records = asking.recordset.batch(asking.values("x" * 200, timestamp=timestamp))
+            asking.produce(connection, name, records)
+    assert ask(broker, "POST", "/v1/sweep", {"topic": topic}) == (
+        200,
+        {"now_ms": NEW_YEAR_MS, "now": "2026-01-01T00:00:00.000Z", "deleted": []},
+    )
+    broker.clock.step(501)
+    (gone,) = broker.sweep(topic)
+    size = gone.pop("size")
+    assert 200 < size < 300
+    assert {name: gone[name] for name in EXPECTED} == {**EXPECTED, "topic": topic}
+    assert asking.list_offset(connection, topic, -2)["offset"] == 1
+    by_policy = {(each["topic"], each["policy"]): each for each in broker.sweep()}
+    assert set(by_policy) == {(other, "retention.ms"), (sized, "retention.bytes")}
+    assert by_policy[sized, "retention.bytes"]["limit"] == 200
+    assert broker.sweep() == []
+
+
+EXPECTED = {
+    "topic": "",
+    "partition": 0,
+    "asked": True,
+    "base_offset": 0,
+    "end_offset": 1,
+    "policy": "retention.ms",
+    "largest_time_ms": NEW_YEAR_MS - 500,
+    "largest_time": "2025-12-31T23:59:59.500Z",
+    "last_append_time_ms": NEW_YEAR_MS,
+    "last_append_time": "2026-01-01T00:00:00.000Z",
+    "limit": 1000,
+}
+
+
+def test_the_client_says_what_the_broker_says(broker):
+    with pytest.raises(ControlError, match="'noon' is no time") as caught:
+        broker.clock.set("noon")
+    assert caught.value.name == "BAD_TIME"

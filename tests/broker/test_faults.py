@@ -1,0 +1,508 @@
+"""Faults by request: what may be planted, when it strikes, and what a client sees of it."""
+
+import errno
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from broker.dispatch import HANDLERS
+from broker.fault_storage import FaultySystem
+from broker.faults import Faults, served_apis
+from protocol.error_codes import ErrorCode
+from storage import files
+from tests.broker import asking
+from tests.broker.conftest import healthy
+from tests.broker.subject import eventually
+from tidelog.control import ControlError
+
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    with healthy(tmp_path_factory.mktemp("broker"), {"control.listener": "127.0.0.1:0"}) as subject:
+        yield subject
+
+
+@pytest.fixture
+def broker(one):
+    """The broker of this file, with nothing planted."""
+    yield one
+    if one.is_running:
+        one.faults.clear()
+
+
+@pytest.fixture
+def connection(broker):
+    with broker.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(connection):
+    name = asking.new_name()
+    asking.create(connection, name, partitions=2)
+    return name
+
+
+def code(connection, topic, partition=0, **how):
+    answer = asking.produce(connection, topic, asking.batch_of("v"), partition=partition, **how)
+    return None if answer is None else answer["error_code"]
+
+
+# --- what may be planted -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "say where: api (such as Produce) or storage (such as write), one of them"),
+        ({"api": "Produce", "storage": "write", "error": "EIO"}, "say where: api"),
+        ({"api": "produce", "error": "X"}, "api='produce': expected "),
+        ({"api": "Vote", "error": "X"}, "api='Vote': expected Produce, Fetch, ListOffsets"),
+        ({"api": "Produce"}, "say what: error, delay or disconnect, one of them"),
+        ({"api": "Produce", "error": "X", "delay": 1}, "say what: error, delay or disconnect"),
+        (
+            {"api": "Produce", "error": "NOT_LEADER"},
+            "error='NOT_LEADER': there is none of that name; did you mean NOT_LEADER_OR_FOLLOWER?",
+        ),
+        ({"api": "Produce", "error": "NONE"}, "error='NONE': there is none of that name"),
+        ({"api": "Produce", "error": 6}, "error=6: there is none of that name"),
+        ({"api": "Produce", "delay": "long"}, "delay=long: 'long' is no span of time"),
+        ({"api": "Produce", "delay": "-1s"}, "delay=-1s: expected more than 0 and at most a day"),
+        ({"api": "Produce", "delay": "2d"}, "delay=2d: expected more than 0 and at most a day"),
+        ({"api": "Produce", "disconnect": "after"}, "disconnect='after': expected true"),
+        (
+            {"api": "Fetch", "disconnect": True, "when": "late"},
+            "when='late': expected before, after",
+        ),
+        (
+            {"api": "Fetch", "error": "UNKNOWN_SERVER_ERROR", "when": "after"},
+            "an error after the request was served: only of Produce",
+        ),
+        ({"api": "Produce", "partition": 0, "error": "X"}, "partition needs a topic"),
+        (
+            {"api": "Fetch", "topic": "t", "partition": -1, "delay": 1},
+            "partition=-1: expected an int",
+        ),
+        ({"api": "Fetch", "topic": "t", "partition": True, "delay": 1}, "partition=True: expected"),
+        ({"api": "Fetch", "topic": "", "delay": 1}, "topic='': expected a name"),
+        ({"api": "ApiVersions", "topic": "t", "delay": 1}, "ApiVersions cannot be told by topic; "),
+        (
+            {"api": "Metadata", "topic": "t", "partition": 0, "delay": 1},
+            "Metadata cannot be told by partition; Produce, Fetch, ",
+        ),
+        (
+            {"api": "Fetch", "log_dir": "data", "delay": 1},
+            "log_dir goes with storage, not with api",
+        ),
+        ({"api": "Fetch", "delay": 1, "times": 0}, "times=0: expected an integer, 1 or more"),
+        ({"api": "Fetch", "delay": 1, "skip": 1.5}, "skip=1.5: expected an integer, 0 or more"),
+        (
+            {"api": "Fetch", "delay": 1, "probability": 0},
+            "probability=0: expected a number above 0",
+        ),
+        ({"api": "Fetch", "delay": 1, "probability": "x"}, "probability='x': expected a number"),
+        ({"api": "Fetch", "delay": 1, "seed": 3}, "seed goes with a probability below 1"),
+        (
+            {"api": "Fetch", "delay": 1, "time": 3},
+            "'time' is nothing a fault has; did you mean times?",
+        ),
+        ({"storage": "chmod", "error": "EIO"}, "storage='chmod': expected open, read, write, sync"),
+        ({"storage": "write", "error": "ENOSPACE"}, "did you mean ENOSPC?"),
+        ({"storage": "write", "error": "NOT_LEADER_OR_FOLLOWER"}, "there is none of that name"),
+        ({"storage": "write", "disconnect": True}, "disconnect and when go with api, not with"),
+        ({"storage": "write", "error": "EIO", "when": "after"}, "disconnect and when go with api"),
+        ({"storage": "write", "error": "EIO", "log_dir": "/x"}, "log_dir='/x': expected "),
+    ],
+)
+def test_a_mistake_is_told(broker, given, sentence):
+    ask = broker._asked().ask
+    with pytest.raises(ControlError) as caught:
+        ask("POST", "/v1/faults", given)
+    assert str(caught.value).startswith(sentence) or sentence in str(caught.value)
+    assert broker.faults.list() == []
+
+
+def test_planted_listed_counted_lifted(broker, connection, topic):
+    first = broker.faults.add(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=1)
+    second = broker.faults.add(storage="sync", delay="1ms", probability=0.5, seed=7)
+    third = broker.faults.add(api="Fetch", disconnect=True, when="after", skip=3)
+    assert code(connection, topic) == NOT_LEADER
+    assert code(connection, topic) == 0
+    shown = {each["id"]: each for each in broker.faults.list()}
+    assert shown[first.id] == {
+        "id": first.id,
+        "api": "Produce",
+        "topic": topic,
+        "error": "NOT_LEADER_OR_FOLLOWER",
+        "when": "before",
+        "times": 1,
+        "seen": 2,
+        "hits": 1,
+    }
+    assert {name: shown[second.id][name] for name in ("storage", "delay_ms", "probability", "seed")}
+    assert shown[third.id]["skip"] == 3
+    assert first.hits == 1
+    assert first.lift() == 1
+    with pytest.raises(ControlError, match=f"there is no fault {first.id}"):
+        first.lift()
+    assert [each["id"] for each in broker.faults.list()] == [second.id, third.id]
+    broker.faults.clear()
+    assert broker.faults.list() == []
+    with broker.faults.add(api="Fetch", delay=1):
+        assert len(broker.faults.list()) == 1
+    assert broker.faults.list() == []
+
+
+# --- when it strikes -----------------------------------------------------------------------------
+
+
+def strikes(count, **given):
+    fault = Faults([]).add({"api": "Fetch", "delay": 1, **given})
+    return [fault.strikes() for _ in range(count)]
+
+
+def test_times_and_skip():
+    assert strikes(5) == [True] * 5
+    assert strikes(5, times=2) == [True, True, False, False, False]
+    assert strikes(5, times=1, skip=2) == [False, False, True, False, False]
+    assert strikes(3, skip=2) == [False, False, True]
+
+
+def test_a_seed_makes_chance_the_same_every_time():
+    first = strikes(1000, probability=0.3, seed=1)
+    assert 250 < sum(first) < 350
+    assert first == strikes(1000, probability=0.3, seed=1)
+    assert first != strikes(1000, probability=0.3, seed=2)
+    assert sum(strikes(1000, probability=0.3, seed=1, times=5)) == 5
+
+
+def test_many_threads_share_the_count():
+    fault = Faults([]).add({"storage": "write", "error": "EIO", "times": 100})
+    struck = []
+    ask = lambda: struck.extend(fault.strikes() for _ in range(1000))  # noqa: E731
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (sum(struck), fault.seen, fault.hits) == (100, 4000, 100)
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", asking.all_versions("Produce"))
+def test_an_error_of_produce_strikes_one_partition(broker, connection, topic, version):
+    broker.faults.add(api="Produce", topic=topic, partition=1, error="NOT_LEADER_OR_FOLLOWER")
+    name = asking.topic_id_of(connection, topic) if version >= 13 else topic
+    records = asking.records_for(version, "v")
+    ask = lambda index: asking.produce(  # noqa: E731
+        connection, name, records, version=version, partition=index
+    )
+    assert [ask(0)["error_code"], ask(1)["error_code"], ask(0)["base_offset"]] == [0, NOT_LEADER, 1]
+
+
+def test_of_several_partitions_only_those_that_are_meant(broker, connection, topic):
+    fault = broker.faults.add(api="Produce", topic=topic, partition=1, error="CORRUPT_MESSAGE")
+    fields = asking.produce_fields(topic, asking.batch_of("a"))
+    data = fields["topic_data"][0]["partition_data"]
+    data.append({"index": 1, "records": asking.batch_of("b")})
+    answer = connection.ask("Produce", 9, **fields)
+    told = answer["responses"][0]["partition_responses"]
+    assert [each["error_code"] for each in told] == [0, ErrorCode.CORRUPT_MESSAGE]
+    assert told[1]["error_message"].endswith(f"(planted, fault {fault.id})")
+    assert broker.metric("kafka_server_brokertopicmetrics_failedproducerequests_total") >= 1
+
+
+def test_an_old_client_is_told_by_the_name_it_knows(broker, connection, topic):
+    broker.faults.add(api="Produce", topic=topic, error="KAFKA_STORAGE_ERROR")
+    assert code(connection, topic, version=3) == NOT_LEADER
+    assert code(connection, topic, version=4) == STORAGE_ERROR
+
+
+def test_without_acks_an_error_ends_the_connection_as_it_does_in_kafka(broker, connection, topic):
+    broker.faults.add(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=1)
+    asking.produce(connection, topic, asking.batch_of("v"), acks=0)
+    assert connection.receive() is None
+    connection.close()
+    assert asking.list_offset(connection, topic, -1)["offset"] == 0
+
+
+def test_an_error_after_the_append_leaves_the_records_there(broker, connection, topic):
+    broker.faults.add(api="Produce", topic=topic, error="REQUEST_TIMED_OUT", when="after", times=1)
+    assert code(connection, topic) == ErrorCode.REQUEST_TIMED_OUT
+    assert code(connection, topic) == 0
+    assert asking.list_offset(connection, topic, -1)["offset"] == 2
+
+
+def test_so_does_one_after_an_append_in_a_thread(broker, connection, topic):
+    broker.faults.add(api="Produce", topic=topic, error="REQUEST_TIMED_OUT", when="after", times=1)
+    payload = asking.recordset.batch(
+        asking.values(*(uuid.uuid4().hex for _ in range(3000))), codec=1
+    )
+    answers = [asking.produce(connection, topic, payload) for _ in range(2)]
+    assert [each["error_code"] for each in answers] == [ErrorCode.REQUEST_TIMED_OUT, 0]
+    assert asking.list_offset(connection, topic, -1)["offset"] == 6000
+
+
+def test_a_fetch_with_an_error_is_answered_at_once(broker, connection, topic):
+    broker.faults.add(api="Fetch", topic=topic, error="OFFSET_OUT_OF_RANGE", times=1)
+    answer = asking.fetch(connection, topic, max_wait_ms=600_000, min_bytes=1)
+    assert answer["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert asking.fetch(connection, topic)["error_code"] == 0
+
+
+def test_errors_of_fetch_sessions_are_the_requests_own(broker, connection, topic):
+    broker.faults.add(api="Fetch", error="FETCH_SESSION_ID_NOT_FOUND", times=1)
+    answer = connection.ask("Fetch", 12, **asking.fetch_fields(topic))
+    assert (answer["error_code"], answer["responses"]) == (
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        [],
+    )
+
+
+def codes_in(answer):
+    """Every error code of an answer, wherever it is."""
+    found = []
+    for name, value in answer.items():
+        if name == "error_code":
+            found.append(value)
+        for item in value if isinstance(value, list) else ():
+            if isinstance(item, dict):
+                found += codes_in(item)
+    return found
+
+
+@pytest.mark.parametrize("api", sorted(asking.BODIES))
+def test_every_api_answers_an_error_in_its_own_shape(broker, connection, api):
+    """One that nothing of ours raises; a raw client decodes the answer with schemas not ours."""
+    broker.faults.add(api=api, error="GROUP_AUTHORIZATION_FAILED", times=1)
+    body = asking.BODIES[api]
+    version = {"Produce": 12, "Fetch": 12}.get(api, asking.VERSIONS[api])
+    answer = connection.ask(api, version, **body)
+    assert ErrorCode.GROUP_AUTHORIZATION_FAILED in codes_in(answer)
+    answer = connection.ask(api, version, **body)
+    assert ErrorCode.GROUP_AUTHORIZATION_FAILED not in codes_in(answer)
+
+
+def test_every_api_served_has_a_body_above():
+    assert set(asking.BODIES) == set(served_apis())
+    assert len(served_apis()) == len(HANDLERS)
+
+
+def metadata(connection, topics, version=12):
+    asked = None if topics is None else [{"name": name} for name in topics]
+    answer = connection.ask("Metadata", version, topics=asked, allow_auto_topic_creation=False)
+    assert answer["brokers"]
+    return {each["name"]: each["error_code"] for each in answer["topics"]}
+
+
+def test_metadata_by_topic(broker, connection, topic):
+    other = asking.new_name()
+    asking.create(connection, other)
+    fault = broker.faults.add(api="Metadata", topic=topic, error="LEADER_NOT_AVAILABLE")
+    told = {topic: ErrorCode.LEADER_NOT_AVAILABLE, other: 0}
+    assert metadata(connection, [topic, other]) == told
+    assert told.items() <= metadata(connection, None).items()
+    assert metadata(connection, [other]) == {other: 0}
+    assert fault.hits == 2
+
+
+def test_topics_are_not_made_and_not_deleted(broker, connection, topic):
+    broker.faults.add(api="CreateTopics", topic="never", error="NOT_CONTROLLER")
+    broker.faults.add(api="DeleteTopics", topic=topic, error="NOT_CONTROLLER")
+    wanted = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("never",)]
+    answer = connection.ask("CreateTopics", 5, topics=wanted, timeout_ms=1, validate_only=False)
+    assert answer["topics"][0]["error_code"] == ErrorCode.NOT_CONTROLLER
+    for version, topics in ((5, {"topic_names": [topic]}), (6, {"topics": [{"name": topic}]})):
+        answer = connection.ask("DeleteTopics", version, timeout_ms=1, **topics)
+        assert answer["responses"][0]["error_code"] == ErrorCode.NOT_CONTROLLER
+    answer = connection.ask(
+        "DeleteTopics",
+        6,
+        timeout_ms=1,
+        topics=[{"topic_id": asking.topic_id_of(connection, topic)}],
+    )
+    assert answer["responses"][0]["error_code"] == ErrorCode.NOT_CONTROLLER
+    assert metadata(connection, [topic, "never"]) == {
+        topic: 0,
+        "never": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+# --- disconnects and delays ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+@pytest.mark.parametrize(("when", "end"), [("before", 1), ("after", 2)])
+def test_a_disconnect_before_or_after_the_append(broker, connection, topic, when, end, acks):
+    broker.faults.add(api="Produce", topic=topic, disconnect=True, when=when, times=1)
+    bad_requests = broker.bad_requests
+    assert code(connection, topic, acks=acks) is None
+    assert code(connection, topic, acks=acks) == 0
+    assert asking.list_offset(connection, topic, -1)["offset"] == end
+    assert broker.bad_requests == bad_requests  # the client did nothing wrong
+
+
+def test_what_was_sent_behind_it_is_not_served(broker, connection, topic):
+    broker.faults.add(api="Produce", topic=topic, disconnect=True, times=1)
+    for _ in range(3):
+        asking.produce(connection, topic, asking.batch_of("v"), acks=0)
+    assert connection.receive() is None
+    connection.close()
+    assert asking.list_offset(connection, topic, -1)["offset"] == 0
+
+
+def test_a_delay_holds_one_connection_until_it_is_lifted(broker, connection, topic):
+    fault = broker.faults.add(api="Produce", topic=topic, delay="1h")
+    held = threading.Thread(target=lambda: code(connection, topic), daemon=True)
+    held.start()
+    eventually(lambda: fault.hits == 1)
+    with broker.connect() as other:
+        assert asking.list_offset(other, topic, -1)["offset"] == 0
+        assert held.is_alive()
+        fault.lift()
+        held.join(20)
+        assert not held.is_alive()
+        assert asking.list_offset(other, topic, -1)["offset"] == 1
+
+
+def test_a_delay_after_the_append_holds_the_answer_alone(broker, connection, topic):
+    fault = broker.faults.add(api="Produce", topic=topic, delay="1h", when="after")
+    held = threading.Thread(target=lambda: code(connection, topic), daemon=True)
+    held.start()
+    with broker.connect() as other:
+        eventually(lambda: asking.list_offset(other, topic, -1)["offset"] == 1)
+    assert held.is_alive()
+    fault.lift()
+    held.join(20)
+    assert not held.is_alive()
+
+
+def test_a_delay_takes_as_long_as_it_says(broker, connection, topic):
+    broker.faults.add(api="ListOffsets", delay="50ms", times=1)
+    began_s = time.monotonic()
+    asking.list_offset(connection, topic, -1)
+    assert time.monotonic() - began_s >= 0.05
+
+
+def test_a_stop_waits_for_no_delay(start):
+    broker = start({"control.listener": "127.0.0.1:0"})
+    with broker.connect() as connection:
+        asking.create(connection, "t")
+        fault = broker.faults.add(api="Produce", delay="1d")
+        held = threading.Thread(target=lambda: code(connection, "t"), daemon=True)
+        held.start()
+        eventually(lambda: fault.hits == 1)
+        assert broker.stop() == 0
+        held.join(20)
+        assert not held.is_alive()
+
+
+# --- the disk ------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_fails_appends_of_one_partition(broker, connection, topic):
+    fault = broker.faults.add(storage="write", error="ENOSPC", topic=topic, partition=0)
+    refused = asking.produce(connection, topic, asking.batch_of("v"))
+    assert refused["error_code"] == STORAGE_ERROR
+    assert "No space left on device" in refused["error_message"]
+    assert code(connection, topic, partition=1) == 0
+    assert asking.fetch(connection, topic)["error_code"] == 0
+    fault.lift()
+    assert code(connection, topic) == 0
+    assert asking.read_values(connection, topic) == [b"v"]
+    assert broker.lines("storage error", f"topic={topic}", "No space left on device")
+
+
+def test_a_disk_that_cannot_be_read(broker, connection, topic):
+    assert code(connection, topic) == 0
+    broker.faults.add(storage="read", error="EIO", topic=topic)
+    assert asking.fetch(connection, topic)["error_code"] == STORAGE_ERROR
+    broker.faults.clear()
+    assert asking.read_values(connection, topic) == [b"v"]
+
+
+def test_a_whole_log_directory(broker, connection, topic):
+    fault = broker.faults.add(storage="write", error="ENOSPC", log_dir=str(broker.log_dir))
+    assert [code(connection, topic, partition=index) for index in (0, 1)] == [STORAGE_ERROR] * 2
+    fault.lift()
+    assert [code(connection, topic, partition=index) for index in (0, 1)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("where", "struck"),
+    [
+        ({}, ["a/t-0", "a/t-1", "a/u-0", "b/t-2"]),
+        ({"log_dir": "a"}, ["a/t-0", "a/t-1", "a/u-0"]),
+        ({"topic": "t"}, ["a/t-0", "a/t-1", "b/t-2"]),
+        ({"topic": "t", "partition": 1}, ["a/t-1"]),
+        ({"topic": "t", "log_dir": "b"}, ["b/t-2"]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("asked", "ask"),
+    [
+        ("open", files.Descriptor),
+        ("read", lambda path: files.read_at(files.Descriptor(path), 1, 0)),
+        (
+            "write",
+            lambda path: files.write_at(files.Descriptor(path, writable=True), [b"x"], 0, 1),
+        ),
+        ("sync", files.sync),
+        ("sync", lambda path: files.sync(path.parent)),
+        ("sync", lambda path: files.sync_data(files.Descriptor(path))),
+        ("truncate", lambda path: files.truncate(path, 1)),
+        ("rename", lambda path: files.rename(path, path.with_suffix(".new"))),
+        ("unlink", files.unlink),
+    ],
+)
+def test_where_and_at_what_the_disk_fails(tmp_path, monkeypatch, where, struck, asked, ask):
+    monkeypatch.chdir(tmp_path)
+    logs = [Path(name) for name in ("a/t-0", "a/t-1", "a/u-0", "b/t-2")]
+    for log in logs:
+        log.mkdir(parents=True)
+        (log / "0.log").write_bytes(b"xx")
+    faults = Faults([Path("a"), Path("b")])
+    before = files.use(FaultySystem(faults))
+    try:
+        fault = faults.add({"storage": asked, "error": "EIO", **where})
+        for log in logs:
+            if str(log) in struck:
+                with pytest.raises(OSError, match=f"planted, fault {fault.number}") as caught:
+                    ask(log / "0.log")
+                assert caught.value.errno == errno.EIO
+            else:
+                ask(log / "0.log")
+        assert fault.hits == len(struck)
+        faults.clear()
+        for log in logs:
+            if (log / "0.log").exists():
+                ask(log / "0.log")
+    finally:
+        files.use(before)
+
+
+def test_a_disk_that_fails_or_dawdles_over_a_sync(start):
+    """A sync comes to Produce where flush.messages is 1; a failed one takes the partition offline."""
+    broker = start({"control.listener": "127.0.0.1:0"})
+    with broker.connect() as connection:
+        asking.create(connection, "slow", flush_messages="1")
+        asking.create(connection, "broken", flush_messages="1")
+        slow = broker.faults.add(storage="sync", topic="slow", delay="50ms", times=1)
+        began_s = time.monotonic()
+        assert code(connection, "slow") == 0
+        assert time.monotonic() - began_s >= 0.05
+        assert slow.hits == 1
+        broken = broker.faults.add(storage="sync", topic="broken", error="EIO")
+        assert code(connection, "broken") == STORAGE_ERROR
+        assert broken.hits >= 1
+        assert code(connection, "slow") == 0
+        broker.faults.clear()
+        broker.kill()
