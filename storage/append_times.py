@@ -12,6 +12,10 @@ entry whenever the millisecond changes, so at most twelve kilobytes a second, an
 An entry is written before the batch it describes and is cut with the log, so a crash leaves at most
 one entry too many, at the log's end, and recovery cuts that off. It can never be rebuilt. Memory
 holds how many entries there are and the last one; the others are looked up in the file.
+
+In flush mode the file also has an end, an entry with the time `END`: what lies before its offset is known
+even after a power loss. It is written over and moved on; one found in the middle is left of a power loss.
+It cannot claim too much: sectors before it that never came hold zeros or an older end, which `check` finds.
 """
 
 from __future__ import annotations
