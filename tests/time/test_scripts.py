@@ -22,7 +22,8 @@ no code of ours judges itself. TIDELOG_REWRITE=1 writes what came out into the s
     index     the entries of each .timeindex       retain               apply retention
     delete-records offset=                         flush                make all durable
     checkpoint             make all durable, and note where recovery has to begin
-    truncate batches= [zeros=yes]  kill -9, cut the log behind so many batches, start
+    truncate batches= [base=] [zeros=yes]  kill -9, cut the log behind so many batches, start;
+              lose=.suffix [keep=BYTES]    ... and cut or remove a file of that segment, too
     damage file=.suffix [keep=BYTES] [base=]   stop cleanly, cut a file or remove it, start
 """
 
@@ -275,6 +276,14 @@ def time_entries(path, base):
     return [(time, base + offset) for time, offset in struct.iter_unpack(">qi", path.read_bytes())]
 
 
+def lose(path, options):
+    """Cut a file to `keep` bytes, or remove it."""
+    if "keep" in options:
+        path.write_bytes(path.read_bytes()[: int(options["keep"])])
+    else:
+        path.unlink()
+
+
 class World:
     """One topic of one partition, on disk."""
 
@@ -335,6 +344,8 @@ class World:
     def do_truncate(self, options):
         self.store._release()
         path = max(self.directory.glob("*.log"))
+        if "base" in options:
+            path = self.directory / f"{int(options['base']):020d}.log"
         data, at = path.read_bytes(), 0
         for _ in range(int(options["batches"])):
             at += 12 + struct.unpack_from(">i", data, at + 8)[0]
@@ -342,6 +353,8 @@ class World:
             path.write_bytes(data[:at] + bytes(len(data) - at))
         else:
             path.write_bytes(data[: at + 20])  # and a torn one
+        if "lose" in options:
+            lose(path.with_suffix(options["lose"]), options)
         return self.again()
 
     def do_damage(self, options):
@@ -350,10 +363,7 @@ class World:
             path = self.directory / f"{int(options.get('base', 0)):020d}{options['file']}"
         else:
             path = self.directory / options["file"]
-        if "keep" in options:
-            path.write_bytes(path.read_bytes()[: int(options["keep"])])
-        else:
-            path.unlink()
+        lose(path, options)
         return self.again()
 
     @property
