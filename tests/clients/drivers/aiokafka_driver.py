@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 
 import aiokafka
@@ -119,7 +120,9 @@ async def find_all(command):
             found = await client.offsets_for_times(targets)
             offsets = {place: None if one is None else one.offset for place, one in found.items()}
     finally:
-        await client.stop()
+        # Stopped before its background task has begun, it lets that task's cancellation out.
+        with contextlib.suppress(asyncio.CancelledError):
+            await client.stop()
     return [
         {"topic": place.topic, "partition": place.partition, "offset": offsets[place]}
         for place in targets

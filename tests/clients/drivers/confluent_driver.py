@@ -114,7 +114,9 @@ def find(command):
             bounds = client.get_watermark_offsets(place, timeout=20)
             place.offset = bounds[0 if place.offset == lines.START else 1]
     targets = [
-        p for p, asked in zip(places, command["partitions"], strict=True) if asked["timestamp"] >= 0
+        place
+        for place, asked in zip(places, command["partitions"], strict=True)
+        if asked["timestamp"] not in (lines.START, lines.END)
     ]
     found = client.offsets_for_times(targets, timeout=20) if targets else places
     for place in found:

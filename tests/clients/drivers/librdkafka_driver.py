@@ -279,7 +279,7 @@ def find(command):
     options = {"bootstrap.servers": SERVER, "group.id": "matrix", "log_level": 0}
     handle = client_of(CONSUMER, configure(options))
     entries = command["partitions"]
-    if all(entry["timestamp"] < 0 for entry in entries):
+    if all(entry["timestamp"] in (lines.START, lines.END) for entry in entries):
         offsets = [watermark(handle, entry) for entry in entries]
     else:
         targets = rd.rd_kafka_topic_partition_list_new(len(entries))

@@ -1,0 +1,70 @@
+"""Clients and times before 1970: each does what negative_expectations.py declares and docs/time.md tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clients import clients, matrix, negative
+from tests.clients import negative_expectations as expectations
+
+PAGE = Path(__file__).parents[2] / "docs" / "time.md"
+ALONE = [clients.CONFLUENT]
+
+
+@pytest.fixture
+def broker(tidelog_broker_factory):
+    return tidelog_broker_factory()
+
+
+def test_quick(broker):
+    outcomes, skipped = negative.run(broker.bootstrap, clients.QUICK, make=False)
+    assert expectations.differences(outcomes) == []
+    assert skipped == {}
+    assert list(outcomes) == [client.name for client in clients.QUICK]
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(300)
+def test_every_client(broker):
+    outcomes, skipped = negative.run(broker.bootstrap, clients.CLIENTS, make=True)
+    assert expectations.differences(outcomes) == []
+    unexpected = set(skipped) - matrix.allowed_skips()
+    assert not unexpected, {name: skipped[name] for name in unexpected}
+
+
+def test_every_client_is_declared():
+    assert list(expectations.EXPECTED) == [client.name for client in clients.CLIENTS]
+
+
+def test_the_page_says_the_same():
+    _, begin, rest = PAGE.read_text().partition(expectations.MARK_BEGIN)
+    table, end, _ = rest.partition(expectations.MARK_END)
+    assert begin
+    assert end
+    assert table == expectations.render()
+
+
+def test_a_broker_that_served_other_times_would_be_caught(broker, monkeypatch):
+    clamped = tuple(max(time, 0) for time in negative.READ)
+    prepare = negative.prepare
+
+    def plant(server, chosen):
+        with monkeypatch.context() as patch:
+            patch.setattr(negative, "READ", clamped)
+            prepare(server, chosen)
+
+    monkeypatch.setattr(negative, "prepare", plant)
+    outcomes, _ = negative.run(broker.bootstrap, ALONE, make=False)
+    (shown, found) = expectations.differences(outcomes)
+    assert "shows 0, 0, 0, 0, 0, 1600000000000" in shown
+    assert "offset 0" in found
+
+
+def test_a_broker_that_stored_other_times_would_be_caught(broker, monkeypatch):
+    stored = negative.stored
+    monkeypatch.setattr(negative, "stored", lambda *place: [max(t, 0) for t in stored(*place)])
+    outcomes, _ = negative.run(broker.bootstrap, ALONE, make=False)
+    (sent,) = expectations.differences(outcomes)
+    assert "stored as 0" in sent
