@@ -218,10 +218,13 @@ def _recover(
         segment.append_times.check(recovery_point)
         strict = contiguous and _began_here(segment, is_ours)
         checked = _check(segment, recovery_point, limit, index_interval_bytes, strict)
+        is_whole = checked.tail.size == size
+        if not is_last and (strict or (contiguous and _began_here(segments[number + 1], is_ours))):
+            is_whole = is_whole and checked.tail.end_offset == limit
         if timestamps.exceeds(checked.stamp, stamp):
             stamp = checked.stamp
         segment.cut(checked.tail)
-        if checked.is_whole:
+        if is_whole:
             continue
         _log.warning(
             "log cut",
@@ -249,7 +252,7 @@ def _drop(segment: Segment) -> None:
 
 
 def _began_here(segment: Segment, is_ours: bool) -> bool:
-    """Tell whether we made a segment: then the offsets of its batches have no holes.
+    """Tell whether we made a segment: its batches have no holes, and it begins where another ended.
 
     What another program made has no append times, and is marked so once we have opened it
     (`is_ours`). Their file, emptied or gone then, is what a power loss leaves of a new segment.
@@ -261,7 +264,6 @@ def _began_here(segment: Segment, is_ours: bool) -> bool:
 
 class _Checked(NamedTuple):
     tail: Tail
-    is_whole: bool  # every byte is good, and the next segment follows without a hole
     stamp: int | None
 
 
@@ -307,10 +309,7 @@ def _check(
         )
     if limit_offset != _NO_LIMIT and largest is not None:
         segment.time_index.append(*largest)
-    is_whole = good.size == segment.tail.size
-    if strict and limit_offset != _NO_LIMIT:
-        is_whole = is_whole and good.end_offset == limit_offset
-    return _Checked(good, is_whole, stamp)
+    return _Checked(good, stamp)
 
 
 def _starting_point(segment: Segment, recovery_point: int) -> Tail:
