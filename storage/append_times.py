@@ -161,16 +161,18 @@ class AppendTimes:
     def confirm(self, first_time: int | None, last_time: int | None) -> bool:
         """Compare with when the first and the last batch are known to have been appended.
 
-        A last entry with another time is not the last: entries behind it have been cut off, and
-        nothing is known there. A first entry with another time is none. False when something had to
-        be forgotten. Raises OSError.
+        A last entry with an earlier time is not the last: entries behind it have been cut off, and
+        nothing is known there; a later one is of a batch that a crash has taken. A first entry with
+        another time is none. False when something had to be forgotten. Raises OSError.
         """
         if not self._count:
             return True
         descriptor = self._reader()
         if self._entry(descriptor, 0).time not in (UNKNOWN, first_time):
             self.mark_unknown()
-        elif self._last.time not in (UNKNOWN, last_time):
+        elif self._last.time != UNKNOWN and (
+            last_time is None or timestamps.goes_back(last_time, self._last.time)
+        ):
             self._end_at(descriptor, self._count, self._last.offset + 1)
         else:
             return True
