@@ -126,25 +126,30 @@ def test_partition_times_come_back(tmp_path):
 # --- what is read ---
 
 
-class Reads:
+class Reads(files.System):
     """Counts the bytes that are read from .log files."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self):
         self.bytes = 0
-        real = os.pread
 
-        def pread(number, size, position):
-            data = real(number, size, position)
-            if Path(os.readlink(f"/proc/self/fd/{number}")).suffix == ".log":
-                self.bytes += len(data)
-            return data
+    def read(self, number, size, position):
+        data = super().read(number, size, position)
+        if Path(os.readlink(f"/proc/self/fd/{number}")).suffix == ".log":
+            self.bytes += len(data)
+        return data
 
-        monkeypatch.setattr(files.os, "pread", pread)
+
+@pytest.fixture
+def reads():
+    system = Reads()
+    before = files.use(system)
+    yield system
+    files.use(before)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 @pytest.mark.parametrize("stop", ["close", "crash"])
-def test_lookups_after_a_start_read_an_index_interval_not_the_log(make_log, monkeypatch, stop):
+def test_lookups_after_a_start_read_an_index_interval_not_the_log(make_log, reads, stop):
     log = make_log(segment_bytes=200_000, index_interval_bytes=4096).create()
     chance, rows = random.Random(5), []
     for i in range(1500):
@@ -156,7 +161,6 @@ def test_lookups_after_a_start_read_an_index_interval_not_the_log(make_log, monk
     log.open()
     size, end = log.partition.size, log.partition.log_end_offset
     assert size > 900_000
-    reads = Reads(monkeypatch)
     for target in [1_000_000 + chance.randint(0, 15_000) for _ in range(50)]:
         reads.bytes = 0
         expected = next(((o, t) for o, t in enumerate(rows) if t >= target), None)
@@ -171,11 +175,10 @@ def test_lookups_after_a_start_read_an_index_interval_not_the_log(make_log, monk
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-def test_a_log_of_kafkas_is_verified_once(tmp_path, monkeypatch):
+def test_a_log_of_kafkas_is_verified_once(tmp_path, reads):
     name = "f-0.10.2-CreateTime-none-c0102-0"
     shutil.copytree(VECTORS / name, tmp_path / name)
     target, found = 1_500_000_000_000, []
-    reads = Reads(monkeypatch)
     for _ in range(3):
         store = LogStore([tmp_path], default_config=TopicConfig())
         store.open(0)
