@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from broker.metadata.store import MetadataStore, Topic
     from broker.metrics import Metrics
     from config import BrokerConfig, TopicConfig
-    from storage.partition import Appended, Deletion, Partition
+    from storage.partition import Appended, Partition
+    from storage.retention import Deletion
     from storage.store import LogStore
 
 log = logging.getLogger("tidelog.node")
@@ -190,6 +191,8 @@ class Node:
             if topic not in topics or only not in (None, topic):
                 continue
             try:
+                if self.store.keeps_everything(topic, index, self.clock.now_ms()):
+                    continue  # and need not be opened
                 partition = self.store.partition(topic, index)
                 if partition is not None and partition.offline is None:
                     deleted = partition.apply_retention(self.clock.now_ms())

@@ -39,6 +39,29 @@ def find_time(
     return None
 
 
+def is_at_hand(segments: Sequence[Segment], target: int, *, start_offset: int) -> bool:
+    """Tell whether looking up a time, or MAX_TIMESTAMP, reads no more than an index interval.
+
+    Then it need not leave the thread that serves everybody; otherwise an index may have to be read
+    first, or a good part of a segment.
+    """
+    largest: int | None = None
+    holder: Segment | None = None  # the segment that will be searched
+    for segment in segments:
+        if segment.tail.end_offset <= start_offset:
+            continue
+        times, size = segment.known_times
+        if size < segment.tail.size or segment.base_offset < start_offset:
+            return False
+        if target == Target.MAX_TIMESTAMP:
+            if timestamps.exceeds(times.largest, largest):
+                largest, holder = times.largest, segment
+        elif timestamps.reaches(times.largest, target):
+            holder = segment
+            break
+    return holder is None or (holder.is_true and holder.has_indexes_in_memory)
+
+
 def find_largest(
     segments: Sequence[Segment], *, start_offset: int, upper_offset: int
 ) -> tuple[int, int] | None:

@@ -578,6 +578,11 @@ class Segment:
         return len(index), len(time_index)
 
     @property
+    def has_indexes_in_memory(self) -> bool:
+        """Whether the indexes can be asked without reading their files first."""
+        return self._index is not None and self._time_index is not None
+
+    @property
     def times(self) -> SegmentTimes:
         """The times of the segment's batches; what is not known of them is read, once.
 

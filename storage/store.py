@@ -23,7 +23,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage import checkpoints, filenames, files
+from storage import checkpoints, filenames, files, unopened
 from storage.partition import Partition
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class _LogDirectory:
         self.path = path
         self.lock = _lock(path)
         self.partitions = 0  # how many are here
+        self.written: dict[str, Offsets] = {}  # the checkpoints, by name, as they are on disk
         marker = path / filenames.CLEAN_SHUTDOWN_FILE
         self.was_clean = marker.exists()
         self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
@@ -170,6 +171,8 @@ class LogStore:
     def _checkpoint(self) -> None:
         failures: list[KafkaStorageError] = []
         for partition in list(self._open.values()):
+            if partition.log_end_offset <= partition.recovery_point:
+                continue  # of ten thousand most have nothing new
             try:
                 partition.flush()
             except UnknownTopicOrPartition:
@@ -239,6 +242,25 @@ class LogStore:
     def opened(self) -> list[Partition]:
         """Return the partitions that are open already."""
         return list(self._open.values())
+
+    def keeps_everything(self, topic: str, index: int, now_ms: int) -> bool:
+        """Tell whether a partition is closed and retention would find nothing to delete there.
+
+        Raises KafkaStorageError.
+        """
+        key = (topic, index)
+        directory = self._places.get(key)
+        if directory is None or key in self._open or not directory.was_clean:
+            return False
+        path = directory.path / filenames.partition_directory(topic, index)
+        config = self._configs.get(topic, self.default_config)
+        start = directory.log_start_offsets.get(key, 0)
+        try:
+            return unopened.keeps_everything(path, config, now_ms, start)
+        except FileNotFoundError:
+            return False  # it has just been deleted
+        except OSError as error:
+            raise KafkaStorageError(f"{topic}-{index} cannot be read: {error}") from error
 
     def create_partition(
         self, topic: str, topic_id: uuid.UUID, index: int, config: TopicConfig, now_ms: int
@@ -448,7 +470,9 @@ class LogStore:
                 (filenames.LOG_START_CHECKPOINT, starts),
                 (filenames.HIGH_WATERMARK_CHECKPOINT, marks),
             ):
-                checkpoints.write_offsets(directory.path / name, offsets)
+                if directory.written.get(name) != offsets:
+                    checkpoints.write_offsets(directory.path / name, offsets)
+                    directory.written[name] = offsets
 
 
 def _lock(path: Path) -> int:

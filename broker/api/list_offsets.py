@@ -25,6 +25,7 @@ from protocol.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from protocol.errors import InvalidRequest, UnsupportedVersion
+from storage import lookup
 from storage.timestamps import Target, is_target
 
 if TYPE_CHECKING:
@@ -65,7 +66,13 @@ def _searches_long_log(node: Node, request: ListOffsetsRequest) -> bool:
             if is_target(wanted.timestamp) and wanted.timestamp != Target.MAX_TIMESTAMP:
                 continue
             partition = node.store.partition(topic.name, wanted.partition_index)
-            if partition is not None and partition.size > _LONG_LOG_BYTES:
+            if (
+                partition is not None
+                and partition.size > _LONG_LOG_BYTES
+                and not lookup.is_at_hand(
+                    partition.segments, wanted.timestamp, start_offset=partition.log_start_offset
+                )
+            ):
                 return True
     return False
 

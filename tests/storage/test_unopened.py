@@ -1,0 +1,88 @@
+"""Retention asks closed partitions: those it would leave as they are need not be opened."""
+
+import pytest
+
+from storage import lookup
+from storage.store import LogStore
+from storage.timestamps import Target
+
+DAY = 86_400_000
+SETTINGS = {"retention_ms": DAY, "segment_bytes": 200, "index_interval_bytes": 100}
+
+
+@pytest.fixture
+def log(make_log):
+    log = make_log(**SETTINGS).create()
+    for time in range(1000, 1005):
+        log.append([time], now=time)
+    assert len(log.partition.segments) > 1
+    return log
+
+
+def reopened(log):
+    """Start anew; no partition is opened."""
+    log.close()
+    log.store = LogStore([log.path], default_config=log.config)
+    log.store.open(0)
+    return log.store
+
+
+def test_nothing_is_opened_while_all_stays(log):
+    store = reopened(log)
+    assert store.keeps_everything("t", 0, 1000 + DAY)
+    assert not store.opened()
+
+
+def test_what_has_aged_asks_for_opening(log):
+    assert not reopened(log).keeps_everything("t", 0, 1002 + DAY)
+
+
+@pytest.mark.parametrize(("settings", "keeps"), [({"retention_bytes": 200}, False), ({}, True)])
+def test_size(make_log, settings, keeps):
+    log = make_log(**SETTINGS, **settings).create()
+    for time in range(1000, 1005):
+        log.append([time], now=time)
+    assert reopened(log).keeps_everything("t", 0, 1000) is keeps
+
+
+def test_segments_below_the_log_start_ask_for_opening(log):
+    log.partition.delete_records_before(4)
+    assert not reopened(log).keeps_everything("t", 0, 1000)
+
+
+def test_an_open_one_and_one_that_is_not_here_are_not_judged(log):
+    assert not log.store.keeps_everything("t", 0, 1000)
+    assert not log.store.keeps_everything("t", 1, 1000)
+
+
+def test_without_its_times_nobody_knows(log):
+    store = reopened(log)
+    (log.directory / "partition.times").unlink()
+    assert not store.keeps_everything("t", 0, 1000)
+
+
+def test_a_log_that_somebody_has_changed_is_opened(log):
+    store = reopened(log)
+    active = max(log.directory.glob("*.log"))
+    active.write_bytes(active.read_bytes() + b"x")
+    assert not store.keeps_everything("t", 0, 1000)
+    active.unlink()
+    assert not store.keeps_everything("t", 0, 1000)
+
+
+def test_lookups_are_at_hand_once_the_indexes_are_in_memory(log):
+    segments = log.partition.segments
+    assert lookup.is_at_hand(segments, 1004, start_offset=0)  # in the active segment
+    assert lookup.is_at_hand(segments, Target.MAX_TIMESTAMP, start_offset=0)
+    assert lookup.is_at_hand(segments, 1005, start_offset=0)  # nowhere
+    assert not lookup.is_at_hand(segments, 1000, start_offset=0)  # sealed: its indexes rest
+    assert log.partition.find_by_time(1000, upper_offset=5) == (0, 1000)
+    assert lookup.is_at_hand(segments, 1000, start_offset=0)
+
+
+def test_a_lookup_is_not_at_hand_where_the_log_starts_within_a_segment(log):
+    segment = log.partition.segments[0]
+    assert segment.tail.end_offset > 1
+    log.partition.find_by_time(1000, upper_offset=5)
+    assert lookup.is_at_hand([segment], 1000, start_offset=0)
+    assert not lookup.is_at_hand([segment], 1000, start_offset=1)
