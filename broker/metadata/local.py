@@ -289,7 +289,18 @@ def _prepare(db: sqlite3.Connection, path: Path) -> Image:
             db.execute("BEGIN IMMEDIATE")
             for statement in _SECOND:
                 db.execute(statement)
-    return _read(db)
+    _check(db, path)
+    try:
+        return _read(db)
+    except (TypeError, ValueError) as error:  # a row that is not there, or is no number or id
+        raise MetadataError(f"the metadata in {path} is damaged: {error}") from None
+
+
+def _check(db: sqlite3.Connection, path: Path) -> None:
+    """Refuse a damaged file: without its settings a topic's records might be deleted."""
+    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise MetadataError(f"the metadata in {path} is damaged: {' '.join(found.split())}")
 
 
 def _read(db: sqlite3.Connection) -> Image:
