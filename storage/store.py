@@ -51,11 +51,16 @@ class _LogDirectory:
         self.path = path
         self.lock = _lock(path)
         self.partitions = 0  # how many are here
+<<<<<<< HEAD
         self.written: dict[str, Offsets] = {}  # the checkpoints, by name, as they are on disk
+=======
+        self.noted: set[Key] = set()  # the partitions its checkpoints may speak of
+>>>>>>> 9558b07 (wip3)
         marker = path / filenames.CLEAN_SHUTDOWN_FILE
         self.was_clean = marker.exists()
         self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
+        self.noted |= self.recovery_points.keys() | self.log_start_offsets.keys()
         if self.was_clean:
             # From here on a crash must be taken for one.
             files.unlink(marker)
@@ -269,8 +274,24 @@ class LogStore:
 
         Raises TopicAlreadyExists when it is here already, KafkaStorageError when it cannot be made.
         """
+        key = (topic, index)
+        if any(key in directory.noted for directory in self._directories):
+            self._uncheckpoint(key)
         with self._changing:
             return self._create_partition(topic, topic_id, index, config, now_ms)
+
+    def _uncheckpoint(self, key: Key) -> None:
+        """Have no checkpoint speak of a log that is gone: a new one of its name begins at 0."""
+        with self._checkpointing, self._changing:
+            if key in self._places or not self._directories:
+                return
+            for directory in self._directories:
+                directory.recovery_points.pop(key, None)
+                directory.log_start_offsets.pop(key, None)
+            try:
+                self._write_checkpoints()
+            except OSError as error:
+                raise KafkaStorageError(f"the checkpoints were not written: {error}") from error
 
     def _create_partition(
         self, topic: str, topic_id: uuid.UUID, index: int, config: TopicConfig, now_ms: int
@@ -460,6 +481,7 @@ class LogStore:
                 for key, offset in list(directory.log_start_offsets.items())
                 if key in points
             }
+            directory.noted |= points.keys()
             marks = points | {
                 key: partition.high_watermark
                 for key, partition in list(self._open.items())
@@ -470,9 +492,14 @@ class LogStore:
                 (filenames.LOG_START_CHECKPOINT, starts),
                 (filenames.HIGH_WATERMARK_CHECKPOINT, marks),
             ):
+<<<<<<< HEAD
                 if directory.written.get(name) != offsets:
                     checkpoints.write_offsets(directory.path / name, offsets)
                     directory.written[name] = offsets
+=======
+                checkpoints.write_offsets(directory.path / name, offsets)
+            directory.noted &= points.keys()
+>>>>>>> 9558b07 (wip3)
 
 
 def _lock(path: Path) -> int:
