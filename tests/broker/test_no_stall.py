@@ -257,14 +257,14 @@ def appends_wait_for_flushes(monkeypatch):
     monkeypatch.setattr(Partition, "flush", locked)
 
 
-def appends_wait_for_partition_times(monkeypatch):
-    keep = Partition._keep_times
+def appends_wait_for_retention(monkeypatch):
+    apply_retention = Partition.apply_retention
 
-    def locked(partition, times, *, durable):
+    def locked(partition, now_ms):
         with partition._append_lock:
-            keep(partition, times, durable=durable)
+            return apply_retention(partition, now_ms)
 
-    monkeypatch.setattr(Partition, "_keep_times", locked)
+    monkeypatch.setattr(Partition, "apply_retention", locked)
 
 
 class AtOnce(Executor):
@@ -289,7 +289,7 @@ def what_waits_for_the_disk_runs_on_the_loop(monkeypatch):
     ("plant", "work"),
     [
         (appends_wait_for_flushes, checkpoint),
-        (appends_wait_for_partition_times, retention),
+        (appends_wait_for_retention, retention),
         (what_waits_for_the_disk_runs_on_the_loop, trims),
         (what_waits_for_the_disk_runs_on_the_loop, flush_mode),
     ],
