@@ -51,11 +51,8 @@ class _LogDirectory:
         self.path = path
         self.lock = _lock(path)
         self.partitions = 0  # how many are here
-<<<<<<< HEAD
         self.written: dict[str, Offsets] = {}  # the checkpoints, by name, as they are on disk
-=======
         self.noted: set[Key] = set()  # the partitions its checkpoints may speak of
->>>>>>> 9558b07 (wip3)
         marker = path / filenames.CLEAN_SHUTDOWN_FILE
         self.was_clean = marker.exists()
         self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
@@ -492,14 +489,10 @@ class LogStore:
                 (filenames.LOG_START_CHECKPOINT, starts),
                 (filenames.HIGH_WATERMARK_CHECKPOINT, marks),
             ):
-<<<<<<< HEAD
                 if directory.written.get(name) != offsets:
                     checkpoints.write_offsets(directory.path / name, offsets)
                     directory.written[name] = offsets
-=======
-                checkpoints.write_offsets(directory.path / name, offsets)
             directory.noted &= points.keys()
->>>>>>> 9558b07 (wip3)
 
 
 def _lock(path: Path) -> int:
