@@ -419,7 +419,7 @@ class Segment:
             path = self._path(filenames.APPEND_TIMES_SUFFIX)
             append_times = AppendTimes(path, self.base_offset)
             append_times.load()
-            if self._known_size == self.tail.size and not append_times.confirm(
+            if 0 < self._known_size == self.tail.size and not append_times.confirm(
                 self._times.created, self._times.last_append
             ):
                 self._times.has_unknown = True
