@@ -31,6 +31,14 @@ def test_own(tidelog_broker, tidelog_broker_factory):
     own[0].restart()
     print("OWN", *(broker.pid for broker in own))
 
+def test_clock_and_faults(tidelog_broker_factory):
+    broker = tidelog_broker_factory(clock="manual")
+    assert broker.clock.set("2026-01-01T00:00Z") == 1767225600000
+    with broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=2) as fault:
+        assert fault.hits == 0
+    faulty = tidelog_broker_factory({"num.partitions": 2}, faults=True)
+    assert faulty.faults.list() == faulty.sweep() == []
+
 def test_own_mistake(tidelog_broker_factory):
     tidelog_broker_factory({"log.segment.bites": 1000})
 """
@@ -90,7 +98,7 @@ def test_brokers_of_the_session_and_of_a_test(tmp_path):
     done = pytest_in(
         tmp_path, "-p", "no:randomly", ini="tidelog_settings =\n    num.partitions = 3\n"
     )
-    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 4 passed" in done.stdout, done.stdout + done.stderr
     assert "BrokerFailed: the broker ended with status 2; its last log lines:" in done.stdout
     assert "there is no setting log.segment.bites" in done.stdout
     shared, again = pids(done.stdout, "SHARED")

@@ -5,6 +5,8 @@ Building takes some seconds, so everything happens to one wheel, made once from 
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -116,18 +118,55 @@ print("served")
 """
 
 
-def test_it_serves_beside_a_users_own_packages(environment, project):
-    """With the dependencies of this environment, but not its tidelog."""
+@pytest.fixture
+def with_dependencies(environment):
+    """The environment with the dependencies of this one, but not its tidelog."""
     python, site_packages = environment
     here = sysconfig.get_path("purelib")
     (site_packages / "dependencies.pth").write_text(f"{here}\n", encoding="utf-8")
-    try:
-        code = "import tidelog._house; print(tidelog._house.open_house())"
-        assert run([python, "-c", code], project) == f"{site_packages}/tidelog/_house\n"
-        built = any(site_packages.rglob("_kernels*.so"))  # not without a C compiler
-        assert run([python, "-c", SERVE], project).split() == [
-            "kernels" if built else "twin",
-            "served",
-        ]
-    finally:
-        (site_packages / "dependencies.pth").unlink()
+    yield python, site_packages
+    (site_packages / "dependencies.pth").unlink()
+
+
+def test_it_serves_beside_a_users_own_packages(with_dependencies, project):
+    python, site_packages = with_dependencies
+    code = "import tidelog._house; print(tidelog._house.open_house())"
+    assert run([python, "-c", code], project) == f"{site_packages}/tidelog/_house\n"
+    built = any(site_packages.rglob("_kernels*.so"))  # not without a C compiler
+    assert run([python, "-c", SERVE], project).split() == [
+        "kernels" if built else "twin",
+        "served",
+    ]
+
+
+EIGHT = """
+def test_eight_brokers_side_by_side(tidelog_broker_factory):
+    brokers = [tidelog_broker_factory(clock="manual") for _ in range(8)]
+    for year, broker in enumerate(brokers, 2026):
+        broker.clock.set(f"{year}-01-01T00:00Z")
+    times_ms = [broker.clock.now_ms() for broker in brokers]
+    assert len(set(times_ms)) == 8
+    assert times_ms == sorted(times_ms)
+"""
+
+
+def test_the_examples_of_the_readme_beside_a_users_own_packages(with_dependencies, project):
+    """Every test in the README, and eight brokers with eight times, in an empty environment."""
+    python, _ = with_dependencies
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    examples = [block for block in blocks if "def test_" in block]
+    assert any("clock.step" in block and "faults.add" in block for block in examples)
+    for number, block in enumerate((*examples, EIGHT)):
+        (project / f"test_{number}.py").write_text(block, encoding="utf-8")
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", "t"],
+        cwd=project,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(examples) + 1} passed" in done.stdout
