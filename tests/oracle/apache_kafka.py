@@ -423,6 +423,7 @@ class ApacheKafka:
                 "maxClientCnxns": 0,
                 "admin.enableServer": "false",
                 "4lw.commands.whitelist": "ruok",
+                "tickTime": 500,  # of which a session lasts two at least: a killed broker may come back
             },
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
