@@ -191,12 +191,13 @@ class Faults:
 
     def clear(self) -> list[Fault]:
         """Lift them all."""
-        faults = list(self._faults.values())
-        self._faults.clear()
-        self._sort()
-        for fault in faults:
-            fault.lift()
-        return faults
+        return [fault for number in list(self._faults) if (fault := self.remove(number))]
+
+    def stopping(self) -> None:
+        """Hold nobody any more; a disk that fails goes on failing while the logs are closed."""
+        for fault in list(self._faults.values()):
+            if fault.target.storage is None or fault.effect.delay_ms is not None:
+                self.remove(fault.number)
 
     def _sort(self) -> None:
         of_requests: dict[str, tuple[Fault, ...]] = {}

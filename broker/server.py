@@ -165,7 +165,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
         chore.cancel()
     await asyncio.gather(*chores, return_exceptions=True)
     if faults is not None:
-        faults.clear()  # whoever is held goes on
+        faults.stopping()
     await _drain(node)
     for http in https:
         await _stop_http(http)

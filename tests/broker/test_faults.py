@@ -405,6 +405,21 @@ def test_a_stop_waits_for_no_delay(start):
         assert not held.is_alive()
 
 
+def test_a_disk_that_is_full_at_the_end(start):
+    """The stop fails, and says so; the next start finds everything that was acknowledged."""
+    broker = start({"control.listener": "127.0.0.1:0"})
+    with broker.connect() as connection:
+        asking.create(connection, "t")
+        assert code(connection, "t") == 0
+        broker.faults.add(storage="write", error="ENOSPC", topic="t")
+        broker.faults.add(storage="sync", delay="1d", skip=1)
+        assert broker.stop() == 1
+        assert broker.lines("level=critical", "stopped: t-0: the log cannot be closed")
+        broker.restart()
+        connection.close()
+        assert asking.read_values(connection, "t") == [b"v"]
+
+
 # --- the disk ------------------------------------------------------------------------------------
 
 
