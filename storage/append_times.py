@@ -173,7 +173,8 @@ class AppendTimes:
         elif self._last.time != UNKNOWN and (
             last_time is None or timestamps.goes_back(last_time, self._last.time)
         ):
-            self._end_at(descriptor, self._count, self._last.offset + 1)
+            vouched = self._end or 0  # partition.times may know of more than is durable
+            self._end_at(descriptor, self._count, max(self._last.offset + 1, vouched))
         else:
             return True
         return False

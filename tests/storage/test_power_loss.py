@@ -373,7 +373,10 @@ def agree_on_what_is_kept(partition, log, rows):
         assert segment.times.largest == max(times, default=None)
         assert segment.times.has_missing == (len(times) < len(here))
     # Where nobody knows when it was appended, an event counts as what it says.
+    first = partition.segments[0].base_offset
+    below = log.rows[first : partition.log_start_offset]
     unlimited = [row.time for row in rows.values() if row.append is None and row.time is not None]
+    unlimited += [row.time for row in below if row.time is not None]
     log.event = max([*unlimited, *([] if log.event is None else [log.event])], default=None)
     if partition.max_event_time is not None:
         assert partition.max_event_time <= log.event
@@ -381,7 +384,6 @@ def agree_on_what_is_kept(partition, log, rows):
     assert kept is not None
     assert kept.covered_offset <= partition.log_end_offset
     assert kept.log_start_offset <= partition.log_start_offset
-    first = partition.segments[0].base_offset
     for producer_id in (1, 2, 3):
         offsets = [
             offset
