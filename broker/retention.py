@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.node import Node
-    from storage.partition import Deletion
+    from storage.retention import Deletion
 
 log = logging.getLogger("tidelog.retention")
 
