@@ -8,8 +8,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -231,6 +232,7 @@ def test_a_newer_layout_is_refused(path):
 KILLED = """
 import asyncio, sys
 from pathlib import Path
+from uuid import UUID
 from broker.metadata.local import LocalMetadataStore
 
 async def main():
@@ -265,3 +267,30 @@ def test_what_was_answered_survives_kill_9(path):
         for number in range(answered):
             assert image.topics[f"t{number}"].configs == {"retention.ms": str(number)}
     assert answered >= 15
+
+
+def test_a_file_of_the_first_layout_is_brought_up_to_date(path):
+    image = in_store(path, lambda store: store.create_topic("t", 1, 1, {}))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE deleted_topic")
+        db.execute("PRAGMA user_version = 1")
+    assert image_of(path).topics["t"] == image
+
+
+def test_a_deleted_topic_is_remembered_until_its_logs_are_gone(path):
+    async def delete(store):
+        topic = await store.create_topic("t", 1, 1, {}, topic_id=UUID(int=77))
+        assert topic.topic_id == UUID(int=77)
+        await store.delete_topic("t")
+
+    async def finish(store):
+        assert await store.deleted_ids() == {UUID(int=77)}
+        await store.deletion_done(UUID(int=77))
+        assert await store.deleted_ids() == frozenset()
+
+    async def look(store):
+        return await store.deleted_ids()
+
+    in_store(path, delete)
+    in_store(path, finish)
+    assert in_store(path, look) == frozenset()
