@@ -232,7 +232,6 @@ def test_a_newer_layout_is_refused(path):
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from uuid import UUID
 from broker.metadata.local import LocalMetadataStore
 
 async def main():
