@@ -1,6 +1,7 @@
 """What retention does to segments once `timestamps` has judged them: their files go, and it is said.
 
-A partition decides when, under its locks; this is how. It goes on when the disk is full, for then it is
+A partition decides when, under its locks; this is how. A policy is a rule in `timestamps`, and a limit
+in `delete`. It goes on when the disk is full, for then it is
 needed most: what a deletion writes is small, and room for it is made from what is about to go.
 """
 

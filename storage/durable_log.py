@@ -1,0 +1,411 @@
+"""A log on disk: its segments, what of it is durable, what is known of its times, whether it is online.
+
+The ground a partition stands on. `commit` makes durable what acknowledgements wait for, `flush` all,
+indexes too, which moves the recovery point; both may run in a thread beside appends. A sync that fails
+takes the log offline until the process ends: the system says once that it has lost something, and
+whoever asks again hears that all is well. A disk that is full is no such failure.
+
+Of the two locks `_append_lock` keeps the active segment and which segments there are, `_flush_lock`
+keeps flushing and retention apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from config.setting import LONG_MAX
+from protocol.errors import BrokerError, KafkaStorageError, UnknownTopicOrPartition
+from storage import (
+    filenames,
+    files,
+    partition_times,
+    producer_recovery,
+    recovery,
+    retention,
+    snapshots,
+    timestamps,
+)
+from storage.epochs import LeaderEpochs
+from storage.leaving import Leaving
+from storage.settings import settings_of
+
+if TYPE_CHECKING:
+    import uuid
+    from pathlib import Path
+
+    from config.topic import TopicConfig
+    from storage.producers import Producers
+    from storage.segment import Segment
+
+_log = logging.getLogger("tidelog.storage")
+
+NEWEST_MAGIC = 2
+_NO_SEGMENT = -1
+_NO_BOOT = "offline"  # names no start of any machine
+
+
+class DurableLog:
+    """The segments of one partition, and what is known of them."""
+
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        index: int,
+        topic_id: uuid.UUID | None,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        recovery_point: int = 0,
+        was_clean: bool = False,
+        log_start_offset: int = 0,
+        producer_id_expiration_ms: int = 86_400_000,
+        boot_id: str = "",
+    ) -> None:
+        """Open the directory; recover the log when the last stop was not clean. Raises OSError.
+
+        `boot_id` names this start of the machine: what was appended since the last flush of another one
+        has no append time that could be relied on.
+        """
+        self.directory = directory
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.config = config
+        self.leader_epoch = 0
+        self.is_deleted = False
+        self.offline: str | None = None  # why it is, from a failed sync to the end of the process
+        self._is_closed = False
+        self._is_stopped = False  # deleted, offline or closed: takes no batch
+        self._logged_errors: set[tuple[str, str]] = set()  # said once, until a flush succeeds
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._opened_ms = now_ms
+        self._producers: Producers | None = None  # read when the first sequence arrives
+        self._flush_lock = threading.Lock()
+        self._append_lock = threading.RLock()  # the active segment, and which segments there are
+        self._commit_lock = threading.Lock()
+        self._flushed_base = _NO_SEGMENT  # the segment whose files and names have been made durable
+        self._boot_id = boot_id
+        self._kept = b""  # what partition.times has
+        self._leaving = Leaving()
+        self._open(recovery_point, log_start_offset, was_clean=was_clean)
+        if self._is_strict and self.durable_offset < self.log_end_offset:
+            with contextlib.suppress(KafkaStorageError):  # it is offline then
+                self.flush()  # what recovery found is shown to consumers: it must not get lost again
+
+    def _open(self, recovery_point: int, log_start_offset: int, *, was_clean: bool) -> None:
+        """Read what the directory holds, recovering it where that is needed; raises OSError."""
+        directory, config, boot_id = self.directory, self.config, self._boot_id
+        known = partition_times.read(directory)
+        if known is not None:
+            log_start_offset = max(log_start_offset, known.log_start_offset)
+        loaded = recovery.load(
+            directory,
+            recovery_point=recovery_point,
+            was_clean=was_clean,
+            first_offset=log_start_offset,
+            index_interval_bytes=config.index_interval_bytes,
+            contiguous=not config.is_compacted,
+            known=known,
+            boot_id=boot_id,
+        )
+        self._max_event_time = None if known is None else known.max_event_time
+        self._segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self._last_append_time_ms = loaded.last_append_time_ms
+        end_offset = self._active.tail.end_offset
+        self.recovery_point = min(recovery_point, end_offset)
+        self.log_start_offset = min(
+            max(log_start_offset, loaded.segments[0].base_offset), end_offset
+        )
+        self._epochs = LeaderEpochs(directory, end_offset)
+        self.log_end_offset = end_offset
+        self.high_watermark = end_offset
+        self.durable_offset = self.recovery_point
+        # Up to where append times would outlive a power loss.
+        self._covered_offset = 0 if known is None else min(known.covered_offset, end_offset)
+        if was_clean:
+            self._covered_offset = end_offset
+        if known is None or known.boot_id != boot_id:
+            self._keep_times(self._covered_times(), durable=False, losable=known is None)
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
+
+    # --- what it is -------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings; a replacement holds from the next append on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self._is_strict = config.flush_messages == 1
+        self.has_flush_rules = min(config.flush_messages, config.flush_ms) != LONG_MAX
+        self._settings = settings_of(config, config.target_magic)
+        self._internal_settings = settings_of(config, NEWEST_MAGIC)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided: there are none open here."""
+        return self.high_watermark
+
+    @property
+    def must_commit(self) -> bool:
+        """Whether flush.messages has been reached: nothing is acknowledged before a `commit`."""
+        return self.log_end_offset - self.durable_offset >= self.config.flush_messages
+
+    @property
+    def last_append_time(self) -> int | None:
+        """When the last batch was appended; None when nobody knows."""
+        return self._last_append_time_ms
+
+    @property
+    def max_event_time(self) -> int | None:
+        """The largest event time ever, each counted at most a bounded way beyond its append time.
+
+        Of segments whose times are not known yet nothing is read for it.
+        """
+        largest = self._max_event_time
+        for segment in self._segments:
+            largest = timestamps.later(segment.known_times[0].event, largest)
+        return largest
+
+    @property
+    def unknown_append_bytes(self) -> int | None:
+        """The bytes of segments in which some append time is unknown; None where there are none.
+
+        Nothing is read for it.
+        """
+        segments = (s for s in self._segments if s.known_times[0].has_unknown)
+        return sum(segment.tail.size for segment in segments) or None
+
+    @property
+    def size(self) -> int:
+        """The bytes of all segments' logs."""
+        return sum(segment.tail.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments by base offset; the last one is active."""
+        return self._segments
+
+    @property
+    def producers(self) -> Producers:
+        """What is known of idempotent producers, read from snapshot and log when first asked."""
+        producers = self._producers
+        if producers is None:
+            try:
+                producers = producer_recovery.load_producers(
+                    self.directory,
+                    self._segments,
+                    self._producer_id_expiration_ms,
+                    self._opened_ms,
+                )
+            except OSError as error:
+                raise self._storage_error("producers' state cannot be read", error) from error
+            self._producers = producers
+        return producers
+
+    # --- make durable -----------------------------------------------------------------------------
+
+    def commit(self) -> int:
+        """Make the batches appended so far, and their append times, durable; return up to where.
+
+        What an acknowledgement waits for: two syncs as a rule, for whatever came meanwhile. The
+        indexes, and with them the recovery point, are left to `flush`. May run in a thread beside
+        appends. Raises KafkaStorageError, and the log is offline when a sync failed.
+        """
+        with self._commit_lock:
+            with self._append_lock:
+                end_offset, active = self.log_end_offset, self._active
+            self.check_online()
+            if end_offset <= self.durable_offset:
+                return self.durable_offset
+            if active.base_offset != self._flushed_base:
+                return self.flush()  # new files, which need their names, and those before them
+            try:
+                with self._append_lock:
+                    active.append_times.mark_end(active.tail.end_offset)
+                active.commit()
+            except OSError as error:
+                raise self._storage_error("the log cannot be made durable", error) from error
+            self._now_durable(end_offset)
+            return end_offset
+
+    def _now_durable(self, end_offset: int) -> None:
+        with self._append_lock:
+            self.durable_offset = max(end_offset, self.durable_offset)
+            self.high_watermark = max(self.durable_offset, self.high_watermark)
+
+    def flush(self) -> int:
+        """Make everything appended so far durable, indexes too; return the offset up to which it is.
+
+        May run in a thread beside appends. Raises KafkaStorageError, and the log is offline when a
+        sync failed.
+        """
+        with self._flush_lock:
+            with self._append_lock:
+                end_offset, times = self.log_end_offset, self._times_now()
+                base_offset = self._active.base_offset
+            self.check_online()
+            if end_offset <= self.recovery_point:
+                return self.recovery_point
+            try:
+                self._sync_all()
+                self._keep_times(times, durable=True)
+            except OSError as error:
+                raise self._storage_error("the log cannot be made durable", error) from error
+            self.recovery_point = max(end_offset, self.recovery_point)
+            self._covered_offset = end_offset
+            self._flushed_base = base_offset
+            self._now_durable(end_offset)
+            self._logged_errors.clear()
+            return end_offset
+
+    def _sync_all(self) -> None:
+        """Make what lies beyond the recovery point durable, with the names of all; raises OSError."""
+        for segment in self._segments:
+            if segment.tail.end_offset > self.recovery_point:
+                segment.sync()
+        if not self.recovery_point:  # the first time: the partition itself
+            metadata = self.directory / filenames.PARTITION_METADATA_FILE
+            if metadata.exists():
+                files.sync(metadata)
+            files.sync(self.directory.parent)
+        self._epochs.sync()
+        files.sync(self.directory)
+
+    def close(self) -> None:
+        """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError.
+
+        A log that is offline is not closed: the next start reads what the disk has.
+        """
+        if self.is_deleted or self._is_closed:
+            return
+        self.check_online()
+        with self._append_lock:
+            self._is_closed = self._is_stopped = True
+        try:
+            self._active.mend()
+            snapshot = recovery.snapshot_path(self.directory, self.log_end_offset)
+            if self._producers is not None or not snapshot.exists():
+                snapshots.write(self.directory, self.log_end_offset, self.producers)
+            recovery.remove_stray_snapshots(self.directory, self._segments)
+            self._active.complete_indexes()
+        except OSError as error:
+            raise self._storage_error("the log cannot be closed", error) from error
+        self.flush()
+        try:
+            self._keep_times(self._times_now(), durable=True)
+            self._active.seal()
+        except OSError as error:
+            raise self._storage_error("the index cannot be written", error) from error
+
+    def mark_deleted(self) -> None:
+        """Refuse appends from now on: the files are about to go."""
+        self.is_deleted = self._is_stopped = True
+        for segment in self._segments:
+            segment.rest()
+
+    # --- what is known of times -------------------------------------------------------------------
+
+    def _times_now(self) -> partition_times.PartitionTimes:
+        """Gather what `partition.times` keeps; nothing is read for it."""
+        lines = []
+        for segment in self._segments:
+            times, size = segment.known_times
+            tail = segment.tail
+            if size == tail.size:
+                line = partition_times.SegmentLine(
+                    segment.base_offset,
+                    *tail,
+                    times.copy(),
+                    *segment.index_entries,
+                    segment.is_true,
+                )
+                lines.append(line)
+        return partition_times.PartitionTimes(
+            self.max_event_time,
+            self._last_append_time_ms,
+            self.log_start_offset,
+            self.log_end_offset,
+            self._boot_id,
+            tuple(lines),
+        )
+
+    def _keep_times(
+        self, times: partition_times.PartitionTimes, *, durable: bool, losable: bool = False
+    ) -> None:
+        """Write `partition.times` where it has changed; raises OSError."""
+        data = partition_times.pack(times)
+        if data != self._kept:
+            partition_times.write(self.directory, data, durable=durable, losable=losable)
+            self._kept = data
+
+    def _covered_times(self) -> partition_times.PartitionTimes:
+        """Gather times, claiming no more append times than have been made durable."""
+        with self._append_lock:
+            return self._times_now()._replace(covered_offset=self._covered_offset)
+
+    # --- when the disk fails ----------------------------------------------------------------------
+
+    def check_online(self) -> None:
+        """Raise KafkaStorageError when the log is offline."""
+        if self.offline is not None:
+            raise KafkaStorageError(f"{self.topic}-{self.index} is offline: {self.offline}")
+
+    def _check_deleted(self) -> None:
+        if self.is_deleted:
+            raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
+
+    def _go_offline(self, why: str) -> None:
+        """Serve nothing until the next start, which finds out what the disk has.
+
+        The system has said once that it lost something, and may have dropped it from memory: whoever
+        tries again hears of success. What memory still holds would hide from recovery what
+        is missing, so it is given up; and append times beyond what was made durable are not trusted.
+        """
+        with self._append_lock:
+            if self.offline is not None:
+                return
+            self.offline, self._is_stopped = why, True
+            segments = self._segments
+        _log.critical(
+            "log offline",
+            extra={"topic": self.topic, "partition": self.index, "reason": why},
+        )
+        self._boot_id = _NO_BOOT
+        with contextlib.suppress(OSError):
+            self._keep_times(self._covered_times(), durable=False)
+        for segment in segments:
+            if segment.tail.end_offset > self.recovery_point:
+                with contextlib.suppress(OSError):
+                    segment.forget_cached()
+
+    def _storage_error(self, what: str, error: OSError) -> BrokerError:
+        """Return the error for the client; a failed sync takes the log offline."""
+        if self.is_deleted:
+            return UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
+        reason = error.strerror or str(error)
+        if error.errno in retention.FULL:
+            reason = f"the disk is full ({reason})"
+        if isinstance(error, files.SyncError):
+            self._go_offline(f"{what}: {reason}")
+        if (what, reason) not in self._logged_errors:  # a full disk fails every append
+            self._logged_errors.add((what, reason))
+            _log.error(
+                "storage error",
+                extra={
+                    "topic": self.topic,
+                    "partition": self.index,
+                    "what": what,
+                    "reason": reason,
+                },
+            )
+        return KafkaStorageError(f"{self.topic}-{self.index}: {what}: {reason}")
