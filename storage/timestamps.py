@@ -157,6 +157,8 @@ def is_searchable(timestamp: int) -> bool:
 
 def count_growing(times: Sequence[int]) -> int:
     """Return how many times at the start of a time index can be true: not negative, growing."""
+    if times and times[0] >= 0 and all(map(int.__lt__, times, times[1:])):
+        return len(times)  # as a rule, and a loop over a long index takes ten times as long
     last = -1
     for count, time in enumerate(times):
         if time <= last:
