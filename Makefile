@@ -10,7 +10,7 @@ LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients oracle check style types imports derived derive rewrite bench bench-full fuzz clean
+.PHONY: help setup serve test test-long test-clients oracle check style types imports derived derive rewrite bench bench-full bench-logs fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,8 +66,12 @@ rewrite: setup ## rewrite the expected output of the time scripts (then read the
 
 bench: setup ## ratios against Apache Kafka, under 8 minutes
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/logs.py --small
 
-bench-full: setup ## every factor, more repetitions, resumable
+bench-logs: setup ## lookups in 100 M records, 10,000 partitions, recovery, flushing; resumable
+	$(BIN)/python benchmarks/logs.py
+
+bench-full: setup bench-logs ## every factor, more repetitions, resumable
 	$(BIN)/python benchmarks/run.py --full
 
 clean: ## remove what was built
