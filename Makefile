@@ -35,7 +35,7 @@ test-long: setup ## the long profiles: a million mutated frames, more kills
 	TIDELOG_FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients)' --timeout 3600
 
 test-clients: setup ## every real client against every other, the matrix printed
-	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients
+	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients tests/field
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
 	@for version in 3.9.1 0.10.2.2; do $(BIN)/python tests/oracle/apache_kafka.py fetch $$version >/dev/null || true; done
