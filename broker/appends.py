@@ -89,6 +89,10 @@ class Appends:
         self._told = told
         self._queues: dict[Partition, deque[_Job]] = {}
 
+    def is_busy(self, partition: Partition) -> bool:
+        """Whether an append of the partition is in a thread or waits for one that is."""
+        return partition in self._queues
+
     def append_now(
         self, partition: Partition, records: Buffer, produce_version: int
     ) -> Appended | None:

@@ -13,8 +13,8 @@ import math
 import time
 from typing import NamedTuple, Protocol
 
-# The int64 below the first stands for "unknown" in .appendtimes.
-FIRST_MS = -(2**63) + 1
+# The two int64 below the first are marks in .appendtimes: "unknown" and "end".
+FIRST_MS = -(2**63) + 2
 LAST_MS = 2**63 - 1
 _NO_TIMESTAMP = -1
 _MOST_RATE = 1e9
@@ -84,8 +84,8 @@ class _Moment(NamedTuple):
 class ManualClock:
     """A clock in the hand: it stands still until it is set, stepped or told to run, at any rate.
 
-    It can show every int64 but two: -1, which is "no time" in Kafka and passes as 0, and the least,
-    which is "unknown" on disk. At the largest it stands still. Setting it back takes nothing from
+    It can show every int64 but -1, which is "no time" in Kafka and passes as 0, and the two least,
+    which are marks on disk. At the largest it stands still. Setting it back takes nothing from
     `steady_ms`, which counts how much it went forward. Spans of the machine (`monotonic_s`) go on,
     because sockets live in real time. Touched on one thread; any thread may ask it meanwhile.
     """

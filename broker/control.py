@@ -1,4 +1,4 @@
-"""The control listener: a clock in the hand, faults and sweeps, as JSON over HTTP below /v1.
+"""The control listener: a clock in the hand, faults, sweeps and more, as JSON over HTTP below /v1.
 
 It exists only where it is asked for at start, has no authentication and serves tests: whoever reaches it
 can stop time and break the disk. ROUTES says what there is. Times are shown twice: `*_ms`, exact, and as
@@ -22,9 +22,10 @@ from broker.fault_requests import wrapped
 from broker.fault_storage import FaultySystem
 from broker.faults import Fault, Faults
 from broker.http import readable
+from broker.retention import finished
 from config.instants import parse_duration, parse_instant, to_iso
 from protocol.errors import BrokerError, ErrorCode
-from storage import files
+from storage import files, timestamps
 
 if TYPE_CHECKING:
     import socket
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
 
     from broker.node import Node
     from broker.retention import Rounds, Swept
+    from storage.partition import Partition
 
 log = logging.getLogger("tidelog.control")
 
 _NOT_FOUND = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _MOST_BYTES = 65_536
+_POLL_S = 0.001
 
 
 @contextlib.contextmanager
@@ -224,6 +227,49 @@ def _told(fault: Fault) -> dict[str, Any]:
     return {"fault": told.pop("id"), **told}
 
 
+# --- append times ---------------------------------------------------------------------------------
+
+
+async def show_append_time(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """When a partition's last batch was appended, and how far that is ahead of the clock."""
+    partition, now_ms = _partition(control, given), control.node.clock.now_ms()
+    return _append_time(partition, partition.last_append_time, now_ms)
+
+
+async def free_append_time(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Let a partition's append time go back to the clock's, once, if it is ahead."""
+    node, partition = control.node, _partition(control, given)
+    while node.appends.is_busy(partition):  # noqa: ASYNC110 - nobody else ever waits for it
+        await asyncio.sleep(_POLL_S)
+    now_ms = node.clock.now_ms()
+    last_time = partition.let_append_time_go_back(now_ms)
+    if last_time is not None:  # what recovery reads must no longer show the old time
+        await finished(partition.keep_times)
+        await finished(node.store.checkpoint)
+    else:
+        last_time = partition.last_append_time
+    return _append_time(partition, last_time, now_ms)
+
+
+def _partition(control: Control, given: Mapping[str, Any]) -> Partition:
+    index = given["partition"]
+    if not index.isdecimal() or len(index) > 9:
+        raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"{index!r} is no partition's number")
+    return control.node.partition(given["topic"], int(index))
+
+
+def _append_time(partition: Partition, last_time: int | None, now_ms: int) -> dict[str, Any]:
+    return {
+        "topic": partition.topic,
+        "partition": partition.index,
+        "last_append_time_ms": last_time,
+        "last_append_time": to_iso(last_time),
+        "now_ms": now_ms,
+        "now": to_iso(now_ms),
+        "ahead_ms": timestamps.ahead(last_time, now_ms),
+    }
+
+
 # --- the listener --------------------------------------------------------------------------------
 
 
@@ -237,6 +283,7 @@ class _Route(NamedTuple):
     status: int = 200
 
 
+_APPEND_TIME = "/v1/topics/{topic}/partitions/{partition}/append-time"
 ROUTES = (
     _Route("GET", "/v1/clock", show_clock),
     _Route("POST", "/v1/clock/set", set_clock, ("to",)),
@@ -244,6 +291,8 @@ ROUTES = (
     _Route("POST", "/v1/clock/freeze", freeze_clock, ("at",)),
     _Route("POST", "/v1/clock/run", run_clock, ("rate", "from")),
     _Route("POST", "/v1/sweep", sweep, ("topic",)),
+    _Route("GET", _APPEND_TIME, show_append_time),
+    _Route("POST", _APPEND_TIME, free_append_time),
     _Route("GET", "/v1/faults", show_faults),
     _Route("POST", "/v1/faults", add_fault, None, 201),
     _Route("DELETE", "/v1/faults", clear_faults),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.message import known_apis
 from protocol.records import kernels
+from storage import timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,6 +203,21 @@ class Collector:
                 if value is not None:
                     gauge.add_metric([partition.topic, str(partition.index)], value)
             yield gauge
+        yield self._ahead(core)
+
+    def _ahead(self, core: Any) -> Any:
+        """How far each partition's append time is ahead of the clock."""
+        now_ms = self._node.clock.now_ms()
+        gauge = core.GaugeMetricFamily(
+            "tidelog_append_time_ahead_ms",
+            "How far a last append time is ahead of the clock, ms: until then it stands still",
+            labels=["topic", "partition"],
+        )
+        for partition in self._node.store.opened():
+            if partition.last_append_time is not None:
+                ahead_ms = timestamps.ahead(partition.last_append_time, now_ms)
+                gauge.add_metric([partition.topic, str(partition.index)], ahead_ms)
+        return gauge
 
     def _requests(self, core: Any) -> Iterator[Any]:
         """What was asked, how long it took, and what was refused."""

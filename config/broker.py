@@ -148,7 +148,7 @@ class BrokerConfig:
         None,
         "The time, in ms since the epoch, a manual clock starts at; the machine's time unless given. "
         "Not a Kafka setting.",
-        low=-LONG_MAX,
+        low=1 - LONG_MAX,
         dynamic=False,
     )
     clock_scope: str = setting(

@@ -281,6 +281,14 @@ class DurableLog:
         self._epochs.sync()
         files.sync(self.directory)
 
+    def keep_times(self) -> None:
+        """Make what is known of the log's times durable; for a thread. Raises KafkaStorageError."""
+        try:
+            with self._flush_lock:
+                self._keep_times(self._covered_times(), durable=True)
+        except OSError as error:
+            raise self._storage_error("the log's times cannot be kept", error) from error
+
     def close(self) -> None:
         """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError.
 

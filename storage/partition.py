@@ -367,6 +367,38 @@ class Partition(DurableLog):
             raise self._storage_error("records cannot be deleted", error) from error
         return self.log_start_offset
 
+    def let_append_time_go_back(self, now_ms: int) -> int | None:
+        """Let the next batch be appended at the clock's time, once, although the last ones came later.
+
+        For a clock that was far ahead: its times would be given until it is right again. The mark in the
+        log is a new segment, for within one append times never go back. Not beside an append; `keep_times`
+        makes it last. Returns the last append time until now; None if it was not ahead, and nothing
+        is changed. Raises KafkaStorageError.
+        """
+        last_time = self._last_append_time_ms
+        if not timestamps.ahead(last_time, now_ms):
+            return None
+        with self._append_lock:
+            if self._is_stopped:
+                raise KafkaStorageError(f"{self.topic}-{self.index} takes no batches now")
+            try:
+                if self._active.tail.size:
+                    self._roll()
+            except OSError as error:
+                raise self._storage_error("no segment could be begun", error) from error
+            self._last_append_time_ms = None
+        _log.warning(
+            "append time goes back",
+            extra={
+                "topic": self.topic,
+                "partition": self.index,
+                "offset": self.log_end_offset,
+                "from": last_time,
+                "to": now_ms,
+            },
+        )
+        return last_time
+
     def _start_at(self, offset: int) -> None:
         if offset > self.log_start_offset:
             self.log_start_offset = offset

@@ -66,6 +66,11 @@ def append_time(last_append_time_ms: int | None, now_ms: int) -> int:
     return 0 if now_ms == NO_TIMESTAMP else now_ms
 
 
+def ahead(append_time_ms: int | None, now_ms: int) -> int:
+    """Return how far, in ms, a last append time lies ahead of the clock: until then time stands still."""
+    return 0 if append_time_ms is None else max(0, append_time_ms - now_ms)
+
+
 def goes_back(append_time_ms: int, next_append_time_ms: int) -> bool:
     """Tell whether two append times that follow one another cannot be: somebody changed them."""
     return next_append_time_ms < append_time_ms

@@ -5,6 +5,7 @@ import pytest
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.subject import eventually
+from tidelog.control import ControlError
 
 NEW_YEAR_MS = 1_767_225_600_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -166,3 +167,52 @@ def test_time_goes_on_through_restarts(broker, connection):
     assert broker.clock.now_ms() > NEW_YEAR_MS + 30 * DAY_MS
     first = broker.clock.now_ms()
     eventually(lambda: broker.clock.now_ms() > first + 1000)
+
+
+def append_time(broker, method, topic, partition=0):
+    path = f"/v1/topics/{topic}/partitions/{partition}/append-time"
+    return broker._asked().ask(method, path)
+
+
+def test_append_time_goes_back_when_an_operator_lets_it(broker, connection):
+    """After a clock that was wrong by a year; through kill -9 as well."""
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
+    stamp = lambda: produce(connection, topic)["log_append_time_ms"]  # noqa: E731
+    ahead = lambda: broker.metric("tidelog_append_time_ahead_ms", topic=topic)  # noqa: E731
+    broker.clock.step("365d")
+    wrong_ms = stamp()
+    assert append_time(broker, "POST", topic)["ahead_ms"] == 0
+    broker.clock.set(NEW_YEAR_MS)
+    assert (stamp(), ahead()) == (wrong_ms, 365 * DAY_MS)
+    told = {
+        "topic": topic,
+        "partition": 0,
+        "last_append_time_ms": wrong_ms,
+        "last_append_time": "2027-01-01T00:00:00.000Z",
+        "now_ms": NEW_YEAR_MS,
+        "now": "2026-01-01T00:00:00.000Z",
+        "ahead_ms": 365 * DAY_MS,
+    }
+    assert append_time(broker, "GET", topic) == told
+    assert append_time(broker, "POST", topic) == told
+    assert (stamp(), ahead()) == (NEW_YEAR_MS, 0)
+    broker.clock.step("-1h")
+    assert stamp() == NEW_YEAR_MS  # once
+    assert broker.lines(
+        "level=warning", "append time goes back", f"topic={topic}", f"from={wrong_ms}"
+    )
+    broker.kill()
+    broker.restart()
+    connection.close()
+    assert stamp() == NEW_YEAR_MS
+    broker.clock.set(NEW_YEAR_MS + 1)
+    assert stamp() == NEW_YEAR_MS + 1
+
+
+@pytest.mark.parametrize("partition", [7, "x", "9" * 30])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_of_a_partition_that_is_none(broker, connection, method, partition):
+    with pytest.raises(ControlError) as caught:
+        append_time(broker, method, "nobody's", partition)
+    assert caught.value.name == "UNKNOWN_TOPIC_OR_PARTITION"

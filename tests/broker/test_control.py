@@ -65,7 +65,7 @@ def test_the_clock(broker):
         -14_182_980_000, "1969-07-20T20:17:00.000Z"
     )
     assert ask(broker, "POST", "/v1/clock/set", {"to": 2**63 - 1}) == shown(2**63 - 1, None)
-    assert ask(broker, "POST", "/v1/clock/set", {"to": -(2**63) + 1}) == shown(-(2**63) + 1, None)
+    assert ask(broker, "POST", "/v1/clock/set", {"to": -(2**63) + 2}) == shown(-(2**63) + 2, None)
     status, told = ask(broker, "POST", "/v1/clock/run", {"rate": 10, "from": NEW_YEAR_MS})
     assert (status, told["rate"], told["frozen"]) == (200, 10, False)
     assert told["now_ms"] >= NEW_YEAR_MS
@@ -84,9 +84,9 @@ def test_the_clock(broker):
         ("clock/set", {"to": 1.5}, "BAD_TIME", "to: '1.5' is no time"),
         (
             "clock/set",
-            {"to": -(2**63)},
+            {"to": -(2**63) + 1},
             "BAD_REQUEST",
-            "a clock shows times from -92233720368547758",
+            "a clock shows times from -9223372036854",
         ),
         ("clock/set", {"to": 2**63}, "BAD_TIME", "beyond the times there are"),
         (

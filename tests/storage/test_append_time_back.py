@@ -1,0 +1,86 @@
+"""An operator lets append time go back, once: marked by a segment, and kept through restarts."""
+
+import pytest
+
+from protocol.errors import KafkaStorageError
+from storage import timestamps
+
+WRONG_MS, RIGHT_MS = 10**15, 1_000
+
+
+@pytest.fixture
+def log(make_log):
+    """A log that a wrong clock has written to."""
+    log = make_log(message_timestamp_type="LogAppendTime", segment_ms=10**18).create()
+    for now in (500, WRONG_MS):
+        log.append([5], now=now)
+    return log
+
+
+def append_times(log):
+    end = log.partition.log_end_offset
+    return [log.partition.append_time_of(offset) for offset in range(end)]
+
+
+def test_it_stands_still_unless_it_is_let_go(log):
+    assert log.append([5], now=RIGHT_MS).log_append_time_ms == WRONG_MS
+    assert log.partition.let_append_time_go_back(RIGHT_MS) == WRONG_MS
+    assert log.append([5], now=RIGHT_MS).log_append_time_ms == RIGHT_MS
+    assert append_times(log) == [500, WRONG_MS, WRONG_MS, RIGHT_MS]
+    assert [segment.base_offset for segment in log.partition.segments] == [0, 3]
+    assert log.append([5], now=RIGHT_MS - 1).log_append_time_ms == RIGHT_MS  # once
+
+
+def test_nothing_is_changed_where_nothing_is_ahead(log):
+    assert log.partition.let_append_time_go_back(WRONG_MS) is None
+    assert len(log.partition.segments) == 1
+    assert log.partition.last_append_time == WRONG_MS
+
+
+@pytest.mark.parametrize("stop", ["close", "crash"])
+def test_it_stays_back_after_a_restart(log, stop):
+    log.partition.let_append_time_go_back(RIGHT_MS)
+    log.partition.keep_times()
+    log.store.checkpoint()
+    log.append([5], now=RIGHT_MS)
+    getattr(log, stop)()
+    log.open()
+    assert log.partition.last_append_time == RIGHT_MS
+    assert append_times(log) == [500, WRONG_MS, RIGHT_MS]
+    assert log.append([5], now=RIGHT_MS + 1).log_append_time_ms == RIGHT_MS + 1
+    assert [record[1] for record in log.contents()] == [500, WRONG_MS, RIGHT_MS, RIGHT_MS + 1]
+
+
+@pytest.mark.parametrize("stop", ["close", "crash"])
+def test_a_restart_before_the_next_batch_takes_the_permission_back(log, stop):
+    log.partition.let_append_time_go_back(RIGHT_MS)
+    log.partition.keep_times()
+    log.store.checkpoint()
+    getattr(log, stop)()
+    log.open()
+    assert log.partition.last_append_time == WRONG_MS
+    assert log.partition.let_append_time_go_back(RIGHT_MS) == WRONG_MS
+    assert log.append([5], now=RIGHT_MS).log_append_time_ms == RIGHT_MS
+
+
+def test_lookups_go_by_offset_over_it(log):
+    log.partition.let_append_time_go_back(RIGHT_MS)
+    log.append([5], now=RIGHT_MS)
+    find = lambda time: log.partition.find_by_time(time, upper_offset=3)  # noqa: E731
+    assert find(0) == (0, 500)
+    assert find(501) == (1, WRONG_MS)  # the first in the log, as ever
+    assert find(WRONG_MS + 1) is None
+
+
+def test_a_closed_log_is_left_alone(log):
+    partition = log.partition
+    log.close()
+    with pytest.raises(KafkaStorageError, match="takes no batches now"):
+        partition.let_append_time_go_back(RIGHT_MS)
+    assert len(partition.segments) == 1
+
+
+def test_how_far_it_is_ahead():
+    assert timestamps.ahead(None, 5) == 0
+    assert timestamps.ahead(4, 5) == 0
+    assert timestamps.ahead(5, -5) == 10
