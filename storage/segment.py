@@ -379,6 +379,10 @@ class Segment:
         """Tell whether the last entry has the time of its batch, as `_is_index_true`."""
         assert self._time_index is not None
         last = self._time_index.last()
+        if not self.is_active and 0 < self._known_size == self.tail.size:
+            indexed = None if last is None else last.timestamp
+            if timestamps.is_indexed(self._times.largest, indexed):
+                return False  # the largest time is the last entry of a sealed segment
         if last is None:
             return True
         try:
