@@ -131,6 +131,8 @@ class DurableLog:
             self._covered_offset = end_offset
         if known is None or known.boot_id != boot_id:
             self._keep_times(self._covered_times(), durable=False, losable=known is None)
+        elif was_clean:
+            self._kept = partition_times.pack(known)  # as the last close left it, durably
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage import lookup
+from storage import lookup, partition_times
 from storage.store import LogStore
 from storage.timestamps import Target
 
@@ -86,3 +86,20 @@ def test_a_lookup_is_not_at_hand_where_the_log_starts_within_a_segment(log):
     log.partition.find_by_time(1000, upper_offset=5)
     assert lookup.is_at_hand([segment], 1000, start_offset=0)
     assert not lookup.is_at_hand([segment], 1000, start_offset=1)
+
+
+def test_a_stop_writes_nothing_of_a_partition_that_was_only_read(log, monkeypatch):
+    reopened(log)
+    partition = log.store.partition("t", 0)
+    assert partition.find_by_time(1003, upper_offset=5) == (3, 1003)
+    written = []
+    real = partition_times.write
+    monkeypatch.setattr(
+        partition_times, "write", lambda *a, **k: written.append(a) or real(*a, **k)
+    )
+    log.close()
+    assert not written
+    log.open(2000)
+    log.append([1005], now=2000)
+    log.close()
+    assert written
