@@ -42,7 +42,7 @@ class Scale(NamedTuple):
 
 
 FULL = Scale(100_000_000, 10_000, 10_000, 2 << 30, 10, 60)
-SMALL = Scale(10_000_000, 1_000, 1_000, 256 << 20, 2, 0)
+SMALL = Scale(10_000_000, 300, 300, 256 << 20, 2, 0)
 
 
 class Site(NamedTuple):
