@@ -158,13 +158,18 @@ async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any
 
 
 async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply retention now, to one topic or to all; what went since the last sweep, and why."""
+    """Apply retention now, to one topic or to all; what went since the last sweep, and what failed."""
     topic = given.get("topic")
     if topic is not None and topic not in control.node.metadata.image.topics:
         raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic}")
-    swept = await control.rounds.sweep(topic)
+    deleted, failed = await control.rounds.sweep(topic)
     now_ms = control.node.clock.now_ms()
-    return {"now_ms": now_ms, "now": to_iso(now_ms), "deleted": [_deletion(each) for each in swept]}
+    return {
+        "now_ms": now_ms,
+        "now": to_iso(now_ms),
+        "deleted": [_deletion(each) for each in deleted],
+        "failed": [each._asdict() for each in failed],
+    }
 
 
 def _deletion(swept: Swept) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from protocol.error_codes import ErrorCode
 from protocol.message import known_apis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 BEFORE, AFTER = "before", "after"
@@ -164,7 +164,7 @@ class Faults:
         self.of_requests: Mapping[str, tuple[Fault, ...]] = {}  # by API
         self.of_storage: Mapping[str, tuple[Fault, ...]] = {}  # by what is asked of the disk
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Fault]:
         return iter(list(self._faults.values()))
 
     def get(self, number: int) -> Fault | None:

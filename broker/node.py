@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from broker.metrics import Metrics
     from config import BrokerConfig, TopicConfig
     from storage.partition import Appended, Partition
-    from storage.retention import Deletion
     from storage.store import LogStore
 
 log = logging.getLogger("tidelog.node")
@@ -176,33 +175,6 @@ class Node:
         self.metrics.appended(partition.topic, appended)
         if not appended.duplicate:
             self.waiting.told(partition, appended.size)
-
-    def apply_retention(self, only: str | None = None) -> list[tuple[str, int, Deletion]]:
-        """Delete from every log, or from one topic's, what its settings no longer keep.
-
-        Returns what went, by topic and partition. Meant for a thread. A log of no topic is somebody's
-        data, brought here from elsewhere: it is never touched.
-        """
-        topics = self.metadata.image.topics
-        gone: list[tuple[str, int, Deletion]] = []
-        for topic, index in self.store.names():
-            if not self.ready:
-                break  # the broker stops
-            if topic not in topics or only not in (None, topic):
-                continue
-            try:
-                if self.store.keeps_everything(topic, index, self.clock.now_ms()):
-                    continue  # and need not be opened
-                partition = self.store.partition(topic, index)
-                if partition is not None and partition.offline is None:
-                    deleted = partition.apply_retention(self.clock.now_ms())
-                    self.metrics.segments_deleted += len(deleted)
-                    gone += ((topic, index, deletion) for deletion in deleted)
-            except BrokerError as error:
-                log.error(  # noqa: TRY400 - the sentence says it
-                    "retention failed: %s", error.message, extra={"log": f"{topic}-{index}"}
-                )
-        return gone
 
     # -- topics ---------------------------------------------------------------------------------
 

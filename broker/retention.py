@@ -1,8 +1,9 @@
-"""Rounds of retention: by the clock, and when somebody asks.
+"""Rounds of retention over all logs: by the clock, and when somebody asks.
 
 A round comes due when log.retention.check.interval.ms of the broker's clock have passed, whether they
 went by or were stepped over: a step over seven days is one round. Who asks for a round gets what was
-deleted and why, what the rounds in between deleted included, so that nobody misses it.
+deleted and why, what the rounds in between deleted included, so that nobody misses it, and which logs
+could not be looked at.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +35,53 @@ class Swept(NamedTuple):
     partition: int
     deletion: Deletion
     asked: bool
+
+
+class Failed(NamedTuple):
+    """A log that retention could not be applied to, and why."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+class Round(NamedTuple):
+    """What came of one round, or of what was asked for."""
+
+    deleted: list[Swept]
+    failed: list[Failed]
+
+
+def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> Round:
+    """Delete from every log, or from one topic's, what its settings no longer keep; for a thread.
+
+    A log of no topic is somebody's data, brought here from elsewhere: it is never touched. Ends early
+    when the broker stops.
+    """
+    topics = node.metadata.image.topics
+    done = Round([], [])
+    for topic, index in node.store.names():
+        if not node.ready:
+            break
+        if topic not in topics or only not in (None, topic):
+            continue
+        try:
+            if node.store.keeps_everything(topic, index, node.clock.now_ms()):
+                continue  # and need not be opened
+            partition = node.store.partition(topic, index)
+            if partition is None:
+                continue
+            if partition.offline is not None:
+                if asked:  # who did not ask has been told when it happened
+                    done.failed.append(Failed(topic, index, partition.offline))
+                continue
+            deleted = partition.apply_retention(node.clock.now_ms())
+        except BrokerError as error:
+            done.failed.append(Failed(topic, index, error.message))
+            continue
+        node.metrics.segments_deleted += len(deleted)
+        done.deleted.extend(Swept(topic, index, deletion, asked) for deletion in deleted)
+    return done
 
 
 class Rounds:
@@ -58,24 +108,28 @@ class Rounds:
             if self._node.clock.steady_ms() < self._due_ms:
                 return
             try:
-                self._untold += await self._round(None, asked=False)
+                self._untold += (await self._round(None, asked=False)).deleted
             except Exception:  # the next round may go better; the loop must not end
                 log.exception("retention failed")
             self._due_ms = self._next_ms()
 
-    async def sweep(self, topic: str | None = None) -> list[Swept]:
+    async def sweep(self, topic: str | None = None) -> Round:
         """Do a round now, of one topic or of all; what went since the last one that was asked for."""
         async with self._lock:
-            told = [*self._untold, *await self._round(topic, asked=True)]
+            done = await self._round(topic, asked=True)
+            told = [*self._untold, *done.deleted]
             self._untold.clear()
             if topic is not None:
                 self._untold += (swept for swept in told if swept.topic != topic)
                 told = [swept for swept in told if swept.topic == topic]
-            return told
+            return Round(told, done.failed)
 
-    async def _round(self, topic: str | None, *, asked: bool) -> list[Swept]:
-        deleted = await finished(lambda: self._node.apply_retention(topic))
-        return [Swept(*each, asked) for each in deleted]
+    async def _round(self, topic: str | None, *, asked: bool) -> Round:
+        done = await finished(lambda: delete_due(self._node, topic, asked=asked))
+        for failed in done.failed:
+            where = {"log": f"{failed.topic}-{failed.partition}"}
+            log.error("retention failed: %s", failed.reason, extra=where)
+        return done
 
 
 async def finished(work: Callable[[], _Result]) -> _Result:

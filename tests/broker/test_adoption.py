@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.adoption import KEEP
+from broker.retention import delete_due
 from protocol.errors import KafkaStorageError
 from storage import checkpoints
 from tests.broker import asking
@@ -101,11 +102,11 @@ def test_nothing_is_deleted_until_somebody_sets_a_policy(tmp_path, policy):
         await broker.node.alter_broker(short, validate_only=False)
         broker.node.clock.set(2**42)
         partition = broker.node.partition("t", 0)
-        broker.node.apply_retention()
+        delete_due(broker.node)
         assert contents(partition.directory) == before
         assert partition.config.cleanup_policy == ("delete",) or not partition.config.is_compacted
         await broker.node.alter_topic("t", policy, validate_only=False)
-        broker.node.apply_retention()
+        delete_due(broker.node)
         assert partition.log_start_offset > 0  # somebody has said so
 
     run(tmp_path, scenario)

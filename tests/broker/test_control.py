@@ -178,7 +178,7 @@ def test_a_sweep_says_what_went_and_why(broker, connection):
             asking.produce(connection, name, records)
     assert ask(broker, "POST", "/v1/sweep", {"topic": topic}) == (
         200,
-        {"now_ms": NEW_YEAR_MS, "now": "2026-01-01T00:00:00.000Z", "deleted": []},
+        {"now_ms": NEW_YEAR_MS, "now": "2026-01-01T00:00:00.000Z", "deleted": [], "failed": []},
     )
     broker.clock.step(501)
     (gone,) = broker.sweep(topic)

@@ -504,6 +504,19 @@ def test_where_and_at_what_the_disk_fails(tmp_path, monkeypatch, where, struck, 
         files.use(before)
 
 
+def test_a_sweep_names_what_it_could_not_do(broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, retention_ms="1", segment_bytes="100")
+    for _ in range(2):
+        assert code(connection, topic) == 0  # of 1970
+    with broker.faults.add(storage="rename", error="EIO", topic=topic):
+        told = broker._asked().ask("POST", "/v1/sweep", {"topic": topic})
+    ((failed),) = told["failed"]
+    assert (failed["topic"], failed["partition"], told["deleted"]) == (topic, 0, [])
+    assert "planted" in failed["reason"]
+    assert broker.lines("level=error", "retention failed", f"log={topic}-0")
+
+
 def test_a_disk_that_fails_or_dawdles_over_a_sync(start):
     """A sync comes to Produce where flush.messages is 1; a failed one takes the partition offline."""
     broker = start({"control.listener": "127.0.0.1:0"})

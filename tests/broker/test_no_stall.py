@@ -25,6 +25,7 @@ from broker.http import start_http
 from broker.metadata.local import LocalMetadataStore
 from broker.metrics import Metrics
 from broker.node import Listener, Node
+from broker.retention import delete_due
 from broker.server import _listen
 from config import BrokerConfig
 from storage import files
@@ -180,7 +181,7 @@ def checkpoint(serving):
 def retention(serving):
     config = serving.store.partition("same", 0).config
     serving.store.set_config("same", replace(config, retention_bytes=5_000))
-    return [asyncio.to_thread(serving.node.apply_retention)]
+    return [asyncio.to_thread(delete_due, serving.node)]
 
 
 def trims(serving):
