@@ -69,20 +69,12 @@ class BrokerProcess:
         self.http = self.settings.pop("http.listener", "127.0.0.1:0")
         if clock is not None:
             self.settings["clock"] = clock
-        wants_control = faults or self.settings.get("clock") == "manual"
-        self.control = self.settings.pop("control.listener", "127.0.0.1:0" if wants_control else "")
+        self.control = self.settings.pop("control.listener", "127.0.0.1:0" if faults else "")
         self.bootstrap = ""
         self._client: ControlClient | None = None
         self._clock_rate = 0.0
-        self._clock_at = (0, 0.0)  # what the manual clock showed, and when that was
-        if self.settings.get("clock") == "manual":
-            start_ms = self.settings.pop("clock.start.ms", None)
-            self._clock_told(
-                {
-                    "now_ms": int(time.time() * 1000) if start_ms is None else int(start_ms),
-                    "rate": 0,
-                }
-            )
+        # What the manual clock showed, and when that was.
+        self._clock_at = (int(time.time() * 1000), time.monotonic())
         self._start()
 
     @property
@@ -204,10 +196,13 @@ class BrokerProcess:
         command = [sys.executable, "-P", "-c", _START, str(Path(__file__).resolve().parents[1])]
         command += ["serve", "--stop-at-eof", "--listeners", self._listeners]
         command += ["--http", self.http, "--log-dirs", str(self.log_dir)]
+        start_ms = None
+        if self.settings.get("clock") == "manual":
+            start_ms = self.settings.pop("clock.start.ms", str(self._clock_now_ms()))
+            command += ["--set", f"clock.start.ms={start_ms}"]
+            self.control = self.control or "127.0.0.1:0"
         if self.control:
             command += ["--control", self.control]
-        if self.settings.get("clock") == "manual":
-            command += ["--set", f"clock.start.ms={self._clock_now_ms()}"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         environ = {
@@ -229,8 +224,10 @@ class BrokerProcess:
         self.bootstrap = ",".join(at.partition("://")[2] for at in self._listeners.split(","))
         self.http = told.get("http", self.http)
         self.control = told.get("control", self.control)
-        if self._clock_rate:
-            self.clock.run(self._clock_rate)
+        if start_ms is not None:
+            self._clock_at = (int(start_ms), time.monotonic())
+            if self._clock_rate:
+                self.clock.run(self._clock_rate)
         self.cluster_id = told.get("cluster", "")
 
     def _ready_line(self) -> str:

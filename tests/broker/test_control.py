@@ -2,16 +2,26 @@
 
 import http.client
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from broker.control import ROUTES
+from broker import dispatch
+from broker.api import produce_one
+from broker.control import ROUTES, faults_in_the_way
+from broker.fault_storage import FaultySystem
+from protocol.message import RequestHeader
+from storage import files
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.subject import eventually
 from tidelog.control import ControlError
 from tidelog.process import BrokerFailed
 
+ROOT = Path(__file__).parents[2]
 NEW_YEAR_MS = 1_767_225_600_000
 DAY_MS = 86_400_000
 
@@ -158,6 +168,29 @@ def test_without_a_listener_there_is_none_of_it(start):
     for use in (lambda: broker.faults, broker.sweep):
         with pytest.raises(BrokerFailed, match="has no control listener"):
             use()
+
+
+def test_nor_is_anything_of_it_imported():
+    code = "import sys, broker.server\nprint([n for n in sys.modules if 'fault' in n or 'control' in n])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_requests_and_disk_are_as_they_were_afterwards(tmp_path):
+    header, system = RequestHeader(0, 9, 0, None, 0), files._system
+    with faults_in_the_way([tmp_path]) as faults:
+        assert isinstance(files._system, FaultySystem)
+        short = dispatch._route(header).shortcut
+        assert short is not produce_one.shortcut
+        with pytest.raises(TypeError):  # it is taken, and finds no request
+            short(None, header, None)
+        faults.add({"api": "Produce", "delay": 1})
+        assert short(None, header, None) is None  # the ordinary way, where the fault is
+    assert files._system is system
+    assert files._read is os.pread
+    assert dispatch._route(header).shortcut is produce_one.shortcut
 
 
 def test_a_listener_that_others_reach_is_warned_about(start):

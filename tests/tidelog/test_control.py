@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.control import ControlClient, ControlError
-from tidelog.process import BrokerProcess
+from tidelog.process import BrokerFailed, BrokerProcess
 
 ROOT = Path(__file__).parents[2]
 NEW_YEAR_MS = 1_767_225_600_000
@@ -49,6 +49,20 @@ def test_restarts_keep_the_time_and_forget_the_faults(broker):
     assert (broker.clock.now_ms(), broker.control) == (-24 * HOUR_MS, control)
     assert broker.faults.list() == []
     assert "clock.start.ms" not in broker.settings
+
+
+def test_a_clock_from_the_next_start_on(tmp_path):
+    with BrokerProcess(tmp_path / "data") as broker:
+        with pytest.raises(BrokerFailed, match="lives by the machine's clock"):
+            _ = broker.clock
+        broker.restart({"clock": "manual", "clock.start.ms": -5})
+        assert broker.clock.now_ms() == -5
+        broker.restart()
+        assert broker.clock.now_ms() == -5
+        broker.restart({"clock.start.ms": 7})
+        assert broker.clock.now_ms() == 7
+        with pytest.raises(BrokerFailed, match=r"clock\.start\.ms=soon .*: expected an integer"):
+            broker.restart({"clock.start.ms": "soon"})
 
 
 def test_a_fault_is_lifted_at_the_end_of_a_block(broker):
