@@ -47,6 +47,17 @@ class Entry(NamedTuple):
     offset: int
 
 
+class Reached(NamedTuple):
+    """Where the append times of a segment reach one, in offsets of the log.
+
+    What was appended at it or after it begins at `offset`, unless it begins before, where nothing is
+    known: from `unknown_from` on.
+    """
+
+    offset: int | None  # of the first entry known to be at or after it; None: no entry is
+    unknown_from: int | None  # None: what lies before is known to be earlier
+
+
 class AppendTimes:
     """One segment's append times: looked up in the file, written through at once.
 
@@ -235,6 +246,41 @@ class AppendTimes:
             return None
         time = self._entry(descriptor, found).time
         return None if time == UNKNOWN else time
+
+    def first_reaching(self, append_time_ms: int) -> Reached:
+        """Find what was appended at a time or after it; raises OSError.
+
+        Known times never go back, so half of the entries is put aside at a time; unknown ones are
+        passed over. Before a known earlier time nothing can be the answer, known or not.
+        """
+        count = self._count
+        if not count:
+            return Reached(None, self.base_offset)
+        low, high = 0, count
+        descriptor = self._reader()
+        while low < high:
+            middle = number = (low + high) // 2
+            entry = self._entry(descriptor, number)
+            while entry.time == UNKNOWN and number > low:
+                number -= 1
+                entry = self._entry(descriptor, number)
+            if entry.time != UNKNOWN and timestamps.reaches(entry.time, append_time_ms):
+                high = number
+            else:
+                low = middle + 1
+        return self._reached(descriptor, high, count)
+
+    def _reached(self, descriptor: files.Descriptor, number: int, count: int) -> Reached:
+        """Describe the entry with this number, or the end, and what lies right before it."""
+        unknown_from = None
+        for before in reversed(range(number)):
+            entry = self._entry(descriptor, before)
+            if entry.time != UNKNOWN:
+                break
+            unknown_from = entry.offset + self.base_offset
+        if number == count:
+            return Reached(None, unknown_from)
+        return Reached(self._entry(descriptor, number).offset + self.base_offset, unknown_from)
 
     def append(self, append_time_ms: int, offset: int) -> None:
         """Say that batches from `offset` on are appended at this time, if that is news.

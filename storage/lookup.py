@@ -5,21 +5,57 @@ data record whose time is T or later, in offset order, whatever the order of the
 every format, codec and time, negative ones included; a record without a time is never found, and
 where nothing is found the answer is None. Each segment says whether it may hold the answer, then
 finds it: `Segment.largest_time`, `Segment.find_time`.
+
+A lookup by append time answers with the first batch appended at or after a time. Append times never
+go back, so segments and entries are halved. Where some are unknown the answer says so: it is exact as
+long as what is known before and behind them leaves no doubt.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import UnsupportedVersion
-from protocol.records.batch import records
-from storage import timestamps
+from protocol.errors import OffsetOutOfRange, UnsupportedVersion
+from protocol.records.batch import records, scan
+from storage import reading, timestamps
 from storage.timestamps import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.segment import Found, Segment
+    from storage.segment import Found, Segment, Slice
+
+
+class AppendedSince(NamedTuple):
+    """What was appended at a time or after it begins here.
+
+    `offset` is the first offset known to be of it, None where none is. With `unknown_from` nobody
+    knows when the offsets from there on, up to `offset` or the end, were appended: the true answer is
+    one of them or `offset`, and where `offset` is None there may be none.
+    """
+
+    offset: int | None
+    append_time: int | None  # of the batch at `offset`; None: unknown, though not before the time
+    unknown_from: int | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the answer is known."""
+        return self.unknown_from is None
+
+
+class OffsetTimes(NamedTuple):
+    """The two times of an offset, None where it has none, or where nobody knows."""
+
+    kind: str  # DATA, CONTROL or ABSENT
+    record_time: int | None  # what a consumer sees; control records have none
+    append_time: int | None
+    is_log_append_time: bool  # the record's time is the broker's
+
+
+DATA = "data"
+CONTROL = "control"  # a mark of a transaction
+ABSENT = "absent"  # there was a record, and compaction has removed it
 
 
 def find_time(
@@ -107,6 +143,126 @@ def offsets_before(
     bases = {max(segment.base_offset, start_offset) for segment in segments}
     earlier = sorted((base for base in bases if base < first), reverse=True)
     return [first, *earlier][: max(max_offsets, 0)]
+
+
+def find_append_time(
+    segments: Sequence[Segment], append_time_ms: int, *, start_offset: int, upper_offset: int
+) -> AppendedSince:
+    """Return where what was appended at a time or after it begins; raises OSError.
+
+    Segments before the start and behind the upper offset are not answers, but witnesses.
+    """
+    segments = [segment for segment in segments if segment.tail.size]
+    number = _first_reaching(segments, append_time_ms)
+    offset = unknown_from = None
+    for segment in reversed(segments[: number + 1]):
+        reached = segment.append_times.first_reaching(append_time_ms)
+        if reached.offset is not None:
+            offset = reached.offset
+            if offset == segment.base_offset:
+                continue
+        if reached.unknown_from is None:
+            break
+        unknown_from = reached.unknown_from
+        if unknown_from > segment.base_offset:
+            break
+    if offset is not None:
+        offset = _first_present(segments, max(offset, start_offset))
+    end_offset = upper_offset if offset is None else min(offset, upper_offset)
+    if unknown_from is not None:
+        unknown_from = max(unknown_from, start_offset)
+        if unknown_from >= end_offset:
+            unknown_from = None
+    if offset is None or offset >= upper_offset:
+        return AppendedSince(None, None, unknown_from)
+    return AppendedSince(offset, _append_time(segments, offset), unknown_from)
+
+
+def _first_reaching(segments: Sequence[Segment], append_time_ms: int) -> int:
+    """Return the number of the first segment with a known append time at or after one.
+
+    How many there are where none is. Those of which nothing is known are passed over.
+    """
+    low, high = 0, len(segments)
+    while low < high:
+        middle = number = (low + high) // 2
+        last_time = segments[number].append_times.last_time
+        while last_time is None and number > low:
+            number -= 1
+            last_time = segments[number].append_times.last_time
+        if timestamps.reaches(last_time, append_time_ms):
+            high = number
+        else:
+            low = middle + 1
+    return high
+
+
+def _first_present(segments: Sequence[Segment], offset: int) -> int | None:
+    """Return the first offset from one on that a batch has: compaction leaves holes."""
+    for segment in segments:
+        if segment.tail.end_offset <= offset:
+            continue
+        part = _batch_at(segment, offset)
+        if part is not None:
+            return max(offset, scan(part.data[: part.first_batch_size])[0].base_offset)
+    return None
+
+
+def _append_time(segments: Sequence[Segment], offset: int) -> int | None:
+    segment = reading.segment_of(segments, offset)
+    return None if segment is None else segment.append_times.at(offset)
+
+
+def _batch_at(segment: Segment, offset: int) -> Slice | None:
+    """Read the batch that holds an offset, or the next one of the segment."""
+    return segment.read(offset, 1, upper_offset=segment.tail.end_offset, minimum_one=True)
+
+
+def times_of(
+    segments: Sequence[Segment], offset: int, *, start_offset: int, upper_offset: int
+) -> OffsetTimes:
+    """Return both times of an offset.
+
+    Raises OffsetOutOfRange where there is none yet, or none any more, CorruptMessage and OSError.
+    """
+    segment = reading.segment_of(segments, offset)
+    if segment is None or not start_offset <= offset < upper_offset:
+        raise OffsetOutOfRange(
+            f"there is no offset {offset}: the log holds {start_offset} to {upper_offset - 1}"
+            if start_offset < upper_offset
+            else f"there is no offset {offset}: the log is empty, and goes on at {upper_offset}"
+        )
+    part = _batch_at(segment, offset)
+    if part is not None:
+        data = bytes(part.data[: part.first_batch_size])
+        batch = scan(data)[0]
+        for record in records(data, batch):
+            if record.offset == offset:
+                return OffsetTimes(
+                    CONTROL if batch.is_control else DATA,
+                    None if batch.is_control else timestamps.or_none(record.timestamp),
+                    segment.append_times.at(offset),
+                    batch.is_log_append_time,
+                )
+    return OffsetTimes(ABSENT, None, segment.append_times.at(offset), is_log_append_time=False)
+
+
+def size_before(segments: Sequence[Segment], offset: int, *, start_offset: int) -> int:
+    """Return how many bytes of batches lie between the log's start and an offset; raises OSError.
+
+    A batch that holds one of the two counts where it begins: what cannot go without it stays.
+    """
+    return max(_position_of(segments, offset) - _position_of(segments, start_offset), 0)
+
+
+def _position_of(segments: Sequence[Segment], offset: int) -> int:
+    """Return how many bytes of these segments lie before the batch of an offset."""
+    size = 0
+    for segment in segments:
+        if segment.tail.end_offset > offset:
+            return size + (segment.position_of(offset) if segment.base_offset < offset else 0)
+        size += segment.tail.size
+    return size
 
 
 def _largest_between(segment: Segment, start_offset: int, upper_offset: int) -> int | None:

@@ -282,6 +282,42 @@ class Partition(DurableLog):
             )
         )
 
+    def find_by_append_time(
+        self, append_time_ms: int, *, upper_offset: int
+    ) -> lookup.AppendedSince:
+        """Return the first offset from the log's start on that was appended at or after a time.
+
+        Below `upper_offset`; what nobody knows is said, not guessed. Raises KafkaStorageError.
+        """
+        return self._looking(
+            lambda: lookup.find_append_time(
+                self._segments,
+                append_time_ms,
+                start_offset=self.log_start_offset,
+                upper_offset=upper_offset,
+            )
+        )
+
+    def times_of(self, offset: int) -> lookup.OffsetTimes:
+        """Return both times of an offset: its record's own, and when it was appended.
+
+        Raises OffsetOutOfRange, CorruptMessage and KafkaStorageError.
+        """
+        return self._looking(
+            lambda: lookup.times_of(
+                self._segments,
+                offset,
+                start_offset=self.log_start_offset,
+                upper_offset=self.high_watermark,
+            )
+        )
+
+    def size_before(self, offset: int) -> int:
+        """Return how many bytes of batches lie before an offset; raises KafkaStorageError."""
+        return self._looking(
+            lambda: lookup.size_before(self._segments, offset, start_offset=self.log_start_offset)
+        )
+
     def offsets_before_v0(self, timestamp: int, max_offsets: int) -> list[int]:
         """Answer ListOffsets v0; see `lookup.offsets_before`. Raises KafkaStorageError."""
         return self._looking(

@@ -519,6 +519,13 @@ class Segment:
                 raise CorruptMessage(f"{self.path} ends within a batch at {position}")
         return b"", tail.size
 
+    def position_of(self, offset: int) -> int:
+        """Return where the batch that holds an offset, or the next one, begins in the log.
+
+        Where the log ends if there is none. Raises OSError.
+        """
+        return self._locate(self._reader(), offset, 0, self.tail)[1]
+
     def _remember(self, view: memoryview, position: int, tail: Tail) -> None:
         """Note where the batch behind those just read starts: its reader comes back for it."""
         whole = whole_size(view)

@@ -1,0 +1,317 @@
+"""Lookups by append time against a plain model: a list of offsets, and when each was appended or None.
+
+Lives mix appends with clocks that stand still, go back and lie before 1970, rolls, trims, retention,
+clean stops, kills, torn ends, power losses, and segments whose append times somebody has removed. The model
+knows of a record that nobody knows of what its neighbours leave open. Planted bugs must be caught.
+
+TIDELOG_APPEND_SEED=n replays one life, TIDELOG_APPEND_LOOKUPS=n says how many lookups are asked.
+"""
+
+import os
+import random
+import shutil
+import struct
+from itertools import count
+
+import pytest
+
+from config.topic import TopicConfig
+from protocol.errors import OffsetOutOfRange
+from protocol.records.batch import Record, build
+from storage import lookup, recovery, timestamps
+from storage.append_times import UNKNOWN, AppendTimes, Reached
+from storage.lookup import AppendedSince
+from storage.store import LogStore
+from tests.storage.conftest import TOPIC_ID
+
+LOOKUPS = int(os.environ.get("TIDELOG_APPEND_LOOKUPS", "4000"))
+SEED = os.environ.get("TIDELOG_APPEND_SEED")
+LOOKUPS_OF_A_LIFE = 250
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+seen = {"lives": 0, "lookups": 0, "unknown": 0, "none": 0, "times": 0}
+
+
+def expected(rows, base, start, upper, time):
+    """What the rules say of the rows that are on the disk, from `base` on.
+
+    The first offset known to be at or after a time, and where doubt begins: what lies between it and
+    the last one known to be earlier. Those before the log's start and behind `upper` bear witness, too.
+    """
+    known = (o for o in range(base, len(rows)) if rows[o] is not None)
+    offset = next((o for o in known if rows[o] >= time), len(rows))
+    doubt = offset
+    while doubt > base and rows[doubt - 1] is None:
+        doubt -= 1
+    offset, doubt = max(offset, start), max(doubt, start)
+    doubt = doubt if doubt < min(offset, upper) else None
+    return AppendedSince(*((offset, rows[offset]) if offset < upper else (None, None)), doubt)
+
+
+class Life:
+    def __init__(self, path, seed):
+        self.random, self.root = random.Random(seed), path
+        self.copies, self.boot = count(1), 0
+        self.now = self.random.choice([1_000_000, 50, -1_000, -(10**12)])
+        self.rows, self.sizes, self.own = [], {}, []
+        self.last, self.durable, self.lookups = None, 0, 0
+        self.config = TopicConfig(
+            segment_bytes=self.random.choice([300, 900, 4000]),
+            index_interval_bytes=self.random.choice([0, 200]),
+            retention_bytes=self.random.choice([-1, -1, 3000]),
+            retention_ms=-1,
+            flush_messages=self.random.choice([1, 2**63 - 1, 2**63 - 1]),
+            message_timestamp_type=self.random.choice(["CreateTime", "LogAppendTime"]),
+            message_format_version=self.random.choice(["0.9.0", "0.10.2", "3.0", "3.0"]),
+        )
+        self.path = path / "0"
+        self.open()
+        self.partition = self.store.create_partition("t", TOPIC_ID, 0, self.config, self.now)
+
+    def open(self):
+        self.store = LogStore([self.path], default_config=self.config, boot_id=f"b{self.boot}")
+        self.store.open(self.now)
+
+    def reopen(self):
+        self.open()
+        self.partition = self.store.partition("t", 0)
+        assert self.partition.log_end_offset == len(self.rows)
+
+    def copy(self):
+        path = self.root / str(next(self.copies))
+        shutil.copytree(self.path, path)
+        self.store._release()
+        shutil.rmtree(self.path)
+        self.path = path
+
+    # --- what happens to it ---
+
+    def append(self):
+        pick = self.random
+        self.now += pick.choice([0, 0, 0, 1, 1, 3, 40, -30])
+        times = [pick.choice([-1, 5, -7, self.now]) for _ in range(pick.choice([1, 1, 3]))]
+        version = self.config.message_format_version
+        data = build(
+            [Record(i, t, None, b"v" * pick.randrange(30), ()) for i, t in enumerate(times)],
+            magic=2 if version == "3.0" else 1,
+            compression=pick.choice([0, 0, 1]),
+        )
+        self.partition.append(data, now_ms=self.now, produce_version=9 if version == "3.0" else 2)
+        if self.config.flush_messages == 1:
+            self.partition.commit()
+            self.durable = len(self.rows) + len(times)
+        now = 0 if self.now == -1 else self.now
+        stamp = now if self.last is None else max(now, self.last)
+        self.last = stamp
+        self.rows += [stamp] * len(times)
+        if version == "0.9.0":
+            times = [None] * len(times)
+        elif self.config.message_timestamp_type == "LogAppendTime":
+            times = [stamp] * len(times)
+        self.own += [None if t == -1 else t for t in times]
+
+    def trim(self):
+        start = self.partition.log_start_offset
+        self.partition.delete_records_before(
+            self.random.randint(start, min(start + 9, len(self.rows)))
+        )
+
+    def retain(self):
+        self.partition.apply_retention(self.now)
+
+    def flush(self):
+        self.partition.flush()
+        self.durable = len(self.rows)
+
+    def stop(self):
+        self.store.close()
+        self.durable = len(self.rows)
+        if self.random.random() < 0.3:
+            self.lose_file()
+        self.reopen()
+
+    def kill(self):
+        self.copy()
+        self.reopen()
+
+    def kill_in_write(self):
+        """The last bytes of the log never came, though their append time did."""
+        self.copy()
+        path = max((self.path / "t-0").glob("*.log"))
+        data = path.read_bytes()
+        keep = data[: len(data) - self.random.randint(0, min(len(data), 150))]
+        base = int(path.stem)
+        end = base
+        position = 0
+        while len(keep) - position >= 27:
+            offset, size = struct.unpack_from(">qi", keep, position)
+            if position + 12 + size > len(keep):
+                break
+            delta = struct.unpack_from(">i", keep, position + 23)[0]
+            end = offset + 1 + (delta if keep[position + 16] == 2 else 0)
+            position += 12 + size
+        if end < max(self.partition.log_start_offset, self.durable):
+            return self.reopen()  # what is durable does not tear
+        path.write_bytes(keep)
+        del self.rows[end:], self.own[end:]
+        self.durable = min(self.durable, end)
+        self.now = max(self.now, self.last or self.now) + 1000  # how far time had come may be lost
+        self.last = None
+        return self.reopen()
+
+    def lose_power(self):
+        self.copy()
+        self.boot += 1
+        self.rows[self.durable :] = [None] * (len(self.rows) - self.durable)
+        self.reopen()
+
+    def lose_file(self):
+        """Somebody has removed a segment's append times, though not the last one's."""
+        bases = [segment.base_offset for segment in self.partition.segments]
+        if len(bases) < 2:
+            return
+        number = self.random.randrange(len(bases) - 1)
+        (self.path / "t-0" / f"{bases[number]:020}.appendtimes").unlink(missing_ok=True)
+        for offset in range(bases[number], bases[number + 1]):
+            self.rows[offset] = None
+
+    # --- questions ---
+
+    def look_up(self):
+        start, end = self.partition.log_start_offset, len(self.rows)
+        base = self.partition.segments[0].base_offset
+        near = [t for t in self.random.choices(self.rows, k=6) if t is not None] if end else []
+        uppers = [end, self.random.randint(start, end), start]
+        for time in {t + d for t in near for d in (-1, 0, 1)} | {LOWEST, HIGHEST, -1, self.now}:
+            for upper in uppers[: self.random.choice([1, 2, 3])]:
+                found = self.partition.find_by_append_time(time, upper_offset=upper)
+                right = expected(self.rows, base, start, upper, time)
+                assert found == right, f"{time} below {upper}"
+                self.lookups += 1
+                seen["lookups"] += 1
+                seen["unknown"] += not found.is_exact
+                seen["none"] += found.offset is None
+        for offset in self.random.choices(range(start, end), k=4) if start < end else ():
+            found = self.partition.times_of(offset)
+            assert found[:3] == (lookup.DATA, self.own[offset], self.rows[offset]), offset
+            seen["times"] += 1
+        for offset in (start - 1, end):
+            with pytest.raises(OffsetOutOfRange):
+                self.partition.times_of(offset)
+
+    def step(self):
+        names = ["append"] * 20 + ["look_up"] * 4
+        names += ["trim", "retain", "flush", "stop", "stop", "kill", "kill_in_write", "lose_power"]
+        getattr(self, self.random.choice(names))()
+
+
+def live(path, seed, lookups=LOOKUPS_OF_A_LIFE):
+    life, step = Life(path / f"life{seed}", seed), 0
+    try:
+        while life.lookups < lookups:
+            life.step()
+            step += 1
+    except Exception as error:
+        raise AssertionError(f"seed: TIDELOG_APPEND_SEED={seed}, step {step}: {error!r}") from error
+    finally:
+        life.store._release()
+        shutil.rmtree(path / f"life{seed}", ignore_errors=True)
+    seen["lives"] += 1
+
+
+@pytest.mark.timeout(1200)
+def test_lives(tmp_path):
+    if SEED is not None:
+        live(tmp_path, int(SEED))
+        return
+    for seed in count():
+        if seen["lookups"] >= LOOKUPS:
+            break
+        live(tmp_path, seed)
+    assert seen["unknown"] > seen["lookups"] // 50, "lives in which all is known show little"
+    print(f"no mismatch: {seen}")
+
+
+# --- planted bugs: each must be caught ---
+
+
+def keep_times_when_cutting(monkeypatch):
+    monkeypatch.setattr(AppendTimes, "truncate", lambda self, end_offset: None)
+
+
+def let_time_go_back(monkeypatch):
+    monkeypatch.setattr(timestamps, "append_time", lambda _, now_ms: 0 if now_ms == -1 else now_ms)
+
+
+def forget_the_first_of_a_segment(monkeypatch):
+    right = AppendTimes.append
+
+    def append(self, append_time_ms, offset):
+        if not self._count:
+            right(self, UNKNOWN, offset)  # known only from the next millisecond on
+        elif append_time_ms != self._last.time:
+            right(self, append_time_ms, offset)
+
+    monkeypatch.setattr(AppendTimes, "append", append)
+
+
+def guess_what_is_unknown(monkeypatch):
+    right = AppendTimes.first_reaching
+    monkeypatch.setattr(
+        AppendTimes, "first_reaching", lambda *a: right(*a)._replace(unknown_from=None)
+    )
+
+
+def doubt_what_lies_before_an_earlier_time(monkeypatch):
+    def first_reaching(self, time):
+        entries = [e for e in self.entries() if e.time != UNKNOWN and e.time >= time]
+        offset = entries[0].offset + self.base_offset if entries else None
+        unknown = [e.offset + self.base_offset for e in self.entries() if e.time == UNKNOWN]
+        unknown = [o for o in unknown if offset is None or o < offset]
+        return Reached(offset, unknown[0] if unknown or not len(self) else None)
+
+    monkeypatch.setattr(AppendTimes, "first_reaching", first_reaching)
+
+
+def pass_over_an_equal_time(monkeypatch):
+    right = AppendTimes.first_reaching
+    monkeypatch.setattr(AppendTimes, "first_reaching", lambda self, time: right(self, time + 1))
+
+
+def begin_a_segment_too_early(monkeypatch):
+    right = lookup._first_reaching
+    monkeypatch.setattr(lookup, "_first_reaching", lambda *a: max(right(*a) - 1, 0))
+
+
+def answer_before_the_start(monkeypatch):
+    monkeypatch.setattr(lookup, "_first_present", lambda segments, offset: segments[0].base_offset)
+
+
+def believe_after_a_power_loss(monkeypatch):
+    monkeypatch.setattr(recovery, "_doubt_append_times", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        keep_times_when_cutting,
+        let_time_go_back,
+        forget_the_first_of_a_segment,
+        guess_what_is_unknown,
+        doubt_what_lies_before_an_earlier_time,
+        pass_over_an_equal_time,
+        begin_a_segment_too_early,
+        answer_before_the_start,
+        believe_after_a_power_loss,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_planted_bug_is_caught(plant, tmp_path, monkeypatch):
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match="seed"):
+        live_all(tmp_path, 30)
+
+
+def live_all(path, seeds):
+    for seed in range(seeds):
+        live(path, seed)
