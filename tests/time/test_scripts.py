@@ -21,6 +21,8 @@ no code of ours judges itself. TIDELOG_REWRITE=1 writes what came out into the s
     segments  where each segment begins and ends   largest              ListOffsets -3
     index     the entries of each .timeindex       retain               apply retention
     delete-records offset=                         flush                make all durable
+    appended at= [below=]   the first offset appended at a time or after it, and what is unknown
+    both offset=   its record's time, and when it was appended
     checkpoint             make all durable, and note where recovery has to begin
     truncate batches= [base=] [zeros=yes]  kill -9, cut the log behind so many batches, start;
               lose=.suffix [keep=BYTES]    ... and cut or remove a file of that segment, too
@@ -463,6 +465,23 @@ class World:
                 f"largest={largest} appended={gone.last_append_time}"
             )
         yield f"log start {self.partition.log_start_offset}"
+
+    def do_appended(self, options):
+        partition = self.partition
+        upper = int(options.get("below", partition.high_watermark))
+        found = partition.find_by_append_time(int(options["at"]), upper_offset=upper)
+        text = "none"
+        if found.offset is not None:
+            text = f"offset={found.offset} appended={found.append_time}"
+        if not found.is_exact:
+            text += f", or earlier: unknown from {found.unknown_from} on"
+        yield text
+
+    def do_both(self, options):
+        found = self.partition.times_of(int(options["offset"]))
+        own = "none" if found.record_time is None else found.record_time
+        appended = "unknown" if found.append_time is None else found.append_time
+        yield f"{found.kind} time={own} appended={appended}"
 
     def do_delete_records(self, options):
         yield f"log start {self.partition.delete_records_before(int(options['offset']))}"

@@ -1,0 +1,71 @@
+"""append-time.txt can fail: each mistake planted below must be noticed by one of its scripts."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage import lookup, recovery, timestamps
+from storage.append_times import UNKNOWN, AppendTimes
+from storage.segment import Segment
+from tests.time.test_scripts import SCRIPTS, patched, run_part
+
+REACHING, FIRST = AppendTimes.first_reaching, lookup._first_reaching
+APPEND, LOOK_UP, TIMES_OF = AppendTimes.append, lookup.find_append_time, lookup.times_of
+
+
+def late_in_a_new_segment(times, append_time_ms, offset):
+    """Write the first entry of a segment only when the millisecond changes."""
+    if not len(times):
+        APPEND(times, UNKNOWN, offset)
+    elif append_time_ms != times.last_time:
+        APPEND(times, append_time_ms, offset)
+
+
+PLANTS = {
+    "times of a truncated tail survive": patched(AppendTimes, "truncate", lambda *_: None),
+    "a clock that goes back takes them back": patched(
+        timestamps, "append_time", lambda _, now: 0 if now == -1 else now
+    ),
+    "a stamp of -1 is given": patched(
+        timestamps, "append_time", lambda last, now: now if last is None else max(last, now)
+    ),
+    "the first entry of a new segment is forgotten": patched(
+        AppendTimes, "append", late_in_a_new_segment
+    ),
+    "an equal time is passed over": patched(
+        AppendTimes, "first_reaching", lambda times, at: REACHING(times, at + 1)
+    ),
+    "an earlier time is taken for equal": patched(
+        AppendTimes, "first_reaching", lambda times, at: REACHING(times, at - 1)
+    ),
+    "what is unknown is guessed": patched(
+        AppendTimes, "first_reaching", lambda *a: REACHING(*a)._replace(unknown_from=None)
+    ),
+    "times are believed after a power loss": patched(
+        recovery, "_doubt_append_times", lambda *_: None
+    ),
+    "a start forgets how far time had come": patched(recovery, "_last_append_time", lambda _: None),
+    "one segment too far": patched(lookup, "_first_reaching", lambda *a: max(FIRST(*a) - 1, 0)),
+    "the log's start is not looked at": patched(
+        lookup, "find_append_time", lambda *a, **k: LOOK_UP(*a, **{**k, "start_offset": 0})
+    ),
+    "the upper offset is not looked at": patched(
+        lookup, "find_append_time", lambda *a, **k: LOOK_UP(*a, **{**k, "upper_offset": 2**62})
+    ),
+    "nothing is cut off with the log": patched(Segment, "cut", lambda *_: None),
+    "what retention deleted has times": patched(
+        lookup,
+        "times_of",
+        lambda segments, offset, **k: TIMES_OF(segments, max(offset, k["start_offset"]), **k),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_mistake_is_caught(name, tmp_path, monkeypatch):
+    PLANTS[name](monkeypatch)
+    for number, part in enumerate(SCRIPTS["append-time.txt"]):
+        results = run_part(part, tmp_path / str(number))
+        if any(part.blocks[block][1] != result for block, result in results.items()):
+            return
+    pytest.fail(f"no script noticed that {name}")
