@@ -44,6 +44,7 @@ LATER = 2**70  # an append time nobody knows: the file's date stands in, and tha
 seen = {
     "lives": 0,
     "lookups": 0,
+    "lookups below 1970": 0,
     "appends": 0,
     "roll decisions": 0,
     "rolls": 0,
@@ -87,7 +88,7 @@ class Life:
     def __init__(self, path, seed):
         self.random, self.root = random.Random(seed), path
         self.copies = count()
-        self.now, self.boot = 1_000_000, 0
+        self.now, self.boot = self.random.choice([1_000_000, 1_000_000, -2_000_000, -300]), 0
         self.rows, self.pieces = [], [Piece(0)]
         self.log_start, self.last_append = 0, None
         self.durable = 0  # before this offset append times outlive a power loss
@@ -108,7 +109,7 @@ class Life:
             "index_interval_bytes": pick([0, 120, 400]),
             "segment_ms": pick([300, 5000, 10**13]),
             "segment_min_roll_interval_ms": pick([0, 100, 10_000]),
-            "retention_ms": pick([-1, -1, 0, 1500, 30_000]),
+            "retention_ms": pick([-1, HIGHEST, 0, 1500, 30_000]),
             "retention_bytes": pick([-1, -1, -1, 1000, 4000]),
             "retention_time_basis": pick(["record", "append"]),
             "message_format_version": pick([*FORMATS, FORMATS[2]]),
@@ -159,6 +160,8 @@ class Life:
     def append(self):
         pick = self.random
         self.now += pick.choice([0, 0, 1, 20, 150, -40])
+        if -400 < self.now < 0 and not pick.randrange(4):
+            self.now = -1  # the millisecond that is no time
         magic, target = pick.choice([0, 1, 2, 2]), FORMATS.index(self.config.message_format_version)
         codec = pick.choice([0, 0, 1, 2, 3, 4 if magic == target == 2 else 0])
         times = [self.time() for _ in range(pick.choice([1, 1, 2, 5]))]
@@ -168,6 +171,7 @@ class Life:
         data = build(records, magic=magic, compression=codec)
         version = 9 if magic == 2 else 2
         stamp = self.now if self.last_append is None else max(self.now, self.last_append)
+        stamp = 0 if stamp == -1 else stamp  # as a stamp -1 would be no time
         if target == 0:
             kept = [None] * len(times)
         elif self.set["message_timestamp_type"] == "LogAppendTime":
@@ -246,7 +250,7 @@ class Life:
                 due.append((piece.base, "log start offset"))
             elif keep_bytes != -1 and left - piece.size >= keep_bytes:
                 due.append((piece.base, "retention.bytes"))
-            elif keep_ms != -1 and self.now - newest > keep_ms:
+            elif keep_ms not in {-1, HIGHEST} and self.now - newest > keep_ms:
                 due.append((piece.base, "retention.ms"))
             else:
                 break
@@ -330,7 +334,8 @@ class Life:
 
     def let_time_go_on(self):
         """Have the next append after all others, for how far time had come may be lost."""
-        self.now, self.last_append = max(self.now, self.last_append or 0) + 50, None
+        latest = self.now if self.last_append is None else max(self.now, self.last_append)
+        self.now, self.last_append = latest + 50, None
 
     def log_of(self, piece):
         return self.path / "t-0" / f"{piece.base:020}.log"
@@ -372,7 +377,7 @@ class Life:
     def look_up(self):
         nearby = [r.time for r in self.random.choices(self.rows, k=6)] if self.rows else []
         wanted = {t + d for t in nearby if t is not None for d in (-1, 0, 1)}
-        wanted |= {LOWEST, HIGHEST, -7, 0, self.now, self.time()}
+        wanted |= {LOWEST, HIGHEST, -7, 0, self.now, self.time(), -self.random.randrange(10**4)}
         uppers = [self.end, self.random.randint(self.log_start, self.end), self.log_start]
         for time in sorted(wanted):
             if time == -1 or not LOWEST <= time <= HIGHEST:
@@ -381,20 +386,21 @@ class Life:
                 expected = self.first_at(time, upper)
                 found = self.partition.find_by_time(time, upper_offset=upper)
                 assert found == expected, f"find_by_time({time}, upper_offset={upper})"
-                self.count()
-            if time >= 0:
+                self.count(time)
+            if not -6 <= time < 0:
                 self.look_up_v0(time)
         for upper in uppers:
             known = [(r.time, -o) for o, r in self.visible(upper) if r.time is not None]
             expected = (-max(known)[1], max(known)[0]) if known else None
             assert self.partition.find_largest_time(upper_offset=upper) == expected, upper
-            self.count()
+            self.count(0 if expected is None else expected[1])
         for target, answer in ((-1, self.end), (-2, self.log_start)):
             assert self.partition.offsets_before_v0(target, 1) == [answer]
 
-    def count(self):
+    def count(self, time):
         self.lookups += 1
         seen["lookups"] += 1
+        seen["lookups below 1970"] += time < 0
 
     def look_up_v0(self, time):
         most = self.random.choice([0, 1, 2, 100])
@@ -403,7 +409,7 @@ class Life:
         bases = sorted({max(p.base, self.log_start) for p in self.pieces}, reverse=True)
         expected = [first, *(b for b in bases if b < first)][:most]
         assert self.partition.offsets_before_v0(time, most) == expected, f"v0 {time}"
-        self.count()
+        self.count(time)
 
     def visible(self, upper):
         return list(enumerate(self.rows))[self.log_start : upper]
@@ -459,7 +465,8 @@ def test_lives(tmp_path):
         return
     for seed in count():
         decisions = min(seen["roll decisions"], seen["retention decisions"])
-        if seen["lookups"] >= LOOKUPS and decisions >= DECISIONS:
+        negative = seen["lookups below 1970"]
+        if seen["lookups"] >= LOOKUPS and negative >= LOOKUPS // 5 and decisions >= DECISIONS:
             break
         live(tmp_path, seed)
     print(f"no mismatch: {seen}")
@@ -619,6 +626,25 @@ def roll_without_an_interval(monkeypatch):
     monkeypatch.setattr(timestamps, "should_roll", should_roll)
 
 
+def find_nothing_below_1970(monkeypatch):
+    right = timestamps.reaches
+    monkeypatch.setattr(timestamps, "reaches", lambda t, target: target >= 0 and right(t, target))
+
+
+def begin_largest_times_at_minus_one(monkeypatch):
+    """As Kafka does."""
+    right = timestamps.exceeds
+    monkeypatch.setattr(
+        timestamps, "exceeds", lambda t, largest: right(t, -1 if largest is None else largest)
+    )
+
+
+def stamp_with_no_time(monkeypatch):
+    monkeypatch.setattr(
+        timestamps, "append_time", lambda last, now: now if last is None else max(last, now)
+    )
+
+
 @pytest.mark.parametrize(
     ("plant", "run", "seeds"),
     [
@@ -633,6 +659,9 @@ def roll_without_an_interval(monkeypatch):
         (delete_one_millisecond_early, live, 60),
         (roll_by_the_largest_time_so_far, live, 20),
         (roll_without_an_interval, live, 20),
+        (find_nothing_below_1970, live, 20),
+        (begin_largest_times_at_minus_one, live, 40),
+        (stamp_with_no_time, live, 40),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
