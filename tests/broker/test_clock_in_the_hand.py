@@ -128,6 +128,18 @@ def test_a_step_over_the_interval_is_one_round(broker, connection):
     assert start_of(connection, topic) == 2
 
 
+def test_a_sweep_of_one_topic_keeps_what_went_of_the_others(broker, connection):
+    topics = [asking.new_name() for _ in range(2)]
+    for topic in topics:
+        asking.create(connection, topic, **{"retention.ms": "1"})
+        produce(connection, topic)
+    broker.clock.step("1d")
+    for topic in topics:
+        (gone,) = broker.sweep(topic)
+        assert (gone["topic"], gone["asked"]) == (topic, False)
+        assert broker.sweep(topic) == []
+
+
 def test_a_clock_that_runs_brings_its_rounds(broker, connection):
     topic = asking.new_name()
     asking.create(connection, topic, **{"retention.ms": "1"})
@@ -174,7 +186,8 @@ def append_time(broker, method, topic, partition=0):
     return broker._asked().ask(method, path)
 
 
-def test_append_time_goes_back_when_an_operator_lets_it(broker, connection):
+@pytest.mark.parametrize("is_on_disk", [True, False])
+def test_append_time_goes_back_when_an_operator_lets_it(broker, connection, is_on_disk):
     """After a clock that was wrong by a year; through kill -9 as well."""
     topic = asking.new_name()
     asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
@@ -194,6 +207,9 @@ def test_append_time_goes_back_when_an_operator_lets_it(broker, connection):
         "now": "2026-01-01T00:00:00.000Z",
         "ahead_ms": 365 * DAY_MS,
     }
+    if is_on_disk:  # with the wrong time
+        broker.restart()
+        connection.close()
     assert append_time(broker, "GET", topic) == told
     assert append_time(broker, "POST", topic) == told
     assert (stamp(), ahead()) == (NEW_YEAR_MS, 0)

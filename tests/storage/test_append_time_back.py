@@ -38,7 +38,10 @@ def test_nothing_is_changed_where_nothing_is_ahead(log):
 
 
 @pytest.mark.parametrize("stop", ["close", "crash"])
-def test_it_stays_back_after_a_restart(log, stop):
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_it_stays_back_after_a_restart(log, stop, is_durable):
+    if is_durable:
+        log.store.checkpoint()
     log.partition.let_append_time_go_back(RIGHT_MS)
     log.partition.keep_times()
     log.store.checkpoint()
