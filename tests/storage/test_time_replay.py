@@ -26,6 +26,7 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage import partition_times, survey, timestamps
 from storage.append_times import AppendTimes
+from storage.lookup import AppendedSince
 from storage.offset_index import OffsetIndex
 from storage.segment import Segment
 from storage.store import LogStore
@@ -45,6 +46,8 @@ seen = {
     "lives": 0,
     "lookups": 0,
     "lookups below 1970": 0,
+    "lookups by append time": 0,
+    "of them in doubt": 0,
     "appends": 0,
     "roll decisions": 0,
     "rolls": 0,
@@ -411,6 +414,51 @@ class Life:
         assert self.partition.offsets_before_v0(time, most) == expected, f"v0 {time}"
         self.count(time)
 
+    def look_up_appended(self):
+        """Ask when appending reached a time, which may be unknown."""
+        nearby = [r.append for r in self.random.choices(self.rows, k=5)] if self.rows else []
+        wanted = {t + d for t in nearby if t is not None for d in (0, 1)}
+        wanted |= {LOWEST, HIGHEST, -1, self.now}
+        for time in sorted(wanted):
+            upper = self.random.choice([self.end, self.end, self.random.randint(0, self.end)])
+            expected = self.first_appended(time, max(upper, self.log_start))
+            found = self.partition.find_by_append_time(
+                time, upper_offset=max(upper, self.log_start)
+            )
+            assert found == expected, f"find_by_append_time({time}, upper_offset={upper})"
+            seen["lookups by append time"] += 1
+            seen["of them in doubt"] += found.unknown_from is not None
+
+    def first_appended(self, time, upper):
+        """The first row surely appended at a time or later, and the first before it in doubt.
+
+        Witnesses are all rows from the beginning of the segment on in which the log begins. An unknown
+        row lies between the known ones around it, which is no help where these go back.
+        """
+        ends = [*(p.base for p in self.pieces[1:]), self.end]
+        base = next(
+            (p.base for p, e in zip(self.pieces, ends, strict=True) if e > self.log_start), 0
+        )
+        before, after, following = None, {}, None
+        for number in range(self.end - 1, base - 1, -1):
+            after[number] = following
+            following = following if self.rows[number].append is None else self.rows[number].append
+        doubt = None
+        for number in range(base, upper):
+            append = self.rows[number].append
+            known, latest = append is not None, before if append is None else append
+            if latest is not None and latest >= time:
+                if number >= self.log_start:
+                    return AppendedSince(number, append, doubt)
+            elif not known:
+                surely_not = after[number] is not None and after[number] < time
+                if before is not None and surely_not and after[number] < before:
+                    surely_not = False
+                if not surely_not and doubt is None and number >= self.log_start:
+                    doubt = number
+            before = latest
+        return AppendedSince(None, None, doubt)
+
     def visible(self, upper):
         return list(enumerate(self.rows))[self.log_start : upper]
 
@@ -424,6 +472,7 @@ class Life:
 
     def step(self):
         names = ["append"] * 24 + ["look_up"] * 3 + ["ask_append_times"] * 2 + ["wait"] * 2
+        names += ["look_up_appended"] * 3
         names += [
             "retain",
             "retain",
@@ -448,6 +497,7 @@ def live(path, seed, lookups=LOOKUPS_OF_A_LIFE):
             life.step()
             step += 1
         life.look_up()
+        life.look_up_appended()
         life.ask_append_times()
     except Exception as error:
         raise AssertionError(f"seed: TIDELOG_MODEL_SEED={seed}, step {step}: {error!r}") from error
@@ -466,7 +516,9 @@ def test_lives(tmp_path):
     for seed in count():
         decisions = min(seen["roll decisions"], seen["retention decisions"])
         negative = seen["lookups below 1970"]
-        if seen["lookups"] >= LOOKUPS and negative >= LOOKUPS // 5 and decisions >= DECISIONS:
+        appended = seen["lookups by append time"]
+        enough = seen["lookups"] >= LOOKUPS and negative >= LOOKUPS // 5
+        if enough and appended >= LOOKUPS // 10 and decisions >= DECISIONS:
             break
         live(tmp_path, seed)
     print(f"no mismatch: {seen}")
@@ -516,11 +568,13 @@ def visit(path, seed):
         life.let_time_go_on()
         life.reopen()
         life.look_up()
+        life.look_up_appended()
         life.ask_append_times()
         for _ in range(8):  # a log may be gone on with
             life.now += 50
             life.append()
         life.look_up()
+        life.look_up_appended()
         life.ask_append_times()
         life.stop()
         life.look_up()
@@ -639,6 +693,18 @@ def begin_largest_times_at_minus_one(monkeypatch):
     )
 
 
+def take_the_unknown_for_earlier(monkeypatch):
+    right = AppendTimes.first_reaching
+    monkeypatch.setattr(
+        AppendTimes, "first_reaching", lambda times, t: right(times, t)._replace(unknown_from=None)
+    )
+
+
+def find_what_was_appended_later(monkeypatch):
+    right = AppendTimes.first_reaching
+    monkeypatch.setattr(AppendTimes, "first_reaching", lambda times, t: right(times, t + 1))
+
+
 def stamp_with_no_time(monkeypatch):
     monkeypatch.setattr(
         timestamps, "append_time", lambda last, now: now if last is None else max(last, now)
@@ -662,6 +728,8 @@ def stamp_with_no_time(monkeypatch):
         (find_nothing_below_1970, live, 20),
         (begin_largest_times_at_minus_one, live, 40),
         (stamp_with_no_time, live, 40),
+        (take_the_unknown_for_earlier, live, 40),
+        (find_what_was_appended_later, live, 20),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
