@@ -1,7 +1,8 @@
 """The order of appends: who goes to a thread, and that nobody overtakes.
 
 A small append runs at once, on the loop. One that is large and compressed, that unpacks to much, or that
-has to be converted would hold up every other connection: it runs in a thread. Once an append of a
+has to be converted would hold up every other connection: it runs in a thread; so does the first one to a
+log of which something must be read before, up to a segment. Once an append of a
 partition is in a thread, those that come after it queue behind it, so records are written in the order
 their requests arrived; each takes its offset and its append time when it is written.
 
@@ -80,11 +81,14 @@ class Appends:
         self,
         clock: Clock,
         executor: Executor,
+        reading: Executor,
         commits: Commits,
         told: Callable[[Partition, Appended], None],
     ) -> None:
+        """`reading` runs appends that read the log first, which may take seconds."""
         self._clock = clock
         self._executor = executor
+        self._reading = reading
         self._commits = commits
         self._told = told
         self._queues: dict[Partition, deque[_Job]] = {}
@@ -109,7 +113,7 @@ class Appends:
 
     def _try(self, partition: Partition, records: Buffer, produce_version: int) -> Appended | None:
         """Append on the loop, unless it belongs in a thread."""
-        if is_heavy(records, partition.config):
+        if not partition.is_read or is_heavy(records, partition.config):
             return None
         try:
             return partition.append(
@@ -202,8 +206,9 @@ class Appends:
         while queue:
             job = queue[0]
             if not job.answer.cancelled():
+                executor = self._executor if partition.is_read else self._reading
                 work = asyncio.get_running_loop().run_in_executor(
-                    self._executor, self._run, partition, job.records, job.produce_version
+                    executor, self._run, partition, job.records, job.produce_version
                 )
                 work.add_done_callback(partial(self._done, partition))
                 return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.adoption import KEEP
 from broker.appends import Appends
 from broker.commits import Commits
+from broker.openings import Openings
 from broker.waiting import Waiting
 from config import ConfigError, reconfigured, topic_config
 from protocol.errors import (
@@ -26,6 +27,7 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from storage.segment import NotAtHandError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,8 +82,10 @@ class Node:
         self.waiting = Waiting()
         self.executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="append")
         self.syncing = ThreadPoolExecutor(max_workers=8, thread_name_prefix="sync")
+        self.reading = ThreadPoolExecutor(max_workers=4, thread_name_prefix="read")
         commits = Commits(self.syncing, metrics)
-        self.appends = Appends(clock, self.executor, commits, self._appended)
+        self.appends = Appends(clock, self.executor, self.reading, commits, self._appended)
+        self.openings = Openings(store, self.reading)
         self.connections: set[Connection] = set()
         self.unsent_bytes = 0  # answers that wait for their peers to read
         self.ready = False
@@ -123,12 +127,34 @@ class Node:
     # -- lookups --------------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition's log; raises UnknownTopicOrPartition, and KafkaStorageError if offline."""
+        """The partition's log, opened now if need be: for threads; see `opened_partition`.
+
+        Raises UnknownTopicOrPartition, and KafkaStorageError if it is offline or cannot be opened.
+        """
         found = self.store.partition(topic, index)
         if found is None:
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
         found.check_online()
         return found
+
+    def opened_partition(self, topic: str, index: int) -> Partition:
+        """The partition's log if it is open.
+
+        Raises NotAtHandError if it is not, UnknownTopicOrPartition, and KafkaStorageError if offline.
+        """
+        found = self.store.opened_partition(topic, index)
+        if found is None:
+            if self.store.is_closed(topic, index):
+                raise NotAtHandError(f"{topic}-{index} has to be opened")
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        found.check_online()
+        return found
+
+    async def open_partition(self, topic: str, index: int) -> Partition:
+        """The partition's log, opened in a thread if need be; raises what `partition` raises."""
+        for error in (await self.openings.open([(topic, index)])).values():
+            raise error
+        return self.opened_partition(topic, index)
 
     def topic_name(self, topic_id: UUID) -> str:
         """The name of a topic; raises UnknownTopicId."""

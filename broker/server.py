@@ -124,6 +124,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
             finally:
                 node.executor.shutdown(wait=True)
                 node.syncing.shutdown(wait=True)
+                node.reading.shutdown(wait=True)
         finally:
             store.close()
     finally:

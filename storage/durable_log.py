@@ -84,6 +84,7 @@ class DurableLog:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._opened_ms = now_ms
         self._producers: Producers | None = None  # read when the first sequence arrives
+        self.is_read = False  # what appends need of the log is in memory; see `read_for_appends`
         self._flush_lock = threading.Lock()
         self._append_lock = threading.RLock()  # the active segment, and which segments there are
         self._commit_lock = threading.Lock()
@@ -129,6 +130,7 @@ class DurableLog:
         self._covered_offset = 0 if known is None else min(known.covered_offset, end_offset)
         if was_clean:
             self._covered_offset = end_offset
+        self.is_read = not self.size
         if known is None or known.boot_id != boot_id:
             self._keep_times(self._covered_times(), durable=False, losable=known is None)
         elif was_clean:
@@ -196,6 +198,18 @@ class DurableLog:
     def segments(self) -> tuple[Segment, ...]:
         """The segments by base offset; the last one is active."""
         return self._segments
+
+    def read_for_appends(self) -> None:
+        """Read what an append may need of the log: its producers, its times.
+
+        Up to a segment is read. The first append does it if nobody did. Raises KafkaStorageError.
+        """
+        self.producers  # noqa: B018 - asked for so that it is known
+        try:
+            self._active.times  # noqa: B018
+        except OSError as error:
+            raise self._storage_error("the log's times cannot be read", error) from error
+        self.is_read = True
 
     @property
     def producers(self) -> Producers:

@@ -76,9 +76,12 @@ class Partition(DurableLog):
         `internal`: the broker's own append, or one to a topic of its own, which is format 2
         whatever the settings say, and may hold control batches. A transactional batch is refused with
         InvalidTxnState (48): transactions are not served yet. What unpacks to more than `unpack_limit`
-        bytes is CorruptMessage, for a caller who has no time for it. Raises what `inspect` and
-        `prepare` raise, the producers' errors, RecordListTooLarge, KafkaStorageError.
+        bytes is CorruptMessage, for a caller who has no time for it. Until `is_read`, the log is read
+        first. Raises what `inspect` and `prepare` raise, the producers' errors, RecordListTooLarge,
+        KafkaStorageError.
         """
+        if not self.is_read:
+            self.read_for_appends()
         settings = self._internal_settings if internal else self._settings
         produced = inspect(
             records,
@@ -224,12 +227,21 @@ class Partition(DurableLog):
 
     # --- read -------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, upper_offset: int, minimum_one: bool) -> Fetched:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_offset: int,
+        minimum_one: bool,
+        at_hand: bool = False,
+    ) -> Fetched:
         """Read from the batch that holds `offset`, at most `max_bytes`, below `upper_offset`.
 
         Whole slices of the log, unchanged: the first batch may begin before `offset`, the last may
         be cut short by `max_bytes`. With `minimum_one` the first batch comes whole, whatever
-        its size. Raises OffsetOutOfRange and KafkaStorageError.
+        its size. Raises OffsetOutOfRange and KafkaStorageError; with `at_hand` NotAtHandError where
+        much has to be read before it is known where the offset lies.
         """
         if self.offline is not None:
             self.check_online()
@@ -245,6 +257,7 @@ class Partition(DurableLog):
                 max_bytes,
                 upper_offset=upper_offset,
                 minimum_one=minimum_one,
+                at_hand=at_hand,
             )
         except OSError as error:
             if offset < self.log_start_offset:  # retention was faster

@@ -34,10 +34,11 @@ def read(
     *,
     upper_offset: int,
     minimum_one: bool,
+    at_hand: bool = False,
 ) -> Fetched:
     """Read from the batch that holds `offset`, or the next one, below `upper_offset`.
 
-    See `Partition.read`; raises OSError.
+    See `Partition.read`; raises OSError, and NotAtHandError with `at_hand`.
     """
     buffers: list[memoryview] = []
     size = first_batch_size = 0
@@ -46,7 +47,12 @@ def read(
         return Fetched(buffers, size, first_batch_size)
     while offset < upper_offset:
         part = _read_part(
-            segments, offset, max_bytes - size, upper_offset, minimum_one=minimum_one and not size
+            segments,
+            offset,
+            max_bytes - size,
+            upper_offset,
+            minimum_one=minimum_one and not size,
+            at_hand=at_hand,
         )
         if part is None:
             break
@@ -86,6 +92,7 @@ def _read_part(
     upper_offset: int,
     *,
     minimum_one: bool,
+    at_hand: bool,
 ) -> Slice | None:
     """Read from the first segment that has something from `offset` on."""
     number = len(segments) - 1
@@ -94,7 +101,13 @@ def _read_part(
     for segment in segments[number:]:
         if segment.base_offset >= upper_offset:
             break
-        part = segment.read(offset, max_bytes, upper_offset=upper_offset, minimum_one=minimum_one)
+        part = segment.read(
+            offset,
+            max_bytes,
+            upper_offset=upper_offset,
+            minimum_one=minimum_one,
+            at_hand=at_hand,
+        )
         if part is not None:
             return part
     return None

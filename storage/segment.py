@@ -45,6 +45,7 @@ _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index ent
 _FIRST_WINDOW = 8 * 1024  # how much a walk over headers reads at first, for it may be a short one
 _WINDOW = 256 * 1024  # and at most
 _MAX_HINTS = 32
+_SHORT_LOG_BYTES = 4 << 20  # a log whose indexes are quickly made anew
 
 # In the order of removal: what is left of an interrupted one still is a segment, or nothing.
 _SUFFIXES = (
@@ -56,6 +57,10 @@ _SUFFIXES = (
 )
 
 RECENT = files.Recent(384)  # segments that may hold a descriptor or two
+
+
+class NotAtHandError(Exception):
+    """What was asked for is there, but so much has to be read first that a thread should do it."""
 
 
 class Tail(NamedTuple):
@@ -436,18 +441,29 @@ class Segment:
     # --- reading ---------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, *, upper_offset: int, minimum_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_offset: int,
+        minimum_one: bool,
+        at_hand: bool = False,
     ) -> Slice | None:
         """Read from the batch that holds `offset`, or the next one, up to `max_bytes`.
 
         Only batches that end before `upper_offset`. With `minimum_one` the first batch comes whole
-        whatever its size. None when the segment has nothing there. Raises OSError.
+        whatever its size. None when the segment has nothing there. Raises OSError; with `at_hand`
+        NotAtHandError where a long segment's index would have to be read, or made, first.
         """
         tail = self.tail
         descriptor = self._reader()
         hint = self._last_hint
         position = hint[1] if hint[0] == offset else self._hints.get(offset)
+        if position is None and offset <= self.base_offset:
+            position = 0
         if position is None or position >= tail.size:
+            if at_hand and self._index is None and tail.size > _SHORT_LOG_BYTES:
+                raise NotAtHandError(f"{self.path}: the index is not in memory")
             data, position = self._locate(descriptor, offset, max_bytes, tail)
         else:
             data = files.read_at(descriptor, min(max_bytes, tail.size - position), position)

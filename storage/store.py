@@ -27,7 +27,7 @@ from storage import checkpoints, filenames, files, unopened
 from storage.partition import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from config.topic import TopicConfig
@@ -71,8 +71,9 @@ class _LogDirectory:
 class LogStore:
     """All partitions of this broker.
 
-    May be used by several threads at once. `close` waits for a checkpoint that is being written; one
-    that comes after it does nothing.
+    May be used by several threads at once. Whoever opens a partition, which may take seconds, keeps
+    waiting only those who want that one opened or gone. `close` waits for them, and for a checkpoint that
+    is being written; one that comes after it does nothing.
     """
 
     def __init__(
@@ -99,6 +100,8 @@ class LogStore:
         self._configs: dict[str, TopicConfig] = {}
         self._opened_ms = 0
         self._changing = threading.RLock()  # which partitions there are, and which are open
+        self._alone: set[Key] = set()  # partitions that a thread opens, renames or deletes
+        self._let_go = threading.Condition(self._changing)
         self._checkpointing = threading.RLock()  # one at a time, and none after the last
 
     # --- start and stop --------------------------------------------------------------------------
@@ -138,6 +141,7 @@ class LogStore:
         Raises KafkaStorageError when a disk fails; then the next start recovers.
         """
         with self._checkpointing, self._changing:
+            self._let_go.wait_for(lambda: not self._alone)
             self._close()
 
     def _close(self) -> None:
@@ -206,10 +210,32 @@ class LogStore:
         if partition is not None or key not in self._places:
             return partition
         try:
-            with self._changing:
-                return self._open_partition(key) if key in self._places else None
+            with self._alone_with(key):
+                return self._open_partition(key)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be opened: {error}") from error
+
+    def opened_partition(self, topic: str, index: int) -> Partition | None:
+        """Return a partition that is open; None when there is none here, or it is closed."""
+        return self._open.get((topic, index))
+
+    def is_closed(self, topic: str, index: int) -> bool:
+        """Tell whether a partition is here and not open: opening it may take long."""
+        key = (topic, index)
+        return key not in self._open and key in self._places
+
+    @contextlib.contextmanager
+    def _alone_with(self, key: Key) -> Iterator[None]:
+        """Be the only one to open, rename or delete a partition; all others go on."""
+        with self._changing:
+            self._let_go.wait_for(lambda: key not in self._alone)
+            self._alone.add(key)
+        try:
+            yield
+        finally:
+            with self._changing:
+                self._alone.remove(key)
+                self._let_go.notify_all()
 
     def names(self) -> list[tuple[str, int]]:
         """List (topic, partition) of everything here, opened or not."""
@@ -332,7 +358,7 @@ class LogStore:
         """
         key = (topic, index)
         try:
-            with self._changing:
+            with self._alone_with(key), self._changing:
                 directory = self._places.get(key)
                 if directory is None:
                     return
@@ -376,7 +402,7 @@ class LogStore:
         """
         key = (topic, index)
         try:
-            with self._changing:
+            with self._alone_with(key), self._changing:
                 directory = self._places[key]
                 away = directory.path / filenames.stray_directory(topic, index, uuid.uuid4().hex)
                 files.rename(directory.path / filenames.partition_directory(topic, index), away)
@@ -391,7 +417,7 @@ class LogStore:
         key = (topic, index)
         path = self._places[key].path / filenames.partition_directory(topic, index)
         try:
-            with self._changing:
+            with self._alone_with(key), self._changing:
                 checkpoints.write_topic_id(path, topic_id)
                 partition = self._open.get(key)
                 if partition is not None:
@@ -433,12 +459,13 @@ class LogStore:
         self._indexes.setdefault(key[0], set()).add(key[1])
         directory.partitions += 1
 
-    def _open_partition(self, key: Key) -> Partition:
+    def _open_partition(self, key: Key) -> Partition | None:
+        """Open a partition that nobody else opens meanwhile; None when it is not here. Raises OSError."""
         partition = self._open.get(key)
-        if partition is not None:
+        directory = self._places.get(key)
+        if partition is not None or directory is None:
             return partition
         topic, index = key
-        directory = self._places[key]
         path = directory.path / filenames.partition_directory(topic, index)
         try:
             topic_id = checkpoints.read_topic_id(path)
@@ -458,7 +485,9 @@ class LogStore:
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             boot_id=self._boot_id,
         )
-        self._open[key] = partition
+        with self._changing:
+            partition.config = self._configs.get(topic, self.default_config)  # may be new by now
+            self._open[key] = partition
         return partition
 
     def _write_checkpoints(self) -> None:

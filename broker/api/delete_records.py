@@ -52,7 +52,7 @@ async def _one(
     node: Node, topic: str, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     try:
-        partition = node.partition(topic, wanted.partition_index)
+        partition = await node.open_partition(topic, wanted.partition_index)
         if node.is_internal(topic):
             raise InvalidTopic(f"{topic} is the broker's own")
         if "delete" not in partition.config.cleanup_policy:

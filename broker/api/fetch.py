@@ -19,6 +19,7 @@ Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offs
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.context import as_broker_error
@@ -31,14 +32,14 @@ from protocol.errors import (
 )
 from protocol.records import convert
 from protocol.records.batch import Compression, scan
+from storage.segment import NotAtHandError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-    from uuid import UUID
+    from collections.abc import Coroutine, Iterator, Sequence
 
     from broker.context import Context
     from broker.node import Node
-    from protocol.api.fetch import FetchPartition, FetchRequest
+    from protocol.api.fetch import FetchRequest
     from protocol.errors import BrokerError, ErrorCode
     from protocol.records.batch import Batch
     from storage.partition import Partition
@@ -92,7 +93,7 @@ def handle(
         raise InvalidFetchSessionEpoch("fetch sessions are answered statelessly")
     try:
         outcome = _attempt(node, request, context.version, on_loop=True)
-    except _NeedsThreadError:
+    except (_NeedsThreadError, NotAtHandError):
         return _wait(node, request, context.version, None)
     if _is_enough(request, outcome):
         return _answer(node, outcome)
@@ -150,29 +151,53 @@ def _has_grown(request: FetchRequest, outcome: _Outcome) -> bool:
 
 
 async def _attempt_anywhere(node: Node, request: FetchRequest, version: int) -> _Outcome:
-    """Read on the loop, or in a thread if much has to be converted."""
+    """Read on the loop, or in a thread if much has to be converted, or read first."""
+    await node.openings.open(_names(node, request, version))  # what fails then, fails in the thread
+    pool = None
     try:
         return _attempt(node, request, version, on_loop=True)
     except _NeedsThreadError:
-        return await asyncio.to_thread(_attempt, node, request, version, on_loop=False)
+        pass
+    except NotAtHandError:
+        pool = node.reading
+    return await asyncio.get_running_loop().run_in_executor(
+        pool, partial(_attempt, node, request, version, on_loop=False)
+    )
+
+
+def _names(node: Node, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
+    """The partitions asked for that may be here."""
+    for topic in request.topics:
+        name = topic.topic
+        if version >= _TOPIC_IDS_SINCE:
+            known = node.metadata.image.topics_by_id.get(topic.topic_id)
+            if known is None:
+                continue
+            name = known.name
+        for wanted in topic.partitions:
+            yield name, wanted.partition
 
 
 def _attempt(node: Node, request: FetchRequest, version: int, *, on_loop: bool) -> _Outcome:
     """Read every partition once, within the request's limits.
 
-    Raises _NeedsThreadError, on the loop alone.
+    Raises _NeedsThreadError and NotAtHandError, on the loop alone.
     """
     left = node.fetch_room()
     if version >= _SOFT_LIMIT_SINCE:
         left = min(left, request.max_bytes)
     outcome = _Outcome(FetchResponse(responses=[]), 0, False, [], [], [], [])
+    find = node.opened_partition if on_loop else node.partition
+    by_id = version >= _TOPIC_IDS_SINCE
     size = 0
     for topic in request.topics:
         answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[])
         outcome.response.responses.append(answer)
         for wanted in topic.partitions:
             try:
-                partition = _find(node, topic.topic, topic.topic_id, wanted, version)
+                name = node.topic_name(topic.topic_id) if by_id else topic.topic
+                partition = find(name, wanted.partition)
+                node.check_leader_epoch(partition, wanted.current_leader_epoch)
                 upper_offset = _upper_offset(partition, request)
                 outcome.partitions.append(partition)
                 outcome.upper_offsets.append(upper_offset)
@@ -194,7 +219,7 @@ def _attempt(node: Node, request: FetchRequest, version: int, *, on_loop: bool) 
                     outcome.served.append(_Served(partition.topic, got, converted))
                 size += got
                 left = max(0, left - got)
-            except _NeedsThreadError:
+            except (_NeedsThreadError, NotAtHandError):
                 raise
             except Exception as error:  # noqa: BLE001 - one partition's failure is its own
                 known = as_broker_error(node, error, "fetch")
@@ -202,14 +227,6 @@ def _attempt(node: Node, request: FetchRequest, version: int, *, on_loop: bool) 
                 result = _failed(wanted.partition, node.code_for(known.code, version <= 5))
             answer.partitions.append(result)
     return outcome._replace(size_bytes=size, at_once=bool(outcome.errors))
-
-
-def _find(node: Node, name: str, topic_id: UUID, wanted: FetchPartition, version: int) -> Partition:
-    if version >= _TOPIC_IDS_SINCE:
-        name = node.topic_name(topic_id)
-    partition = node.partition(name, wanted.partition)
-    node.check_leader_epoch(partition, wanted.current_leader_epoch)
-    return partition
 
 
 class _Reading(NamedTuple):
@@ -226,7 +243,11 @@ class _Reading(NamedTuple):
     def fetch(self, offset: int, *, minimum_one: bool) -> Fetched:
         """Read the log from an offset."""
         return self.partition.read(
-            offset, self.limit, upper_offset=self.upper_offset, minimum_one=minimum_one
+            offset,
+            self.limit,
+            upper_offset=self.upper_offset,
+            minimum_one=minimum_one,
+            at_hand=self.on_loop,
         )
 
     def may_convert(self, batches: Sequence[Batch]) -> None:

@@ -53,19 +53,21 @@ _LONG_LOG_BYTES = 4 << 20
 def handle(
     node: Node, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    """Answer now, or in a thread if a long log has to be searched."""
-    if _searches_long_log(node, request):
+    """Answer now, or in a thread if a log has to be opened, or a long one searched."""
+    if _needs_thread(node, request):
         return _answer_in_thread(node, request, context.version)
     return _answer(node, request, context.version)
 
 
-def _searches_long_log(node: Node, request: ListOffsetsRequest) -> bool:
+def _needs_thread(node: Node, request: ListOffsetsRequest) -> bool:
     """Whether a lookup might read so much that other connections would feel it."""
     for topic in request.topics:
         for wanted in topic.partitions:
+            if node.store.is_closed(topic.name, wanted.partition_index):
+                return True
             if is_target(wanted.timestamp) and wanted.timestamp != Target.MAX_TIMESTAMP:
                 continue
-            partition = node.store.partition(topic.name, wanted.partition_index)
+            partition = node.store.opened_partition(topic.name, wanted.partition_index)
             if (
                 partition is not None
                 and partition.size > _LONG_LOG_BYTES
@@ -80,6 +82,11 @@ def _searches_long_log(node: Node, request: ListOffsetsRequest) -> bool:
 async def _answer_in_thread(
     node: Node, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsResponse:
+    await node.openings.open(
+        (topic.name, wanted.partition_index)
+        for topic in request.topics
+        for wanted in topic.partitions
+    )
     return await asyncio.to_thread(_answer, node, request, version)
 
 

@@ -8,7 +8,8 @@ Version notes: 1 answers the epoch; 2 throttle time, current leader epoch checke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 from broker.context import as_broker_error
 from protocol.api.offset_for_leader_epoch import (
@@ -18,6 +19,8 @@ from protocol.api.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from broker.context import Context
     from broker.node import Node
     from protocol.api.offset_for_leader_epoch import (
@@ -29,7 +32,23 @@ if TYPE_CHECKING:
 
 def handle(
     node: Node, request: OffsetForLeaderEpochRequest, _context: Context
+) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
+    """Answer now, or when the partitions have been opened."""
+    names = [
+        (topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions
+    ]
+    closed = node.openings.closed(names)
+    return _open_and_answer(node, request, closed) if closed else _answer(node, request)
+
+
+async def _open_and_answer(
+    node: Node, request: OffsetForLeaderEpochRequest, closed: list[tuple[str, int]]
 ) -> OffsetForLeaderEpochResponse:
+    await node.openings.open(closed)
+    return await asyncio.to_thread(_answer, node, request)
+
+
+def _answer(node: Node, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Answer every partition for itself."""
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -13,6 +13,7 @@ partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.context import CloseConnection, as_broker_error
@@ -33,10 +34,11 @@ from protocol.errors import (
 from storage.partition import Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Iterator
 
     from broker.context import Context
     from broker.node import Node
+    from broker.openings import Failures, Name
     from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from protocol.errors import BrokerError
     from storage.partition import Partition
@@ -75,7 +77,36 @@ class _Pending(NamedTuple):
 def handle(
     node: Node, request: ProduceRequest, context: Context
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    """Append every partition's records, each partition for itself."""
+    """Append every partition's records, each partition for itself; open what is closed before."""
+    closed = node.openings.closed(_names(node, request, context.version))
+    if closed:
+        return _open_and_append(node, request, context, closed)
+    return _append(node, request, context, {})
+
+
+def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[Name]:
+    """The partitions that are to be appended to, if they are here."""
+    for topic in request.topic_data:
+        name = topic.name
+        if version >= _TOPIC_IDS_SINCE:
+            known = node.metadata.image.topics_by_id.get(topic.topic_id)
+            if known is None:
+                continue
+            name = known.name
+        for data in topic.partition_data:
+            yield name, data.index
+
+
+async def _open_and_append(
+    node: Node, request: ProduceRequest, context: Context, closed: list[Name]
+) -> ProduceResponse | None:
+    answer = _append(node, request, context, await node.openings.open(closed))
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def _append(
+    node: Node, request: ProduceRequest, context: Context, not_opened: Failures
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     response = ProduceResponse(responses=[])
     pending: list[_Pending] = []
     for topic in request.topic_data:
@@ -90,7 +121,7 @@ def handle(
             answer.partition_responses.append(result)
             partition = None
             try:
-                partition = _partition(node, request, topic, data, context.version)
+                partition = _partition(node, request, topic, data, context.version, not_opened)
                 appended = node.append(
                     partition, data.records or b"", context.version, waits=request.acks != 0
                 )
@@ -112,13 +143,17 @@ def _partition(
     topic: TopicProduceData,
     data: PartitionProduceData,
     version: int,
+    not_opened: Failures,
 ) -> Partition:
     """The partition to append to, if the request may; raises what is wrong."""
     acks = request.acks
     if acks not in (-1, 0, 1):
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
     name = node.topic_name(topic.topic_id) if version >= _TOPIC_IDS_SINCE else topic.name
-    partition = node.partition(name, data.index)
+    failure = not_opened.get((name, data.index))
+    if failure is not None:
+        raise failure
+    partition = node.opened_partition(name, data.index)
     if acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
     if is_transactional(data.records):

@@ -37,6 +37,7 @@ class Log:
     """Stands for a partition: notes the order of appends, and holds the first until told."""
 
     has_flush_rules = False
+    is_read = True
     high_watermark = 1 << 62
 
     def __init__(self, held=0):
@@ -92,7 +93,7 @@ def test_what_unpacks_to_much_goes_to_a_thread(executor):
             return super().append(records, **more)
 
     async def scenario():
-        return await Appends(ManualClock(0), executor, COMMITS, lambda *_: None).append(
+        return await Appends(ManualClock(0), executor, executor, COMMITS, lambda *_: None).append(
             log, record_set(100, codec=GZIP), 9
         )
 
@@ -107,7 +108,7 @@ def test_what_is_broken_and_not_compressed_is_refused_at_once(executor):
             raise CorruptMessage("the checksum does not match")
 
     with pytest.raises(CorruptMessage):
-        Appends(ManualClock(0), executor, COMMITS, lambda *_: None).append(
+        Appends(ManualClock(0), executor, executor, COMMITS, lambda *_: None).append(
             Broken(), record_set(100), 9
         )
 
@@ -115,7 +116,7 @@ def test_what_is_broken_and_not_compressed_is_refused_at_once(executor):
 def test_a_light_append_is_done_at_once(executor):
     log = Log()
     told = []
-    appends = Appends(ManualClock(7), executor, COMMITS, lambda *what: told.append(what))
+    appends = Appends(ManualClock(7), executor, executor, COMMITS, lambda *what: told.append(what))
     assert appends.append(log, record_set(100), 9) == (100, 7, 9)
     assert log.threads == [threading.current_thread()]
     assert told == [(log, (100, 7, 9))]
@@ -125,7 +126,7 @@ def test_nobody_overtakes(executor):
     log = Log(held=300_000)
     other = Log()
     told = []
-    appends = Appends(ManualClock(0), executor, COMMITS, lambda _, what: told.append(what[0]))
+    appends = Appends(ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0]))
 
     async def scenario():
         tasks = [
@@ -145,7 +146,7 @@ def test_nobody_overtakes(executor):
 def test_a_failed_append_lets_the_next_go(executor):
     log = Log(held=300_000)
     told = []
-    appends = Appends(ManualClock(0), executor, COMMITS, lambda _, what: told.append(what[0]))
+    appends = Appends(ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0]))
 
     async def scenario():
         tasks = [
@@ -164,7 +165,7 @@ def test_a_failed_append_lets_the_next_go(executor):
 def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(executor):
     log = Log(held=300_000)
     told = []
-    appends = Appends(ManualClock(0), executor, COMMITS, lambda _, what: told.append(what[0]))
+    appends = Appends(ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0]))
 
     async def scenario():
         gone = appends.append(log, record_set(300_000, codec=LZ4), 9)
