@@ -248,6 +248,25 @@ class TopicConfig:
         low=-1,
         broker_names=(BrokerName("log.retention.bytes"),),
     )
+    retention_max_eventtime_ms: int = setting(
+        "retention.max.eventtime.ms",
+        Type.LONG,
+        -1,
+        "How much event time, in ms, a partition keeps: a segment whose largest event time lies "
+        "further behind the partition's largest one ever may be deleted; -1 is off. Setting it also "
+        "sets retention.time.basis=append, for good, where no basis is given. Not a Kafka setting.",
+        low=-1,
+        broker_names=(BrokerName("log.retention.max.eventtime.ms"),),
+    )
+    retention_max_eventtime_grace_ms: int = setting(
+        "retention.max.eventtime.grace.ms",
+        Type.LONG,
+        _HOUR_MS,
+        "How long, in ms, retention.max.eventtime.ms spares a segment after its last append, so that "
+        "old data just written can be read; 0 is not at all. Not a Kafka setting.",
+        low=0,
+        broker_names=(BrokerName("log.retention.max.eventtime.grace.ms"),),
+    )
     flush_messages: int = setting(
         "flush.messages",
         Type.LONG,
@@ -357,6 +376,16 @@ class TopicConfig:
         fill(self, "is_compacted", "compact" in self.cleanup_policy)
         window = (self._bound("before"), self._bound("after"))
         fill(self, "timestamp_window", window)
+
+    @property
+    def lacks_basis(self) -> bool:
+        """Whether event-time retention is on and nobody has said what retention.ms counts from.
+
+        Then retention.ms must not go by record times, or it would delete the old data whose event
+        time is kept.
+        """
+        basis = "retention.time.basis"
+        return self.retention_max_eventtime_ms >= 0 and basis not in self.sources
 
     def _bound(self, side: str) -> int | None:
         """One side of the window: its own setting where set, else the symmetric one (KIP-937)."""

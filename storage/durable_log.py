@@ -29,6 +29,7 @@ from storage import (
     timestamps,
 )
 from storage.epochs import LeaderEpochs
+from storage.largest_event import LargestEvent
 from storage.leaving import Leaving
 from storage.settings import settings_of
 
@@ -74,6 +75,7 @@ class DurableLog:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
+        self._segments: tuple[Segment, ...] = ()
         self.config = config
         self.leader_epoch = 0
         self.is_deleted = False
@@ -113,8 +115,10 @@ class DurableLog:
             known=known,
             boot_id=boot_id,
         )
-        self._max_event_time = None if known is None else known.max_event_time
+        self._largest_event = LargestEvent(None if known is None else known.max_event_time)
         self._segments = loaded.segments
+        for segment in loaded.segments:
+            segment.event_slack_ms = self._event_slack_ms
         self._active = loaded.segments[-1]
         self._last_append_time_ms = loaded.last_append_time_ms
         end_offset = self._active.tail.end_offset
@@ -131,6 +135,11 @@ class DurableLog:
         if was_clean:
             self._covered_offset = end_offset
         self.is_read = not self.size
+        if known is None and self.size:
+            _log.warning(
+                "partition.times missing: the largest event time is that of what the log holds",
+                extra={"topic": self.topic, "partition": self.index},
+            )
         if known is None or known.boot_id != boot_id:
             self._keep_times(self._covered_times(), durable=False, losable=known is None)
         elif was_clean:
@@ -151,6 +160,9 @@ class DurableLog:
         self._config = config
         self._is_strict = config.flush_messages == 1
         self.has_flush_rules = min(config.flush_messages, config.flush_ms) != LONG_MAX
+        self._event_slack_ms = timestamps.event_slack(config)
+        for segment in self._segments:
+            segment.event_slack_ms = self._event_slack_ms
         self._settings = settings_of(config, config.target_magic)
         self._internal_settings = settings_of(config, NEWEST_MAGIC)
 
@@ -171,14 +183,18 @@ class DurableLog:
 
     @property
     def max_event_time(self) -> int | None:
-        """The largest event time ever, each counted at most a bounded way beyond its append time.
+        """The largest event time there ever was below the high watermark; see `largest_event`.
 
         Of segments whose times are not known yet nothing is read for it.
         """
-        largest = self._max_event_time
+        with self._append_lock:
+            return self._largest_event.below(self.high_watermark, self._segments)
+
+    def read_max_event_time(self) -> int | None:
+        """Return `max_event_time`, reading what is not known of segments' times; raises OSError."""
         for segment in self._segments:
-            largest = timestamps.later(segment.known_times[0].event, largest)
-        return largest
+            segment.times  # noqa: B018 - asked for so that it is known
+        return self.max_event_time
 
     @property
     def unknown_append_bytes(self) -> int | None:
@@ -258,6 +274,7 @@ class DurableLog:
         with self._append_lock:
             self.durable_offset = max(end_offset, self.durable_offset)
             self.high_watermark = max(self.durable_offset, self.high_watermark)
+            self._largest_event.advance(self.high_watermark)
 
     def flush(self) -> int:
         """Make everything appended so far durable, indexes too; return the offset up to which it is.

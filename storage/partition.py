@@ -23,15 +23,27 @@ from protocol.errors import (
     RecordListTooLarge,
 )
 from protocol.records.prepare import Plan, inspect, prepare
-from storage import files, lookup, producer_recovery, reading, retention, snapshots, timestamps
+from storage import (
+    explanation,
+    files,
+    lookup,
+    producer_recovery,
+    reading,
+    retention,
+    snapshots,
+    timestamps,
+)
 from storage.durable_log import NEWEST_MAGIC, DurableLog
+from storage.explanation import Moment
 from storage.segment import Segment, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from config.topic import TopicConfig
     from protocol.records.batch import Batch
     from protocol.records.prepare import Prepared
+    from storage.explanation import PartitionExplanation
     from storage.producers import ProducerBatch, Sequenced
     from storage.reading import Fetched
     from storage.retention import Deletion
@@ -196,14 +208,20 @@ class Partition(DurableLog):
                 active = self._roll()
             if self._epochs.latest < self.leader_epoch:
                 self._epochs.begin(self.leader_epoch, prepared.first_offset)
+            is_unseen = self._is_strict
+            if is_unseen:
+                self._largest_event.appending(active)
+            event_limit = timestamps.event_limit(settings.rules, append_time_ms)
             active.append(
                 prepared.buffers,
                 size,
                 prepared.batches,
                 append_time_ms,
-                timestamps.event_limit(settings.rules, append_time_ms),
+                event_limit,
                 settings.index_interval_bytes,
             )
+            if is_unseen:
+                self._largest_event.appended(prepared, event_limit)
         except OSError as error:
             raise self._storage_error("the records were not stored", error) from error
 
@@ -214,6 +232,7 @@ class Partition(DurableLog):
         previous.mend()
         snapshots.write(self.directory, base_offset, self.producers)
         active = Segment(self.directory, base_offset, Tail(base_offset, 0))
+        active.event_slack_ms = self._event_slack_ms
         active.activate()
         self._segments = (*self._segments, active)
         self._active = active
@@ -374,6 +393,30 @@ class Partition(DurableLog):
         except OSError as error:
             raise self._storage_error("append times cannot be read", error) from error
 
+    def explain(self, now_ms: int, config: TopicConfig | None = None) -> PartitionExplanation:
+        """Say of each segment what will delete it, and when, or what holds it; nothing is changed.
+
+        By other settings than the topic's where `config` is given. Meant for a thread: what is not
+        known of segments' times is read. Raises KafkaStorageError and CorruptMessage.
+        """
+        rules = timestamps.retention_of(self.config if config is None else config)
+        return self._looking(
+            lambda: explanation.explain(self.topic, self.index, self._moment(), rules, now_ms)
+        )
+
+    def _moment(self) -> Moment:
+        self.read_max_event_time()
+        with self._append_lock:
+            return Moment(
+                self._segments,
+                retention.candidates(self._segments),
+                self.log_start_offset,
+                self.high_watermark,
+                self.log_end_offset,
+                self.max_event_time,
+                self._last_append_time_ms,
+            )
+
     # --- let go -----------------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> list[Deletion]:
@@ -458,13 +501,16 @@ class Partition(DurableLog):
 
     def _delete_old_segments(self, now_ms: int, rules: timestamps.Retention) -> list[Deletion]:
         segments = self._segments
-        policies = retention.judge(
-            segments,
+        max_event_time = None if rules.event_ms is None else self.read_max_event_time()
+        policies = timestamps.segments_to_delete(
+            retention.candidates(segments),
             rules,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
+            max_event_time=max_event_time,
         )
+        retention.learn(segments[: len(policies)])
         if not policies:
             return []
         judged = segments[len(policies) - 1].tail
@@ -478,13 +524,16 @@ class Partition(DurableLog):
             going = segments[: len(policies)]
             if not going:
                 return []
-            self._max_event_time = self.max_event_time
+            max_event_time = self.max_event_time
+            self._largest_event.keep(max_event_time)
             self._segments = self._segments[len(going) :]
             self._start_at(self._segments[0].base_offset)
         self._keep_times_on_full_disk(going)
         deletions = []
         for segment, policy in zip(going, policies, strict=True):
-            deletion, away = retention.delete(segment, policy, rules, self.log_start_offset)
+            deletion, away = retention.delete(
+                segment, policy, rules, self.log_start_offset, max_event_time
+            )
             self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
             retention.say(self.topic, self.index, deletion)
             deletions.append(deletion)

@@ -12,6 +12,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.errors import CorruptMessage
 from storage import files, recovery, timestamps
 
 if TYPE_CHECKING:
@@ -33,39 +34,39 @@ class Deletion(NamedTuple):
     base_offset: int
     end_offset: int
     size: int
-    policy: str  # retention.ms, retention.bytes or log start offset
+    policy: str  # the setting that deleted it, or log start offset
     largest_time: int | None  # of its records
     last_append_time: int | None
     limit: int | None  # the setting's value, or the log start offset
+    event_time: int | None  # the largest of its records, as far as it counts
+    max_event_time: int | None  # the largest the partition has ever had, then
 
 
-def judge(
-    segments: Sequence[Segment],
-    retention: Retention,
-    *,
-    now_ms: int,
-    log_start_offset: int,
-    high_watermark: int,
-) -> list[str]:
-    """Return the policy by which each segment goes, from the oldest on; reads times if need be.
-
-    Raises OSError.
-    """
-    candidates = [
+def candidates(segments: Sequence[Segment]) -> list[timestamps.Candidate]:
+    """Present segments to be judged; their times are read if they are asked for, raising OSError."""
+    return [
         timestamps.Candidate(s.tail.end_offset, s.tail.size, functools.partial(_times_of, s))
         for s in segments
     ]
-    return timestamps.segments_to_delete(
-        candidates,
-        retention,
-        now_ms=now_ms,
-        log_start_offset=log_start_offset,
-        high_watermark=high_watermark,
-    )
 
 
 def _times_of(segment: Segment) -> timestamps.SegmentTimes:
     return segment.times
+
+
+def learn(segments: Sequence[Segment]) -> None:
+    """Read what is not known of the times of segments about to go: what they say outlives them.
+
+    One that cannot be read goes all the same.
+    """
+    for segment in segments:
+        try:
+            segment.times  # noqa: B018 - asked for so that it is known
+        except (OSError, CorruptMessage) as error:
+            _log.warning(
+                "times of a segment about to go not read",
+                extra={"segment": segment.path, "reason": str(error)},
+            )
 
 
 def make_room(segments: Sequence[Segment]) -> None:
@@ -76,7 +77,11 @@ def make_room(segments: Sequence[Segment]) -> None:
 
 
 def delete(
-    segment: Segment, policy: str, retention: Retention, log_start_offset: int
+    segment: Segment,
+    policy: str,
+    retention: Retention,
+    log_start_offset: int,
+    max_event_time: int | None,
 ) -> tuple[Deletion, list[Path]]:
     """Rename a segment's files; return what to say of it, and what is to be removed later.
 
@@ -86,6 +91,7 @@ def delete(
     limits = {
         timestamps.BY_TIME: retention.retention_ms,
         timestamps.BY_SIZE: retention.retention_bytes,
+        timestamps.BY_EVENT_TIME: retention.event_ms,
     }
     deletion = Deletion(
         segment.base_offset,
@@ -95,6 +101,8 @@ def delete(
         times.largest,
         times.last_append,
         limits.get(policy, log_start_offset),
+        times.event,
+        max_event_time,
     )
     away = segment.rename_away()
     files.unlink(recovery.snapshot_path(segment.directory, segment.base_offset))

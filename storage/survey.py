@@ -118,6 +118,6 @@ def _note(segment: Segment, found: Found, times: SegmentTimes, fallback_ms: int)
     else:
         first, largest, missing = summary.first, summary.largest, summary.has_missing
         offset, honest = summary.largest_offset, largest == header
-    limit = append_time_ms + segment.event_slack_ms
+    limit = timestamps.capped(append_time_ms, segment.event_slack_ms)
     times.note(first, largest, offset, missing, append_time_ms, limit)
     return honest

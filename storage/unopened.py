@@ -35,12 +35,16 @@ def keeps_everything(
     active = directory / filenames.segment_file(lines[-1].base_offset, filenames.LOG_SUFFIX)
     if active.stat().st_size != lines[-1].size:
         return False
+    max_event_time = known.max_event_time
+    for line in lines:
+        max_event_time = timestamps.later(line.times.event, max_event_time)
     return not timestamps.segments_to_delete(
         [_candidate(line) for line in lines],
         timestamps.retention_of(config),
         now_ms=now_ms,
         log_start_offset=max(known.log_start_offset, log_start_offset),
         high_watermark=lines[-1].end_offset,
+        max_event_time=max_event_time,
     )
 
 

@@ -22,6 +22,7 @@ no code of ours judges itself. TIDELOG_REWRITE=1 writes what came out into the s
     index     the entries of each .timeindex       retain               apply retention
     delete-records offset=                         flush                make all durable
     appended at= [below=]   the first offset appended at a time or after it, and what is unknown
+    let-go-back   the operator lets append times go back to the clock's
     both offset=   its record's time, and when it was appended
     checkpoint             make all durable, and note where recovery has to begin
     truncate batches= [base=] [zeros=yes]  kill -9, cut the log behind so many batches, start;
@@ -477,6 +478,9 @@ class World:
             text += f", or earlier: unknown from {found.unknown_from} on"
         yield text
 
+    def do_let_go_back(self, _):
+        yield f"from {self.partition.let_append_time_go_back(self.now)}"
+
     def do_both(self, options):
         found = self.partition.times_of(int(options["offset"]))
         own = "none" if found.record_time is None else found.record_time
@@ -604,15 +608,14 @@ def exceeding(largest, last_indexed):
     return largest is not None and (last_indexed is None or largest > last_indexed)
 
 
-def all_that_may_go(candidates, retention, *, now_ms, log_start_offset, high_watermark):
+def all_that_may_go(candidates, retention, *, high_watermark, **more):
     """What retention would delete that looks at every segment on its own."""
     real = [
         TO_DELETE(
             [c, timestamps.Candidate(high_watermark, 1, timestamps.SegmentTimes)],
             retention,
-            now_ms=now_ms,
-            log_start_offset=log_start_offset,
             high_watermark=high_watermark,
+            **more,
         )[:1]
         for c in candidates
     ]
