@@ -247,17 +247,23 @@ class AppendTimes:
         time = self._entry(descriptor, found).time
         return None if time == UNKNOWN else time
 
+    @property
+    def first_known_time(self) -> int | None:
+        """The first append time that is known; None when none is. Raises OSError."""
+        return next((entry.time for entry in self.entries() if entry.time != UNKNOWN), None)
+
     def first_reaching(self, append_time_ms: int) -> Reached:
         """Find what was appended at a time or after it; raises OSError.
 
         Known times never go back, so half of the entries is put aside at a time; unknown ones are
         passed over. Before a known earlier time nothing can be the answer, known or not.
         """
-        count = self._count
+        low = high = count = self._count
         if not count:
             return Reached(None, self.base_offset)
-        low, high = 0, count
         descriptor = self._reader()
+        if timestamps.reaches(self._last_known, append_time_ms):
+            low = 0
         while low < high:
             middle = number = (low + high) // 2
             entry = self._entry(descriptor, number)
@@ -268,19 +274,15 @@ class AppendTimes:
                 high = number
             else:
                 low = middle + 1
-        return self._reached(descriptor, high, count)
-
-    def _reached(self, descriptor: files.Descriptor, number: int, count: int) -> Reached:
-        """Describe the entry with this number, or the end, and what lies right before it."""
         unknown_from = None
-        for before in reversed(range(number)):
+        for before in reversed(range(high)):
             entry = self._entry(descriptor, before)
             if entry.time != UNKNOWN:
                 break
             unknown_from = entry.offset + self.base_offset
-        if number == count:
+        if high == count:
             return Reached(None, unknown_from)
-        return Reached(self._entry(descriptor, number).offset + self.base_offset, unknown_from)
+        return Reached(self._entry(descriptor, high).offset + self.base_offset, unknown_from)
 
     def append(self, append_time_ms: int, offset: int) -> None:
         """Say that batches from `offset` on are appended at this time, if that is news.

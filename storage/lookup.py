@@ -6,9 +6,9 @@ every format, codec and time, negative ones included; a record without a time is
 where nothing is found the answer is None. Each segment says whether it may hold the answer, then
 finds it: `Segment.largest_time`, `Segment.find_time`.
 
-A lookup by append time answers with the first batch appended at or after a time. Append times never
-go back, so segments and entries are halved. Where some are unknown the answer says so: it is exact as
-long as what is known before and behind them leaves no doubt.
+A lookup by append time answers with the first batch appended at or after a time: the first segment that
+holds one is searched by halves, for within a segment append times never go back. Where some are unknown
+the answer says so: it is exact as long as what is known around them leaves no doubt.
 """
 
 from __future__ import annotations
@@ -148,24 +148,13 @@ def offsets_before(
 def find_append_time(
     segments: Sequence[Segment], append_time_ms: int, *, start_offset: int, upper_offset: int
 ) -> AppendedSince:
-    """Return where what was appended at a time or after it begins; raises OSError.
-
-    Segments before the start and behind the upper offset are not answers, but witnesses.
-    """
-    segments = [segment for segment in segments if segment.tail.size]
-    number = _first_reaching(segments, append_time_ms)
-    offset = unknown_from = None
-    for segment in reversed(segments[: number + 1]):
-        reached = segment.append_times.first_reaching(append_time_ms)
-        if reached.offset is not None:
-            offset = reached.offset
-            if offset == segment.base_offset:
-                continue
-        if reached.unknown_from is None:
-            break
-        unknown_from = reached.unknown_from
-        if unknown_from > segment.base_offset:
-            break
+    """Return where what was appended at a time or after it begins; raises OSError."""
+    segments = [
+        segment
+        for segment in segments
+        if segment.tail.size and segment.tail.end_offset > start_offset
+    ]
+    offset, unknown_from = _reach(segments, append_time_ms)
     if offset is not None:
         offset = _first_present(segments, max(offset, start_offset))
     end_offset = upper_offset if offset is None else min(offset, upper_offset)
@@ -178,23 +167,31 @@ def find_append_time(
     return AppendedSince(offset, _append_time(segments, offset), unknown_from)
 
 
-def _first_reaching(segments: Sequence[Segment], append_time_ms: int) -> int:
-    """Return the number of the first segment with a known append time at or after one.
+def _reach(segments: Sequence[Segment], append_time_ms: int) -> tuple[int | None, int | None]:
+    """Return the first offset known to be at or after an append time, and from where on in doubt.
 
-    How many there are where none is. Those of which nothing is known are passed over.
+    What is unknown is in no doubt where an earlier time is known behind it, unless times have been seen
+    to go back there: an operator may have let them, after a clock that was ahead.
     """
-    low, high = 0, len(segments)
-    while low < high:
-        middle = number = (low + high) // 2
-        last_time = segments[number].append_times.last_time
-        while last_time is None and number > low:
-            number -= 1
-            last_time = segments[number].append_times.last_time
-        if timestamps.reaches(last_time, append_time_ms):
-            high = number
-        else:
-            low = middle + 1
-    return high
+    doubt = unknown_from = last_time = None
+    for segment in segments:
+        times, base_offset = segment.append_times, segment.base_offset
+        reached = times.first_reaching(append_time_ms)
+        if times.last_time is None:
+            unknown_from = base_offset if unknown_from is None else unknown_from
+            continue
+        if unknown_from is not None and timestamps.exceeds(last_time, times.first_known_time):
+            doubt = unknown_from if doubt is None else doubt
+        if reached.unknown_from is not None and reached.unknown_from > base_offset:
+            unknown_from = reached.unknown_from
+        elif reached.unknown_from == base_offset:
+            unknown_from = base_offset if unknown_from is None else unknown_from
+        elif reached.offset != base_offset:
+            unknown_from = None
+        if reached.offset is not None:
+            return reached.offset, unknown_from if doubt is None else doubt
+        last_time = times.last_time
+    return None, unknown_from if doubt is None else doubt
 
 
 def _first_present(segments: Sequence[Segment], offset: int) -> int | None:

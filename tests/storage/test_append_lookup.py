@@ -1,8 +1,8 @@
 """Lookups by append time against a plain model: a list of offsets, and when each was appended or None.
 
-Lives mix appends with clocks that stand still, go back and lie before 1970, rolls, trims, retention,
-clean stops, kills, torn ends, power losses, and segments whose append times somebody has removed. The model
-knows of a record that nobody knows of what its neighbours leave open. Planted bugs must be caught.
+Lives mix appends with clocks that stand still, go back and lie before 1970, an operator who lets append
+times go back, rolls, trims, retention, clean stops, kills, torn ends, power losses, and segments whose append
+times somebody has removed. Planted bugs must be caught.
 
 TIDELOG_APPEND_SEED=n replays one life, TIDELOG_APPEND_LOOKUPS=n says how many lookups are asked.
 """
@@ -27,24 +27,36 @@ from tests.storage.conftest import TOPIC_ID
 LOOKUPS = int(os.environ.get("TIDELOG_APPEND_LOOKUPS", "4000"))
 SEED = os.environ.get("TIDELOG_APPEND_SEED")
 LOOKUPS_OF_A_LIFE = 250
+RIGHT_REACH = lookup._reach
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 seen = {"lives": 0, "lookups": 0, "unknown": 0, "none": 0, "times": 0}
 
 
-def expected(rows, base, start, upper, time):
-    """What the rules say of the rows that are on the disk, from `base` on.
+def expected(rows, bases, start, upper, time):
+    """What the rules say of the rows in the segments with these bases, the log's start in the first.
 
-    The first offset known to be at or after a time, and where doubt begins: what lies between it and
-    the last one known to be earlier. Those before the log's start and behind `upper` bear witness, too.
+    The first offset known to be at or after a time, and where doubt begins. What is unknown is in no
+    doubt where a known earlier time follows, unless that one, in another segment, has gone back.
     """
-    known = (o for o in range(base, len(rows)) if rows[o] is not None)
-    offset = next((o for o in known if rows[o] >= time), len(rows))
-    doubt = offset
-    while doubt > base and rows[doubt - 1] is None:
-        doubt -= 1
-    offset, doubt = max(offset, start), max(doubt, start)
-    doubt = doubt if doubt < min(offset, upper) else None
+    offset, doubt, unknown, last = len(rows), None, None, None
+    begun = bases[0]
+    for number in range(begun, len(rows)):
+        append = rows[number]
+        begun = number if number in bases else begun
+        if append is None:
+            unknown = number if unknown is None else unknown
+            continue
+        if unknown is not None and unknown < begun and last is not None and append < last:
+            doubt = unknown if doubt is None else doubt
+        if append >= time:
+            offset = number
+            break
+        unknown, last = None, append
+    doubt = unknown if doubt is None else doubt
+    offset = max(offset, start)
+    if doubt is not None:
+        doubt = max(doubt, start) if max(doubt, start) < min(offset, upper) else None
     return AppendedSince(*((offset, rows[offset]) if offset < upper else (None, None)), doubt)
 
 
@@ -55,6 +67,7 @@ class Life:
         self.now = self.random.choice([1_000_000, 50, -1_000, -(10**12)])
         self.rows, self.sizes, self.own = [], {}, []
         self.last, self.durable, self.lookups = None, 0, 0
+        self.in_flight = None  # where the segments ended before the append that was the last change
         self.config = TopicConfig(
             segment_bytes=self.random.choice([300, 900, 4000]),
             index_interval_bytes=self.random.choice([0, 200]),
@@ -75,6 +88,8 @@ class Life:
     def reopen(self):
         self.open()
         self.partition = self.store.partition("t", 0)
+        self.in_flight = None
+        self.last = self.partition.last_append_time  # a cut may take how far time had come
         assert self.partition.log_end_offset == len(self.rows)
 
     def copy(self):
@@ -96,10 +111,12 @@ class Life:
             magic=2 if version == "3.0" else 1,
             compression=pick.choice([0, 0, 1]),
         )
+        before = {s.base_offset: s.tail.size for s in self.partition.segments}
         self.partition.append(data, now_ms=self.now, produce_version=9 if version == "3.0" else 2)
         if self.config.flush_messages == 1:
             self.partition.commit()
             self.durable = len(self.rows) + len(times)
+        self.in_flight = None if self.config.flush_messages == 1 else before
         now = 0 if self.now == -1 else self.now
         stamp = now if self.last is None else max(now, self.last)
         self.last = stamp
@@ -109,6 +126,16 @@ class Life:
         elif self.config.message_timestamp_type == "LogAppendTime":
             times = [stamp] * len(times)
         self.own += [None if t == -1 else t for t in times]
+
+    def go_back(self):
+        """The clock was wrong, is set right, and the operator lets append times follow."""
+        self.now -= 500
+        if self.partition.let_append_time_go_back(self.now) is not None:
+            self.last = None
+            self.partition.keep_times()
+            self.store.checkpoint()
+            self.durable = len(self.rows)
+        self.append()
 
     def trim(self):
         start = self.partition.log_start_offset
@@ -135,14 +162,14 @@ class Life:
         self.reopen()
 
     def kill_in_write(self):
-        """The last bytes of the log never came, though their append time did."""
+        """The last batch never came whole, though its append time did."""
+        if self.in_flight is None:
+            return
         self.copy()
         path = max((self.path / "t-0").glob("*.log"))
         data = path.read_bytes()
-        keep = data[: len(data) - self.random.randint(0, min(len(data), 150))]
-        base = int(path.stem)
-        end = base
-        position = 0
+        keep = data[: self.random.randint(self.in_flight.get(int(path.stem), 0), len(data))]
+        end, position = int(path.stem), 0
         while len(keep) - position >= 27:
             offset, size = struct.unpack_from(">qi", keep, position)
             if position + 12 + size > len(keep):
@@ -150,14 +177,9 @@ class Life:
             delta = struct.unpack_from(">i", keep, position + 23)[0]
             end = offset + 1 + (delta if keep[position + 16] == 2 else 0)
             position += 12 + size
-        if end < max(self.partition.log_start_offset, self.durable):
-            return self.reopen()  # what is durable does not tear
         path.write_bytes(keep)
         del self.rows[end:], self.own[end:]
-        self.durable = min(self.durable, end)
-        self.now = max(self.now, self.last or self.now) + 1000  # how far time had come may be lost
-        self.last = None
-        return self.reopen()
+        self.reopen()
 
     def lose_power(self):
         self.copy()
@@ -179,13 +201,14 @@ class Life:
 
     def look_up(self):
         start, end = self.partition.log_start_offset, len(self.rows)
-        base = self.partition.segments[0].base_offset
+        segments = (s for s in self.partition.segments if s.tail.end_offset > start)
+        bases = [s.base_offset for s in segments] or [start]
         near = [t for t in self.random.choices(self.rows, k=6) if t is not None] if end else []
         uppers = [end, self.random.randint(start, end), start]
         for time in {t + d for t in near for d in (-1, 0, 1)} | {LOWEST, HIGHEST, -1, self.now}:
             for upper in uppers[: self.random.choice([1, 2, 3])]:
                 found = self.partition.find_by_append_time(time, upper_offset=upper)
-                right = expected(self.rows, base, start, upper, time)
+                right = expected(self.rows, bases, start, upper, time)
                 assert found == right, f"{time} below {upper}"
                 self.lookups += 1
                 seen["lookups"] += 1
@@ -202,7 +225,11 @@ class Life:
     def step(self):
         names = ["append"] * 20 + ["look_up"] * 4
         names += ["trim", "retain", "flush", "stop", "stop", "kill", "kill_in_write", "lose_power"]
-        getattr(self, self.random.choice(names))()
+        names += ["go_back"]
+        name = self.random.choice(names)
+        if name not in ("append", "look_up", "kill_in_write"):
+            self.in_flight = None
+        getattr(self, name)()
 
 
 def live(path, seed, lookups=LOOKUPS_OF_A_LIFE):
@@ -278,9 +305,25 @@ def pass_over_an_equal_time(monkeypatch):
     monkeypatch.setattr(AppendTimes, "first_reaching", lambda self, time: right(self, time + 1))
 
 
-def begin_a_segment_too_early(monkeypatch):
-    right = lookup._first_reaching
-    monkeypatch.setattr(lookup, "_first_reaching", lambda *a: max(right(*a) - 1, 0))
+def begin_with_the_second_segment(monkeypatch):
+    right = lookup._reach
+    monkeypatch.setattr(lookup, "_reach", lambda s, time: right(s[1:] or s, time))
+
+
+def halve_the_segments(monkeypatch):
+    def reach(segments, time):  # right as long as no time ever goes back
+        low, high = 0, len(segments)
+        while low < high:
+            middle = (low + high) // 2
+            last = segments[middle].append_times.last_time
+            low, high = (low, middle) if last is not None and last >= time else (middle + 1, high)
+        return RIGHT_REACH(segments[max(low - 1, 0) :], time)
+
+    monkeypatch.setattr(lookup, "_reach", reach)
+
+
+def clear_doubts_where_times_went_back(monkeypatch):
+    monkeypatch.setattr(AppendTimes, "first_known_time", None)
 
 
 def answer_before_the_start(monkeypatch):
@@ -300,7 +343,9 @@ def believe_after_a_power_loss(monkeypatch):
         guess_what_is_unknown,
         doubt_what_lies_before_an_earlier_time,
         pass_over_an_equal_time,
-        begin_a_segment_too_early,
+        begin_with_the_second_segment,
+        halve_the_segments,
+        clear_doubts_where_times_went_back,
         answer_before_the_start,
         believe_after_a_power_loss,
     ],

@@ -9,7 +9,7 @@ from storage.append_times import UNKNOWN, AppendTimes
 from storage.segment import Segment
 from tests.time.test_scripts import SCRIPTS, patched, run_part
 
-REACHING, FIRST = AppendTimes.first_reaching, lookup._first_reaching
+REACHING, REACH = AppendTimes.first_reaching, lookup._reach
 APPEND, LOOK_UP, TIMES_OF = AppendTimes.append, lookup.find_append_time, lookup.times_of
 
 
@@ -45,7 +45,9 @@ PLANTS = {
         recovery, "_doubt_append_times", lambda *_: None
     ),
     "a start forgets how far time had come": patched(recovery, "_last_append_time", lambda _: None),
-    "one segment too far": patched(lookup, "_first_reaching", lambda *a: max(FIRST(*a) - 1, 0)),
+    "the first segment is passed over": patched(
+        lookup, "_reach", lambda segments, time: REACH(segments[1:] or segments, time)
+    ),
     "the log's start is not looked at": patched(
         lookup, "find_append_time", lambda *a, **k: LOOK_UP(*a, **{**k, "start_offset": 0})
     ),
