@@ -5,8 +5,9 @@ indexes too, which moves the recovery point; both may run in a thread beside app
 takes the log offline until the process ends: the system says once that it has lost something, and
 whoever asks again hears that all is well. A disk that is full is no such failure.
 
-Of the two locks `_append_lock` keeps the active segment and which segments there are, `_flush_lock`
-keeps flushing and retention apart.
+Of the locks `_append_lock` keeps the active segment and which segments there are, `_flush_lock` keeps
+flushing and retention apart, `_commit_lock` commits. Who needs several takes them from the last to the
+first. Whatever writes files holds one of them, and a deletion takes all: behind it nothing is written.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ class DurableLog:
         with self._commit_lock:
             with self._append_lock:
                 end_offset, active = self.log_end_offset, self._active
-            self.check_online()
+            self._check_usable()
             if end_offset <= self.durable_offset:
                 return self.durable_offset
             if active.base_offset != self._flushed_base:
@@ -286,7 +287,7 @@ class DurableLog:
             with self._append_lock:
                 end_offset, times = self.log_end_offset, self._times_now()
                 base_offset = self._active.base_offset
-            self.check_online()
+            self._check_usable()
             if end_offset <= self.recovery_point:
                 return self.recovery_point
             try:
@@ -318,6 +319,7 @@ class DurableLog:
         """Make what is known of the log's times durable; for a thread. Raises KafkaStorageError."""
         try:
             with self._flush_lock:
+                self._check_usable()
                 self._keep_times(self._covered_times(), durable=True)
         except OSError as error:
             raise self._storage_error("the log's times cannot be kept", error) from error
@@ -349,10 +351,16 @@ class DurableLog:
             raise self._storage_error("the index cannot be written", error) from error
 
     def mark_deleted(self) -> None:
-        """Refuse appends from now on: the files are about to go."""
-        self.is_deleted = self._is_stopped = True
-        for segment in self._segments:
-            segment.rest()
+        """Take no more batches and write no more files: another log may have their names soon.
+
+        Waits for whoever is at it.
+        """
+        if self.is_deleted:
+            return
+        with self._commit_lock, self._flush_lock, self._append_lock:
+            self.is_deleted = self._is_stopped = True
+            for segment in self._segments:
+                segment.rest()
 
     # --- what is known of times -------------------------------------------------------------------
 
@@ -400,6 +408,11 @@ class DurableLog:
         """Raise KafkaStorageError when the log is offline."""
         if self.offline is not None:
             raise KafkaStorageError(f"{self.topic}-{self.index} is offline: {self.offline}")
+
+    def _check_usable(self) -> None:
+        """Raise what is wrong with a log whose files are not to be written; for holders of a lock."""
+        self._check_deleted()
+        self.check_online()
 
     def _check_deleted(self) -> None:
         if self.is_deleted:

@@ -428,8 +428,9 @@ class Partition(DurableLog):
         self.check_online()
         rules = timestamps.retention_of(self.config)
         try:
-            self._leaving.remove_due(now_ms)
             with self._flush_lock:
+                self._check_usable()
+                self._leaving.remove_due(now_ms)
                 return self._delete_old_segments(now_ms, rules)
         except OSError as error:
             raise self._storage_error("retention failed", error) from error
@@ -448,6 +449,7 @@ class Partition(DurableLog):
             )
         try:
             with self._flush_lock:
+                self._check_usable()
                 with self._append_lock:
                     self._start_at(offset)
                 # What lies before the start must be on the disk, or a power loss would bring back
@@ -472,6 +474,7 @@ class Partition(DurableLog):
             return None
         with self._append_lock:
             if self._is_stopped:
+                self._check_usable()
                 raise KafkaStorageError(f"{self.topic}-{self.index} takes no batches now")
             try:
                 if self._active.tail.size:

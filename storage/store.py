@@ -151,6 +151,8 @@ class LogStore:
             for key, partition in self._open.items():
                 try:
                     partition.close()
+                except UnknownTopicOrPartition:
+                    continue  # deleted meanwhile
                 except KafkaStorageError as error:  # the others are closed all the same
                     failures.append(error)
                     unclean.add(self._places[key])
@@ -358,26 +360,32 @@ class LogStore:
         """
         key = (topic, index)
         try:
-            with self._alone_with(key), self._changing:
-                directory = self._places.get(key)
-                if directory is None:
-                    return
-                gone = directory.path / filenames.deleted_directory(topic, index, uuid.uuid4().hex)
-                partition = self._open.get(key)
-                if partition is not None:
-                    partition.mark_deleted()
-                files.rename(directory.path / filenames.partition_directory(topic, index), gone)
-                self._forget(key)
+            with self._alone_with(key):
+                self._stop(key)
+                with self._changing:
+                    directory = self._places.get(key)
+                    if directory is None:
+                        return
+                    here = directory.path / filenames.partition_directory(topic, index)
+                    gone = directory.path / filenames.deleted_directory(
+                        topic, index, uuid.uuid4().hex
+                    )
+                    files.rename(here, gone)
+                    self._forget(key)
             files.sync(directory.path)
             files.remove_directory(gone)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
 
-    def _forget(self, key: Key) -> None:
-        """Have a partition no more whose directory has another name now."""
-        partition = self._open.pop(key, None)
+    def _stop(self, key: Key) -> None:
+        """Wait for whoever writes files of a partition that is to go; for one alone with it."""
+        partition = self._open.get(key)
         if partition is not None:
             partition.mark_deleted()
+
+    def _forget(self, key: Key) -> None:
+        """Have a partition no more whose directory has another name now."""
+        self._open.pop(key, None)
         directory = self._places.pop(key)
         self._indexes[key[0]].discard(key[1])
         directory.partitions -= 1
@@ -402,11 +410,16 @@ class LogStore:
         """
         key = (topic, index)
         try:
-            with self._alone_with(key), self._changing:
-                directory = self._places[key]
-                away = directory.path / filenames.stray_directory(topic, index, uuid.uuid4().hex)
-                files.rename(directory.path / filenames.partition_directory(topic, index), away)
-                self._forget(key)
+            with self._alone_with(key):
+                self._stop(key)
+                with self._changing:
+                    directory = self._places[key]
+                    here = directory.path / filenames.partition_directory(topic, index)
+                    away = directory.path / filenames.stray_directory(
+                        topic, index, uuid.uuid4().hex
+                    )
+                    files.rename(here, away)
+                    self._forget(key)
             files.sync(directory.path)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be set aside: {error}") from error
