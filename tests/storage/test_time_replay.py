@@ -1,10 +1,11 @@
 """Lookups, rolls and retention against a second model, which plans every segment by itself.
 
-The model is written from the rules alone (KIP-32, KIP-33, KIP-79, KIP-228): a list of records, and
-where segments ought to begin. It shares nothing with `storage` but the size of what was stored, so a
-roll too many or too few is a difference like any other. Lives mix formats, codecs, kinds of
-time, orders, trims, clean stops, kills (the directory is copied while open), torn ends, power losses
-and damaged indexes; logs of somebody else have headers that lie. Planted bugs must be caught.
+The model is written from the rules alone (KIP-32, KIP-33, KIP-79, KIP-228, event-time retention): a list of
+records with both their times, before 1970 too, and where segments ought to begin. It shares nothing with
+`storage` but the size of what was stored, so a roll too many or too few is a difference like any other.
+Lives mix formats, codecs, kinds of time, orders, trims, clean stops, kills (the directory is copied while
+open), torn ends, power losses and damaged indexes; logs of somebody else have headers that lie. Planted
+bugs must be caught.
 
 A decision is one append judged for a roll, or one segment judged by one round of retention; the
 model comes to its own answer for each, and they are compared. TIDELOG_MODEL_SEED=n replays one
@@ -12,6 +13,7 @@ life, TIDELOG_MODEL_LOOKUPS=n says how many lookups are asked, TIDELOG_MODEL_DEC
 decisions of either kind at least.
 """
 
+import itertools
 import os
 import random
 import shutil
@@ -26,6 +28,7 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage import partition_times, survey, timestamps
 from storage.append_times import AppendTimes
+from storage.largest_event import LargestEvent
 from storage.lookup import AppendedSince
 from storage.offset_index import OffsetIndex
 from storage.segment import Segment
@@ -54,8 +57,15 @@ seen = {
     "retention rounds": 0,
     "retention decisions": 0,
     "deleted": 0,
+    "deleted by event time": 0,
     "reopened": 0,
 }
+
+
+def cap(append):
+    """As which time an event appended then counts at most: an hour later; -1 would be no time."""
+    latest = min(append + 3_600_000, HIGHEST)
+    return 0 if latest == -1 else latest
 
 
 class Row:
@@ -63,6 +73,12 @@ class Row:
 
     def __init__(self, time, append):
         self.time, self.append = time, append
+        self.event = None if time is None else min(time, cap(append))  # as far as it counts
+
+
+def latest_event(events):
+    """The latest of events that may be missing."""
+    return max((event for event in events if event is not None), default=None)
 
 
 class Piece:
@@ -92,6 +108,11 @@ class Life:
         self.random, self.root = random.Random(seed), path
         self.copies = count()
         self.now, self.boot = self.random.choice([1_000_000, 1_000_000, -2_000_000, -300]), 0
+        self.origin = self.now
+        # Events far ahead count at most an hour beyond their append time. Where that gets lost the file's
+        # date stands in, which no model knows: such a life has the ones or the other.
+        self.has_absurd_times = self.random.random() < 0.5
+        self.max_event = None
         self.rows, self.pieces = [], [Piece(0)]
         self.log_start, self.last_append = 0, None
         self.durable = 0  # before this offset append times outlive a power loss
@@ -115,6 +136,8 @@ class Life:
             "retention_ms": pick([-1, HIGHEST, 0, 1500, 30_000]),
             "retention_bytes": pick([-1, -1, -1, 1000, 4000]),
             "retention_time_basis": pick(["record", "append"]),
+            "retention_max_eventtime_ms": pick([-1, -1, 0, 2000, 60_000]),
+            "retention_max_eventtime_grace_ms": pick([0, 100, 5000]),
             "message_format_version": pick([*FORMATS, FORMATS[2]]),
             "message_timestamp_type": pick(["CreateTime", "CreateTime", "LogAppendTime"]),
         }
@@ -149,12 +172,12 @@ class Life:
             order = pick.choice(["ascending", "spread", "spread", "missing", "negative", "future"])
         return {
             "ascending": lambda: now,
-            "descending": lambda: 2_000_000 - 7 * self.end,
+            "descending": lambda: self.origin + 1_000_000 - 7 * self.end,
             "equal": lambda: 777,
             "missing": lambda: -1,
             "negative": lambda: -pick.choice([2, 3, 7, 1000, 10**12]),
             "extreme": lambda: pick.choice([LOWEST, LOWEST + 1, -(2**62), 0]),
-            "future": lambda: now + pick.choice([1, 10**6, 2**50]),
+            "future": lambda: now + pick.choice([1, 10**6, 2**50 if self.has_absurd_times else 5]),
             "spread": lambda: now - pick.randrange(5000),
         }[order]()
 
@@ -168,7 +191,7 @@ class Life:
         magic, target = pick.choice([0, 1, 2, 2]), FORMATS.index(self.config.message_format_version)
         codec = pick.choice([0, 0, 1, 2, 3, 4 if magic == target == 2 else 0])
         times = [self.time() for _ in range(pick.choice([1, 1, 2, 5]))]
-        if self.order == "extreme" and not pick.randrange(4):
+        if self.order == "extreme" and self.has_absurd_times and not pick.randrange(4):
             times = [HIGHEST]
         records = [Record(i, t, None, b"v" * pick.randrange(20), ()) for i, t in enumerate(times)]
         data = build(records, magic=magic, compression=codec)
@@ -195,6 +218,7 @@ class Life:
             seen["rolls"] += 1
         self.pieces[-1].size += size
         self.rows += [Row(t, stamp) for t in kept]
+        self.max_event = latest_event([self.max_event, *(r.event for r in self.rows[-len(kept) :])])
         self.last_append = stamp
         self.segments_agree()
         seen["appends"] += 1
@@ -255,10 +279,30 @@ class Life:
                 due.append((piece.base, "retention.bytes"))
             elif keep_ms not in {-1, HIGHEST} and self.now - newest > keep_ms:
                 due.append((piece.base, "retention.ms"))
+            elif self.is_outdated(piece):
+                due.append((piece.base, "retention.max.eventtime.ms"))
+                seen["deleted by event time"] += 1
             else:
                 break
             left -= piece.size
         return due
+
+    def is_outdated(self, piece):
+        """Whether event time deletes a segment; one without any is judged by the next that has one."""
+        keep_ms = self.set["retention_max_eventtime_ms"]
+        grace_ms = self.set["retention_max_eventtime_grace_ms"]
+        bases = [p.base for p in self.pieces[self.pieces.index(piece) :]] + [self.end]
+        for base, end in itertools.pairwise(bases):
+            rows = self.rows[base:end]
+            event = latest_event(r.event for r in rows)
+            if event is not None:
+                break
+        else:
+            return False
+        if keep_ms == -1 or self.max_event - event <= keep_ms:
+            return False
+        appended = LATER if rows[-1].append is None else rows[-1].append
+        return grace_ms == 0 or self.now - appended > grace_ms
 
     def wait(self):
         self.now += self.random.choice([10, 400, 4000])
@@ -284,7 +328,15 @@ class Life:
         assert self.partition.log_end_offset == self.end
         assert self.partition.log_start_offset == self.log_start
         self.segments_agree()
+        self.judge_largest_event()
         seen["reopened"] += 1
+
+    def judge_largest_event(self):
+        """It is at least that of the records, and at most what was lost with a torn end."""
+        found = self.partition.read_max_event_time()
+        least = latest_event(r.event for r in self.rows)
+        assert found in {least, self.max_event} or least < found < self.max_event
+        self.max_event = found
 
     def copy(self):
         """Leave the directory as it is, open, and go on in a copy of it."""
@@ -320,6 +372,8 @@ class Life:
 
     def lose_power(self):
         """What was not durable may be gone, and nobody knows when the rest was appended."""
+        if self.has_absurd_times:
+            return
         self.copy()
         self.boot += 1
         piece, floor = self.pieces[-1], 0
@@ -467,6 +521,7 @@ class Life:
         return next((hit for hit in hits if hit[1] >= time), None)
 
     def ask_append_times(self):
+        assert self.partition.read_max_event_time() == self.max_event
         for offset in range(max(self.log_start, self.end - 40), self.end):
             assert self.partition.append_time_of(offset) == self.rows[offset].append, offset
 
@@ -518,6 +573,7 @@ def test_lives(tmp_path):
         negative = seen["lookups below 1970"]
         appended = seen["lookups by append time"]
         enough = seen["lookups"] >= LOOKUPS and negative >= LOOKUPS // 5
+        enough = enough and seen["deleted by event time"] >= DECISIONS // 20
         if enough and appended >= LOOKUPS // 10 and decisions >= DECISIONS:
             break
         live(tmp_path, seed)
@@ -549,6 +605,7 @@ def lie(data, pick):
 def visit(path, seed):
     """Open what somebody else has written, with headers that lie, and look things up."""
     life = Life(path / f"foreign{seed}", seed)
+    life.has_absurd_times = False
     try:
         for _ in range(life.random.choice([10, 40])):
             life.append()
@@ -705,6 +762,42 @@ def find_what_was_appended_later(monkeypatch):
     monkeypatch.setattr(AppendTimes, "first_reaching", lambda times, t: right(times, t + 1))
 
 
+def count_events_as_they_claim(monkeypatch):
+    monkeypatch.setattr(timestamps, "capped", lambda append_time_ms, slack_ms: HIGHEST)
+
+
+def forget_the_largest_event_with_its_segment(monkeypatch):
+    monkeypatch.setattr(LargestEvent, "keep", lambda largest, event: None)
+
+
+def forget_the_largest_event_at_a_start(monkeypatch):
+    right = partition_times.pack
+    monkeypatch.setattr(
+        partition_times, "pack", lambda times: right(times._replace(max_event_time=None))
+    )
+
+
+def ignore_the_grace(monkeypatch):
+    right = timestamps.retention_of
+    monkeypatch.setattr(timestamps, "retention_of", lambda c: right(c)._replace(grace_ms=0))
+
+
+def expire_events_one_millisecond_early(monkeypatch):
+    right = timestamps.outdated_by
+
+    def outdated_by(times, retention):
+        outdated = right(times, retention)
+        return None if outdated is None else outdated - 1
+
+    monkeypatch.setattr(timestamps, "outdated_by", outdated_by)
+
+
+def hold_events_back_by_what_has_none(monkeypatch):
+    monkeypatch.setattr(
+        timestamps._Dated, "times", lambda dated, number: dated._candidates[number].times()
+    )
+
+
 def stamp_with_no_time(monkeypatch):
     monkeypatch.setattr(
         timestamps, "append_time", lambda last, now: now if last is None else max(last, now)
@@ -730,6 +823,12 @@ def stamp_with_no_time(monkeypatch):
         (stamp_with_no_time, live, 40),
         (take_the_unknown_for_earlier, live, 40),
         (find_what_was_appended_later, live, 20),
+        (count_events_as_they_claim, live, 20),
+        (forget_the_largest_event_with_its_segment, live, 60),
+        (forget_the_largest_event_at_a_start, live, 60),
+        (ignore_the_grace, live, 60),
+        (expire_events_one_millisecond_early, live, 60),
+        (hold_events_back_by_what_has_none, live, 60),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
