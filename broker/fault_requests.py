@@ -191,6 +191,16 @@ class _Erring:
         self._fail(topic, index)
         return self._node.partition(topic, index)
 
+    def opened_partition(self, topic: str, index: int) -> Partition:
+        """The partition's log if it is open, unless a fault strikes at it."""
+        self._fail(topic, index)
+        return self._node.opened_partition(topic, index)
+
+    async def open_partition(self, topic: str, index: int) -> Partition:
+        """The partition's log, opened if need be, unless a fault strikes at it."""
+        self._fail(topic, index)
+        return await self._node.open_partition(topic, index)
+
     async def create_topic(self, name: str, **how: Any) -> Any:
         """Make a topic, unless a fault strikes at it."""
         self._fail(name, None)
