@@ -1,30 +1,36 @@
-"""Serving goes on while the disk is slow: no request waits for background work that waits for it.
+"""Serving goes on while the disk is slow: no request waits for work of others that waits for it.
 
 A node with real stores and a real listener runs on the loop of the test; its clients are threads. The disk
 underneath does not finish one sync until it is told to. With a checkpoint, a round of retention, trims, a
 deletion of a topic, or producers in flush mode standing still in that sync, all else is asked and has to
-be answered before the disk is let go. Planted: locks held too long, and work on the loop.
+be answered before the disk is let go. So it is with reads of one partition: while it is opened, while its
+producers, times or an index are read from its log. Planted: locks held too long, and work on the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import socket
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from broker import node
+from broker.api import list_offsets
 from broker.clock import ManualClock
 from broker.connection import Connection
 from broker.http import start_http
 from broker.metadata.local import LocalMetadataStore
 from broker.metrics import Metrics
 from broker.node import Listener, Node
+from broker.openings import Openings
 from broker.retention import delete_due
 from broker.server import _listen
 from config import BrokerConfig
@@ -34,6 +40,9 @@ from storage.store import LogStore
 from tests.broker import asking
 from tests.oracle import recordset, wire
 from tests.oracle.recordset import Rec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PATIENCE_S = 30
 SMALL = {"segment.bytes": "10000", "retention.ms": "-1"}
@@ -56,12 +65,27 @@ class SlowDisk(files.System):
         self._may_go.set()
 
     def sync(self, number):
+        self._wait()
+        super().sync(number)
+
+    def _wait(self):
         if not self._may_go.is_set():
             self.waiting.release()
             if not self._may_go.wait(self.hold_s):
                 self.is_overdue = True
                 self._may_go.set()
-        super().sync(number)
+
+
+class SlowReads(SlowDisk):
+    """It is the reads from files of topic `slow` that do not end."""
+
+    def sync(self, number):
+        files.System.sync(self, number)
+
+    def read(self, number, size, position):
+        if "/slow-0/" in os.readlink(f"/proc/self/fd/{number}"):
+            self._wait()
+        return super().read(number, size, position)
 
 
 class Serving:
@@ -101,8 +125,10 @@ class Serving:
             else:
                 page.cancel()
                 await asyncio.wait([page])
+            http.close()
             self.node.executor.shutdown()
             self.node.syncing.shutdown()
+            self.node.reading.shutdown()
             self.store.close()
             await metadata.close()
 
@@ -218,18 +244,23 @@ async def play(directory, disk, work):
         disk.stop()
         under_way = [asyncio.ensure_future(each) for each in work(serving)]
         await _in_thread(lambda: disk.waiting.acquire(timeout=PATIENCE_S))
-        for topic in ("same", "other"):
-            for _ in range(4):  # segments roll
-                await serving.ask(produced, topic)
-            await serving.ask(found, topic)
-        await asyncio.gather(*(serving.ask(found, "long") for _ in range(4)))
-        await serving.ask(asking.fetch, "durable", 3)
-        await serving.ask(asking.topic_id_of, "same")
-        await _in_thread(serving.page)
-        assert not disk.is_overdue, "somebody waited for the disk"
-        assert not any(each.done() for each in under_way)
-        disk.go()
-        await asyncio.gather(*under_way)
+        await serve_meanwhile(serving, under_way)
+
+
+async def serve_meanwhile(serving, under_way):
+    """Ask for everything that does not stand still, then let go; what stood still must end well."""
+    for topic in ("same", "other"):
+        for _ in range(4):  # segments roll
+            await serving.ask(produced, topic)
+        await serving.ask(found, topic)
+    await asyncio.gather(*(serving.ask(found, "long") for _ in range(4)))
+    await serving.ask(asking.fetch, "durable", 3)
+    await serving.ask(asking.topic_id_of, "same")
+    await _in_thread(serving.page)
+    assert not serving.disk.is_overdue, "somebody waited for the disk"
+    assert not any(each.done() for each in under_way)
+    serving.disk.go()
+    await asyncio.gather(*under_way)
 
 
 def run(directory, disk, work):
@@ -243,6 +274,112 @@ def run(directory, disk, work):
 @pytest.mark.parametrize("work", WORK, ids=lambda work: work.__name__)
 def test_serving_goes_on_while_the_disk_stands_still(tmp_path, work):
     run(tmp_path, SlowDisk(), work)
+
+
+# --- reads of one partition that come to stand still ---
+
+
+class Slow(NamedTuple):
+    """What is missing in the directory of `slow`, whether it has been opened, and who asks then."""
+
+    missing: tuple[str, ...]
+    is_open: bool
+    asked: tuple[Callable, ...]
+
+
+def fetched(connection):
+    """Somewhere in the first segment, which is sealed."""
+    assert asking.fetch(connection, "slow", 2)["records"]
+
+
+def looked_up(connection):
+    assert asking.list_offset(connection, "slow", 1_000)["offset"] >= 0
+
+
+def start_asked(connection):
+    assert asking.list_offset(connection, "slow", -2)["offset"] >= 0
+
+
+def epoch_asked(connection):
+    answer = connection.ask(
+        "OffsetForLeaderEpoch",
+        4,
+        replica_id=-1,
+        topics=[{"topic": "slow", "partitions": [{"partition": 0, "leader_epoch": 0}]}],
+    )["topics"][0]["partitions"][0]
+    assert (answer["error_code"], answer["end_offset"] > 0) == (0, True)
+
+
+def trimmed(connection):
+    trim(connection, "slow", 0)
+
+
+def appended(connection):
+    produced(connection, "slow")
+
+
+def appended_idempotently(connection):
+    data = recordset.batch([Rec(1_000, b"x")], producer_id=7, producer_epoch=0, base_sequence=0)
+    assert asking.produce(connection, "slow", data)["error_code"] == 0
+
+
+EVERYTHING = (appended, fetched, looked_up, start_asked, epoch_asked, trimmed)
+SLOW = {
+    "opening": Slow(("*.index",), is_open=False, asked=EVERYTHING),
+    "opening what another wrote": Slow(
+        ("*.index", "*.appendtimes", "partition.times"), is_open=False, asked=EVERYTHING
+    ),
+    "producers": Slow(("*.snapshot",), is_open=True, asked=(appended_idempotently, appended)),
+    "times": Slow(("partition.times",), is_open=True, asked=(appended,)),
+    "index": Slow(("00000000000000000000.*index",), is_open=True, asked=(fetched,)),
+    "foreign": Slow(("partition.times",), is_open=True, asked=(looked_up,)),
+}
+
+
+async def play_slow(directory, disk, slow):
+    """The same with reads, in a second life that lacks something of what the first left behind."""
+    for pattern in slow.missing:
+        missing = list((directory / "slow-0").glob(pattern))
+        assert missing
+        for path in missing:
+            path.unlink()
+    async with Serving(directory, disk).running() as serving:
+        if slow.is_open:
+            await serving.ask(asking.fetch, "slow", 8)
+        disk.stop()
+        under_way = [asyncio.ensure_future(serving.ask(each)) for each in slow.asked]
+        await _in_thread(lambda: disk.waiting.acquire(timeout=PATIENCE_S))
+        await serve_meanwhile(serving, under_way)
+
+
+@pytest.fixture(scope="module")
+def first_life(tmp_path_factory):
+    """A log directory that a broker has left."""
+    directory = tmp_path_factory.mktemp("first-life")
+
+    async def live():
+        async with Serving(directory, SlowDisk()).running() as serving:
+            await serving.topics()
+            await serving.ask(asking.create, "slow", **{"segment.bytes": "6000000"})
+            for _ in range(8):
+                await serving.ask(produced, "slow", size=900_000)
+
+    asyncio.run(live())
+    return directory
+
+
+def run_slow(first_life, directory, disk, slow):
+    shutil.copytree(first_life, directory, dirs_exist_ok=True)
+    before = files.use(disk)
+    try:
+        asyncio.run(play_slow(directory, disk, slow))
+    finally:
+        files.use(before)
+
+
+@pytest.mark.parametrize("slow", SLOW)
+def test_serving_goes_on_while_a_log_is_read(tmp_path, first_life, slow):
+    run_slow(first_life, tmp_path, SlowReads(), SLOW[slow])
 
 
 # --- planted: each must be noticed ---
@@ -300,3 +437,61 @@ def test_a_stall_is_noticed(tmp_path, monkeypatch, plant, work):
     plant(monkeypatch)
     with pytest.raises(AssertionError, match="waited for the disk"):
         run(tmp_path, SlowDisk(hold_s=1), work)
+
+
+def partitions_are_opened_on_the_loop(monkeypatch):
+    async def open_now(openings, names):
+        return openings._open(openings.closed(names))
+
+    monkeypatch.setattr(Openings, "open", open_now)
+
+
+def partitions_are_opened_under_the_lock(monkeypatch):
+    open_partition = LogStore._open_partition
+
+    def locked(store, key):
+        with store._changing:
+            return open_partition(store, key)
+
+    monkeypatch.setattr(LogStore, "_open_partition", locked)
+
+
+def appends_read_on_the_loop(monkeypatch):
+    open_log = Partition._open
+
+    def opened(partition, *arguments, **more):
+        open_log(partition, *arguments, **more)
+        partition.is_read = True
+
+    monkeypatch.setattr(Partition, "_open", opened)
+
+
+def fetches_read_on_the_loop(monkeypatch):
+    read = Partition.read
+
+    def whatever_it_takes(partition, *arguments, at_hand=False, **more):
+        return read(partition, *arguments, **more)
+
+    monkeypatch.setattr(Partition, "read", whatever_it_takes)
+
+
+def lookups_read_on_the_loop(monkeypatch):
+    monkeypatch.setattr(list_offsets, "_needs_thread", lambda *_: False)
+
+
+@pytest.mark.parametrize(
+    ("plant", "slow"),
+    [
+        (partitions_are_opened_on_the_loop, "opening"),
+        (partitions_are_opened_under_the_lock, "opening"),
+        (appends_read_on_the_loop, "producers"),
+        (appends_read_on_the_loop, "times"),
+        (fetches_read_on_the_loop, "index"),
+        (lookups_read_on_the_loop, "foreign"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_stall_in_reading_is_noticed(tmp_path, monkeypatch, first_life, plant, slow):
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match="waited for the disk"):
+        run_slow(first_life, tmp_path, SlowReads(hold_s=1), SLOW[slow])
