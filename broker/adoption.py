@@ -6,8 +6,8 @@ message format and the time type as its last batches have them. Partition number
 directory become empty partitions, so that keys go where they went.
 
 Opening a copy must never delete anybody's data: these topics keep everything (`KEEP`) until somebody
-sets retention.ms, retention.bytes or cleanup.policy. What cannot be served is left alone, and a
-partition that says it is of another topic than its neighbours is renamed to `-stray`.
+sets retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy. What cannot be served
+is left alone, and a partition that says it is of another topic than its neighbours is renamed to `-stray`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ if TYPE_CHECKING:
     from protocol.records.batch import Batch
 
 KEEP: Mapping[str, str] = MappingProxyType(
-    {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "retention.max.eventtime.ms": "-1",
+    }
 )
 _MOST_MISSING = 10_000  # a directory called backup-20240131 is no partition of that number
 _RELEASES = ("0.9.0", "0.10.2", "3.0")  # the newest that wrote format 0, 1, 2
@@ -92,7 +97,7 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
     await asyncio.to_thread(node.create_logs, topic, config)
     _log.warning(
         "topic found in the log directories is served; nothing of it is deleted until somebody "
-        "sets retention.ms, retention.bytes or cleanup.policy",
+        "sets retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy",
         extra={
             "topic": name,
             "partitions": partitions,

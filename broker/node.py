@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.adoption import KEEP
 from broker.appends import Appends
 from broker.commits import Commits
+from broker.forecast import say_what_goes
 from broker.openings import Openings
 from broker.waiting import Waiting
 from config import ConfigError, reconfigured, topic_config
@@ -28,6 +30,7 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from storage.segment import NotAtHandError
+from storage.timestamps import APPEND_BASIS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +53,9 @@ _PRODUCER_ID_BLOCK = 1000
 _UNSENT_BYTES = 256 << 20
 _LEAST_FETCH_BYTES = 64 << 10
 _NEWEST_FORMAT = "3.0"
+# What event-time retention brings along where no basis is given: on a topic, and on the broker.
+_BASIS: Mapping[str, str] = MappingProxyType({"retention.time.basis": APPEND_BASIS})
+_BROKER_BASIS: Mapping[str, str] = MappingProxyType({"log.retention.time.basis": APPEND_BASIS})
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -204,7 +210,9 @@ class Node:
 
     # -- topics ---------------------------------------------------------------------------------
 
-    def config_of_topic(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+    def config_of_topic(
+        self, name: str, overrides: Mapping[str, str], broker: BrokerConfig | None = None
+    ) -> TopicConfig:
         """The topic's settings over the broker's; raises InvalidConfig with the sentence.
 
         The broker's own topics are in the newest format, whatever anybody sets.
@@ -212,9 +220,22 @@ class Node:
         if self.is_internal(name):
             overrides = {**overrides, "message.format.version": _NEWEST_FORMAT}
         try:
-            return topic_config(self.config, overrides)
+            return topic_config(self.config if broker is None else broker, overrides)
         except ConfigError as error:
             raise InvalidConfig(str(error)) from None
+
+    def settled(
+        self, name: str, overrides: Mapping[str, str]
+    ) -> tuple[TopicConfig, Mapping[str, str]]:
+        """What a topic's own settings come to, and those that they bring along.
+
+        Event-time retention without a basis brings retention.time.basis=append. That stays when event
+        time is switched off again, or old data just written would go all at once. Raises InvalidConfig.
+        """
+        config = self.config_of_topic(name, overrides)
+        if not config.lacks_basis:
+            return config, {}
+        return self.config_of_topic(name, {**overrides, **_BASIS}), _BASIS
 
     async def create_topic(
         self,
@@ -229,8 +250,9 @@ class Node:
         Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
         """
         async with self._changing:
-            configs = {**self._settings_that_keep(name), **(configs or {})}
-            config = self.config_of_topic(name, configs)
+            given = {**self._settings_that_keep(name), **(configs or {})}
+            config, brought = self.settled(name, given)
+            configs = {**given, **brought}
             topic = await self.metadata.create_topic(
                 name,
                 partitions=self.config.num_partitions if partitions is None else partitions,
@@ -299,18 +321,31 @@ class Node:
         """
         self.config = self._reconfigured(self.metadata.image.broker_configs)
         self.store.default_config = self.config.topic_defaults
-        configs = {}
-        for topic in self.metadata.image.topics.values():
-            try:
-                configs[topic.name] = self.config_of_topic(topic.name, topic.configs)
-            except InvalidConfig as error:
-                log.error(  # noqa: TRY400 - the sentence says it
-                    "topic goes by the broker's settings: %s",
-                    error.message,
-                    extra={"topic": topic.name},
-                )
-                configs[topic.name] = self.config.topic_defaults
-        return configs
+        topics = self.metadata.image.topics.values()
+        return {topic.name: self._config_under(self.config, topic) for topic in topics}
+
+    def _config_under(self, broker: BrokerConfig, topic: Topic) -> TopicConfig:
+        """A topic's settings over a broker's; the broker's alone where they no longer fit."""
+        try:
+            return self.config_of_topic(topic.name, topic.configs, broker)
+        except InvalidConfig as error:
+            log.error(  # noqa: TRY400 - the sentence says it
+                "topic goes by the broker's settings: %s",
+                error.message,
+                extra={"topic": topic.name},
+            )
+            return broker.topic_defaults
+
+    async def keep_basis(self) -> None:
+        """At start: where event-time retention is every topic's default, keep the basis it brings.
+
+        It goes among the settings changed while the broker ran: what it protects must not be deleted when
+        the default is taken out of the properties file again.
+        """
+        config = self._reconfigured(self.metadata.image.broker_configs)
+        if config.topic_defaults.lacks_basis:
+            await self.metadata.alter_broker_configs(_BROKER_BASIS)
+            log.warning("broker setting kept for good", extra={"changes": dict(_BROKER_BASIS)})
 
     def open_topics(self, configs: Mapping[str, TopicConfig]) -> None:
         """Give every topic of the metadata its logs, at start; `configs` are from topic_configs."""
@@ -346,9 +381,11 @@ class Node:
             topic = self.metadata.image.topics.get(name)
             if topic is None:
                 raise UnknownTopicOrPartition(f"there is no topic {name}")
-            config = self.config_of_topic(name, _merged(topic.configs, changes))
+            config, brought = self.settled(name, _merged(topic.configs, changes))
             if validate_only:
                 return
+            changes = {**changes, **brought}
+            await say_what_goes(self, {name: (self._config_under(self.config, topic), config)})
             await self.metadata.alter_topic_configs(name, changes)
             self.store.set_config(name, config)
         log.info("topic settings changed", extra={"topic": name, "changes": dict(changes)})
@@ -360,13 +397,24 @@ class Node:
         """
         async with self._changing:
             config = self._reconfigured(_merged(self.metadata.image.broker_configs, changes))
+            if config.topic_defaults.lacks_basis:
+                changes = {**changes, **_BROKER_BASIS}
+                config = self._reconfigured(_merged(self.metadata.image.broker_configs, changes))
             if validate_only:
                 return
+            both = {
+                topic.name: (
+                    self._config_under(self.config, topic),
+                    self._config_under(config, topic),
+                )
+                for topic in self.metadata.image.topics.values()
+            }
+            await say_what_goes(self, both)
             await self.metadata.alter_broker_configs(changes)
             self.config = config
             self.store.default_config = config.topic_defaults
-            for topic in self.metadata.image.topics.values():
-                self.store.set_config(topic.name, self.config_of_topic(topic.name, topic.configs))
+            for name, (_, changed) in both.items():
+                self.store.set_config(name, changed)
         log.info("broker settings changed", extra={"changes": dict(changes)})
 
     def _reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:

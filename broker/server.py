@@ -114,6 +114,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     await metadata.open()
     try:
         node = Node(config, clock, store, metadata, Metrics())
+        await node.keep_basis()
         configs = node.topic_configs()
         store.open(clock.now_ms(), configs)
         try:

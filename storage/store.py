@@ -273,17 +273,20 @@ class LogStore:
         """Return the partitions that are open already."""
         return list(self._open.values())
 
-    def keeps_everything(self, topic: str, index: int, now_ms: int) -> bool:
+    def keeps_everything(
+        self, topic: str, index: int, now_ms: int, config: TopicConfig | None = None
+    ) -> bool:
         """Tell whether a partition is closed and retention would find nothing to delete there.
 
-        Raises KafkaStorageError.
+        By other settings than the topic's where `config` is given. Raises KafkaStorageError.
         """
         key = (topic, index)
         directory = self._places.get(key)
         if directory is None or key in self._open or not directory.was_clean:
             return False
         path = directory.path / filenames.partition_directory(topic, index)
-        config = self._configs.get(topic, self.default_config)
+        if config is None:
+            config = self._configs.get(topic, self.default_config)
         start = directory.log_start_offsets.get(key, 0)
         try:
             return unopened.keeps_everything(path, config, now_ms, start)

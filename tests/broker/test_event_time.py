@@ -1,0 +1,304 @@
+"""Event-time retention as a setting: what it brings along, for good, and what a change says first."""
+
+import asyncio
+import logging
+
+import pytest
+
+from broker.clock import ManualClock
+from broker.metadata.local import LocalMetadataStore
+from broker.metrics import Metrics
+from broker.node import Node
+from broker.retention import delete_due
+from config import load, topic_entries
+from config.describe import Source
+from protocol.records.batch import Record, build
+from storage.store import LogStore
+
+EVENT, BASIS, GRACE = (
+    "retention.max.eventtime.ms",
+    "retention.time.basis",
+    "retention.max.eventtime.grace.ms",
+)
+DAY_MS = 86_400_000
+NOW_MS = 1_700_000_000_000
+
+
+class Broker:
+    """A node with real stores and no sockets, begun as the server begins it."""
+
+    def __init__(self, directory, **settings):
+        self.directory = directory
+        self.config = load(None, {}, settings)
+
+    async def __aenter__(self):
+        self.metadata = LocalMetadataStore(self.directory / "tidelog.sqlite")
+        await self.metadata.open()
+        self.clock = ManualClock(NOW_MS)
+        self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
+        self.node = Node(self.config, self.clock, self.store, self.metadata, Metrics())
+        await self.node.keep_basis()
+        configs = self.node.topic_configs()
+        self.store.open(NOW_MS, configs)
+        self.node.open_topics(configs)
+        self.node.ready = True
+        return self
+
+    async def __aexit__(self, *_):
+        self.node.executor.shutdown()
+        self.store.close()
+        await self.metadata.close()
+
+    async def create(self, **settings):
+        return await self.node.create_topic("t", partitions=1, configs=dotted(settings))
+
+    async def alter(self, validate_only=False, **settings):
+        await self.node.alter_topic("t", dotted(settings), validate_only=validate_only)
+
+    async def alter_broker(self, **settings):
+        await self.node.alter_broker(dotted(settings), validate_only=False)
+
+    @property
+    def own(self):
+        """The topic's own settings."""
+        return dict(self.metadata.image.topics["t"].configs)
+
+    def described(self, name):
+        """What DescribeConfigs says of a setting of the topic: value and source."""
+        config = self.node.config_of_topic("t", self.own)
+        entries = {e.name: e for e in topic_entries(self.node.config, config, self.own)}
+        return entries[name].value, entries[name].source
+
+    @property
+    def in_force(self):
+        return self.store.partition("t", 0).config.retention_time_basis
+
+    def fill(self, times):
+        """One record in a segment of its own for each time."""
+        for time in times:
+            data = build([Record(0, time, b"k", b"v" * 30, ())])
+            self.store.partition("t", 0).append(data, now_ms=self.clock.now_ms(), produce_version=9)
+
+
+def dotted(settings):
+    return {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def run(directory, scenario, **settings):
+    async def within():
+        async with Broker(directory, **settings) as broker:
+            return await scenario(broker)
+
+    return asyncio.run(within())
+
+
+ON = {"retention_max_eventtime_ms": "1000"}
+LOG_ON = {"log.retention.max.eventtime.ms": "1000"}
+
+
+def test_setting_it_at_creation_brings_the_basis_along_visibly(tmp_path):
+    async def scenario(broker):
+        topic = await broker.create(**ON)
+        assert dict(topic.configs) == {EVENT: "1000", BASIS: "append"}
+        assert broker.described(BASIS) == ("append", Source.TOPIC)
+        assert broker.described(GRACE) == ("3600000", Source.DEFAULT)
+        assert broker.in_force == "append"
+
+    run(tmp_path, scenario)
+
+
+def test_only_asking_at_creation_tells_and_makes_nothing(tmp_path):
+    async def scenario(broker):
+        asked = await broker.node.create_topic(
+            "t", partitions=1, configs={EVENT: "5"}, validate_only=True
+        )
+        assert dict(asked.configs) == {EVENT: "5", BASIS: "append"}
+        assert "t" not in broker.metadata.image.topics
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("basis", ["record", "append"])
+def test_a_basis_that_is_given_stays(tmp_path, basis):
+    async def scenario(broker):
+        await broker.create(retention_time_basis=basis, **ON)
+        assert broker.own[BASIS] == broker.in_force == basis
+        await broker.alter(retention_max_eventtime_ms="5")
+        assert broker.own[BASIS] == broker.in_force == basis
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("value", ["-1", None])
+def test_off_brings_nothing_along(tmp_path, value):
+    async def scenario(broker):
+        await broker.create(**({} if value is None else {"retention_max_eventtime_ms": value}))
+        assert BASIS not in broker.own
+        assert broker.described(BASIS) == ("record", Source.DEFAULT)
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("off", [None, "-1"])
+def test_it_stays_for_good(tmp_path, off):
+    async def turned_on_and_off(broker):
+        await broker.create()
+        await broker.alter(validate_only=True, **ON)
+        assert broker.own == {}
+        await broker.alter(**ON)
+        assert broker.own == {EVENT: "1000", BASIS: "append"}
+        assert broker.in_force == "append"
+        await broker.alter(retention_max_eventtime_ms=off)
+        assert broker.own.get(EVENT) == off
+        assert broker.described(BASIS) == ("append", Source.TOPIC)
+
+    async def started_again(broker):
+        assert broker.described(BASIS) == ("append", Source.TOPIC)
+        assert broker.in_force == "append"
+        await broker.alter(retention_time_basis=None)  # who wants it away, without event time, may
+        assert broker.described(BASIS) == ("record", Source.DEFAULT)
+
+    run(tmp_path, turned_on_and_off)
+    run(tmp_path, started_again)
+
+
+def test_a_basis_taken_away_beside_it_comes_back_as_append(tmp_path):
+    async def scenario(broker):
+        await broker.create(retention_time_basis="record", **ON)
+        await broker.alter(retention_time_basis=None)
+        assert broker.own[BASIS] == "append"
+        await broker.alter(retention_time_basis="record")
+        assert broker.own[BASIS] == "record"
+
+    run(tmp_path, scenario)
+
+
+def test_the_brokers_default_brings_the_brokers_basis_along_for_good(tmp_path):
+    async def altered(broker):
+        await broker.create()
+        await broker.alter_broker(log_retention_max_eventtime_ms="1000")
+        assert dict(broker.metadata.image.broker_configs) == {
+            **LOG_ON,
+            "log.retention.time.basis": "append",
+        }
+        assert broker.described(EVENT) == ("1000", Source.DYNAMIC_BROKER)
+        assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
+        assert broker.in_force == "append"
+        await broker.alter_broker(log_retention_max_eventtime_ms=None)
+        assert broker.described(EVENT) == ("-1", Source.DEFAULT)
+        assert broker.in_force == "append"
+
+    run(tmp_path, altered)
+
+
+def test_a_default_from_the_properties_file_protects_beyond_the_file(tmp_path):
+    async def with_default(broker):
+        await broker.create()
+        assert broker.own == {}
+        assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
+
+    async def without(broker):
+        assert broker.described(EVENT) == ("-1", Source.DEFAULT)
+        assert broker.in_force == "append"
+
+    run(tmp_path, with_default, **LOG_ON)
+    run(tmp_path, without)
+
+
+def test_a_basis_in_the_properties_file_is_given(tmp_path):
+    async def scenario(broker):
+        await broker.create()
+        assert broker.described(BASIS) == ("record", Source.STATIC_BROKER)
+        assert dict(broker.metadata.image.broker_configs) == {}
+        await broker.alter(**ON)
+        assert BASIS not in broker.own
+
+    run(tmp_path, scenario, **LOG_ON, **{"log.retention.time.basis": "record"})
+
+
+SMALL = {"segment_bytes": "110", "retention_ms": "-1"}
+
+
+def told(caplog):
+    keys = ("topic", "segments", "records", "bytes", "policies", "within_ms")
+    return [
+        {key: getattr(record, key) for key in keys}
+        for record in caplog.records
+        if record.message == "changed settings delete segments"
+    ]
+
+
+def test_a_change_that_will_delete_says_how_much_first(tmp_path, caplog):
+    async def scenario(broker):
+        await broker.create(**SMALL)
+        broker.fill([NOW_MS - 3 * DAY_MS, NOW_MS - 2 * DAY_MS, NOW_MS - DAY_MS, NOW_MS])
+        size = broker.store.partition("t", 0).size
+        with caplog.at_level(logging.WARNING):
+            await broker.alter(retention_max_eventtime_grace_ms="0")
+            await broker.alter(retention_bytes="1000000")
+            assert told(caplog) == []
+            await broker.alter(retention_max_eventtime_ms=str(DAY_MS))
+        assert told(caplog) == [
+            {
+                "topic": "t",
+                "segments": 2,
+                "records": 2,
+                "bytes": size // 2,
+                "policies": [EVENT],
+                "within_ms": 300_000,
+            }
+        ]
+        gone = [swept.deletion for swept in delete_due(broker.node).deleted]
+        assert [(each.base_offset, each.policy) for each in gone] == [(0, EVENT), (1, EVENT)]
+
+    run(tmp_path, scenario)
+
+
+def test_a_change_of_the_brokers_says_it_of_each_topic(tmp_path, caplog):
+    async def scenario(broker):
+        await broker.create(segment_bytes="110")
+        kept = {"segment.bytes": "110", "retention.ms": "-1"}
+        await broker.node.create_topic("kept", partitions=1, configs=kept)
+        broker.fill([NOW_MS - 3 * DAY_MS, NOW_MS - 2 * DAY_MS])
+        with caplog.at_level(logging.WARNING):
+            await broker.alter_broker(log_retention_ms=str(2 * DAY_MS))
+        assert [(line["topic"], line["segments"]) for line in told(caplog)] == [("t", 1)]
+        gone = [swept.deletion for swept in delete_due(broker.node).deleted]
+        assert [each.base_offset for each in gone] == [0]
+
+    run(tmp_path, scenario)
+
+
+def test_it_is_said_of_partitions_that_are_closed_too(tmp_path, caplog):
+    async def filled(broker):
+        await broker.create(**SMALL)
+        broker.fill([NOW_MS - 3 * DAY_MS, NOW_MS])
+
+    async def changed(broker):
+        assert broker.store.opened() == []
+        with caplog.at_level(logging.WARNING):
+            await broker.alter(retention_ms=str(9 * DAY_MS))
+            assert broker.store.opened() == []
+            assert told(caplog) == []
+            await broker.alter(retention_ms=str(2 * DAY_MS))
+        assert [line["segments"] for line in told(caplog)] == [1]
+
+    run(tmp_path, filled)
+    run(tmp_path, changed)
+
+
+def test_a_partition_that_cannot_be_looked_at_hinders_no_change(tmp_path, caplog, monkeypatch):
+    async def scenario(broker):
+        await broker.create(**SMALL)
+        broker.fill([NOW_MS - 3 * DAY_MS, NOW_MS])
+
+        def fails(*_, **__):
+            raise OSError(5, "Input/output error")
+
+        with caplog.at_level(logging.WARNING), monkeypatch.context() as patched:
+            patched.setattr("storage.explanation.explain", fails)
+            await broker.alter(retention_ms="1000")
+        assert broker.own["retention.ms"] == "1000"
+        assert "nobody can tell what changed settings delete" in caplog.text
+
+    run(tmp_path, scenario)
