@@ -156,11 +156,8 @@ class AppendTimes:
         known = None if last.time == UNKNOWN else last.time
         for number in range(first, self._count, _BLOCK_ENTRIES):
             for at, entry in enumerate(self._block(descriptor, number), number):
-                if (
-                    entry.time == END
-                ):  # of an earlier commit: entries behind it came, and none over it
-                    self._end_at(descriptor, at, entry.offset)
-                    self._end = entry.offset
+                if entry.time == END:  # of an earlier commit: none came over it
+                    self._end_at(descriptor, at, entry.offset, end=entry.offset)
                     return False
                 if not _may_follow(entry, last, known, is_first=at == 0):
                     self._end_at(descriptor, at, last.offset + 1)
@@ -190,8 +187,15 @@ class AppendTimes:
             return True
         return False
 
-    def _end_at(self, descriptor: files.Descriptor, count: int, relative_offset: int) -> None:
+    def _end_at(
+        self,
+        descriptor: files.Descriptor,
+        count: int,
+        relative_offset: int,
+        end: int | None = None,
+    ) -> None:
         self._shorten(descriptor, count)
+        self._end = end  # the file goes on saying so: the next crash may come at once
         self._cut_file()
         if count:
             self.append(UNKNOWN, relative_offset + self.base_offset)
@@ -395,11 +399,16 @@ class AppendTimes:
         return files.Descriptor(self.path) if descriptor is None else descriptor
 
     def _floor(self, descriptor: files.Descriptor, relative_offset: int) -> int:
-        """Return the number of the entry an offset goes by, -1 when it lies before all."""
+        """Return the number of the entry an offset goes by, -1 when it lies before all.
+
+        Before the first hole or end that a power loss has left among the entries.
+        """
         low, high = 0, self._count
         while low < high:
             middle = (low + high) // 2
-            if self._entry(descriptor, middle).offset <= relative_offset:
+            time, offset = self._entry(descriptor, middle)
+            is_entry = time != END and (offset > 0 or not middle)
+            if is_entry and offset <= relative_offset:
                 low = middle + 1
             else:
                 high = middle

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.append_times import UNKNOWN, AppendTimes
+from storage.append_times import END, UNKNOWN, AppendTimes
 
 
 def made(path, entries, base=100):
@@ -114,6 +114,35 @@ def test_after_an_entry_that_cannot_be_nothing_is_known(tmp_path, bad):
     assert again.load()
     assert entries_of(again) == entries_of(times)
     assert not again.is_complete
+
+
+@pytest.mark.parametrize("hole", [10, 40])
+@pytest.mark.parametrize("from_offset", [150, 195, 200])
+@pytest.mark.parametrize("end", [struct.pack(">qi", END, 100), b""], ids=["end", "no end"])
+def test_a_hole_in_the_middle_takes_nothing_of_what_was_there_before(
+    tmp_path, hole, from_offset, end
+):
+    """A disk may have written a later block and not the one before when the power goes."""
+    path = tmp_path / "a"
+    made(path, [(1000 + i, 100 + 10 * i) for i in range(10)])
+    with path.open("ab") as file:
+        file.write(end + bytes(12 * hole))
+        file.write(b"".join(struct.pack(">qi", 2000 + i, 300 + i) for i in range(10)))
+        file.write(struct.pack(">qi", END, 400))
+    times = AppendTimes(path, 100)
+    assert times.load()
+    assert not times.check(from_offset)
+    assert [times.at(100 + offset) for offset in (0, 9, 10, 90)] == [1000, 1000, 1001, 1009]
+    assert times.at(400) is None
+    assert times.last_time == 1009
+    again = AppendTimes(path, 100)
+    assert again.load()
+    assert again.check(100)
+    assert entries_of(again) == entries_of(times)
+    if end:
+        assert times.end_offset == again.end_offset == 200, (
+            "what it vouches for is what was durable"
+        )
 
 
 @pytest.mark.parametrize("data", [b"", b"tide", b"nope" + bytes(20), b"tide\0\0\0\2" + bytes(12)])
