@@ -589,6 +589,22 @@ PLANTS_32 = {
 }
 
 
+def both(*plants):
+    """Two mistakes at once, where one alone is made good elsewhere."""
+
+    def plant(monkeypatch):
+        for one in plants:
+            one(monkeypatch)
+
+    return plant
+
+
+def without_largest(times):
+    times = times.copy()
+    times.largest, times.largest_offset = None, -1
+    return times
+
+
 def noting(change):
     """Plant a change of what a segment notes: of (first, largest, offset, missing, append time)."""
 
@@ -642,16 +658,23 @@ PLANTS_33 = {
         timestamps, "is_searchable", lambda _: True
     ),
     "roll and close add no entry": patched(Segment, "complete_indexes", lambda _: None),
-    "a short index is believed": patched(
-        Segment,
-        "adopt",
-        lambda segment, line, *, is_true: ADOPT(
-            segment, line._replace(index_entries=0, time_index_entries=0), is_true=is_true
+    "a short index is believed": both(
+        patched(
+            Segment,
+            "adopt",
+            lambda segment, line, *, is_true: ADOPT(
+                segment, line._replace(index_entries=0, time_index_entries=0), is_true=is_true
+            ),
         ),
+        patched(Segment, "_is_time_index_true", lambda _: True),
     ),
     "truncation keeps entries": patched(TimeIndex, "truncate", lambda *_: None),
     "the largest time is lost at a start": patched(
-        Segment, "adopt", lambda segment, line, *, is_true: setattr(segment, "is_true", is_true)
+        Segment,
+        "adopt",
+        lambda segment, line, *, is_true: ADOPT(
+            segment, line._replace(times=without_largest(line.times)), is_true=is_true
+        ),
     ),
     "the future blocks retention": noting(
         lambda first, largest, offset, missing, _: (first, largest, offset, missing, 2**62)
