@@ -22,9 +22,9 @@ from broker.fault_requests import wrapped
 from broker.fault_storage import FaultySystem
 from broker.faults import Fault, Faults
 from broker.http import readable
+from broker.http_answers import Refused, answering, line, partition_number
 from broker.retention import finished
 from config.instants import parse_duration, parse_instant, to_iso
-from protocol.errors import BrokerError, ErrorCode
 from storage import files, timestamps
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.control")
 
-_NOT_FOUND = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _MOST_BYTES = 65_536
 _POLL_S = 0.001
 
@@ -55,15 +54,6 @@ def faults_in_the_way(log_dirs: list[Path]) -> Iterator[Faults]:
         faults.clear()
         dispatch.wrap(None)
         files.use(system)
-
-
-class Refused(Exception):  # noqa: N818 - it is an answer, not an error of ours
-    """A request that cannot be done: the status, the error's name, and the sentence."""
-
-    def __init__(self, status: int, name: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.name = name
 
 
 class Control(NamedTuple):
@@ -257,10 +247,7 @@ async def free_append_time(control: Control, given: Mapping[str, Any]) -> dict[s
 
 
 def _partition(control: Control, given: Mapping[str, Any]) -> Partition:
-    index = given["partition"]
-    if not index.isdecimal() or len(index) > 9:
-        raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"{index!r} is no partition's number")
-    return control.node.partition(given["topic"], int(index))
+    return control.node.partition(given["topic"], partition_number(given["partition"]))
 
 
 def _append_time(partition: Partition, last_time: int | None, now_ms: int) -> dict[str, Any]:
@@ -310,7 +297,8 @@ async def start_control(control: Control, listening: socket.socket) -> Any:
     """Wait for the first request on a listening socket, then serve there; returns the runner."""
     await readable(listening)
     web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
-    app = web.Application(middlewares=[_answering(web)], client_max_size=_MOST_BYTES)
+    routes = ", ".join(f"{route.method} {route.path}" for route in ROUTES)
+    app = web.Application(middlewares=[answering(web, log, routes)], client_max_size=_MOST_BYTES)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, _handler(control, route, web))
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
@@ -323,14 +311,9 @@ def _handler(control: Control, route: _Route, web: Any) -> Callable[[Any], Await
     async def handle(request: Any) -> Any:
         given = _body(await request.text(), route)
         told = await route.do(control, {**given, **request.match_info})
-        return web.json_response(told, status=route.status, dumps=_line)
+        return web.json_response(told, status=route.status, dumps=line)
 
     return handle
-
-
-def _line(told: Any) -> str:
-    """JSON that a terminal shows well."""
-    return json.dumps(told) + "\n"
 
 
 def _body(text: str, route: _Route) -> Mapping[str, Any]:
@@ -348,34 +331,3 @@ def _body(text: str, route: _Route) -> Mapping[str, Any]:
             known = f"it may have {', '.join(route.fields)}" if route.fields else "it takes none"
             raise Refused(400, "UNKNOWN_FIELD", f"{name!r} is no field of this request: {known}")
     return given
-
-
-def _answering(web: Any) -> Any:
-    """A middleware that answers whatever goes wrong as JSON."""
-
-    async def answer(request: Any, handler: Any) -> Any:
-        try:
-            return await handler(request)
-        except Refused as refused:
-            status, name, sentence = refused.status, refused.name, str(refused)
-        except BrokerError as error:
-            status, name, sentence = 400, error.code.name, error.message
-            if error.code in _NOT_FOUND:
-                status = 404
-        except ValueError as error:
-            status, name, sentence = 400, "BAD_REQUEST", str(error)
-        except web.HTTPMethodNotAllowed as error:
-            status, name = 405, "METHOD_NOT_ALLOWED"
-            sentence = f"{request.path} takes {', '.join(sorted(error.allowed_methods))}"
-        except web.HTTPNotFound:
-            status, name = 404, "NOT_FOUND"
-            sentence = "there are " + ", ".join(f"{r.method} {r.path}" for r in ROUTES)
-        except web.HTTPException as error:
-            status, name, sentence = error.status, "BAD_REQUEST", error.reason
-        except Exception:
-            log.exception("unexpected error on the control listener")
-            status, name, sentence = 500, "UNKNOWN_SERVER_ERROR", "unexpected error: see the log"
-        told = {"error": name, "message": sentence}
-        return web.json_response(told, status=status, dumps=_line)
-
-    return web.middleware(answer)

@@ -1,0 +1,85 @@
+"""JSON over HTTP, as every listener of the broker answers it.
+
+A mistake is answered `{"error": NAME, "message": sentence}`: status 400, what is not there 404, a log that
+is offline 503. Times are shown twice: `*_ms`, exact, and as ISO 8601 in UTC (null where the year is
+beyond 9999).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from config.instants import to_iso
+from protocol.errors import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable
+
+_STATUS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
+    ErrorCode.OFFSET_OUT_OF_RANGE: 404,
+    ErrorCode.KAFKA_STORAGE_ERROR: 503,
+}
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, not an error of ours
+    """A request that cannot be done: the status, the error's name, and the sentence."""
+
+    def __init__(self, status: int, name: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.name = name
+
+
+def line(told: Any) -> str:
+    """JSON that a terminal shows well."""
+    return json.dumps(told) + "\n"
+
+
+def twice(name: str, time_ms: int | None) -> dict[str, Any]:
+    """A time, as `name_ms` and as `name`."""
+    return {f"{name}_ms": time_ms, name: to_iso(time_ms)}
+
+
+def partition_number(text: str) -> int:
+    """The partition that is meant; raises Refused."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"{text[:40]!r} is no partition's number")
+    return int(text)
+
+
+def answering(
+    web: Any, log: logging.Logger, routes: str, failed: Callable[[], None] | None = None
+) -> Any:
+    """A middleware that answers whatever goes wrong as JSON; `routes` says what there is.
+
+    `failed` is called for what nobody foresaw.
+    """
+
+    async def answer(request: Any, handler: Any) -> Any:
+        try:
+            return await handler(request)
+        except Refused as refused:
+            status, name, sentence = refused.status, refused.name, str(refused)
+        except BrokerError as error:
+            status, name, sentence = _STATUS.get(error.code, 400), error.code.name, error.message
+        except ValueError as error:
+            status, name, sentence = 400, "BAD_REQUEST", str(error)
+        except web.HTTPMethodNotAllowed as error:
+            status, name = 405, "METHOD_NOT_ALLOWED"
+            sentence = f"{request.path} takes {', '.join(sorted(error.allowed_methods))}"
+        except web.HTTPNotFound:
+            status, name = 404, "NOT_FOUND"
+            sentence = f"there are {routes}"
+        except web.HTTPException as error:
+            status, name, sentence = error.status, "BAD_REQUEST", error.reason
+        except Exception:
+            log.exception("unexpected error")
+            if failed is not None:
+                failed()
+            status, name, sentence = 500, "UNKNOWN_SERVER_ERROR", "unexpected error: see the log"
+        return web.json_response({"error": name, "message": sentence}, status=status, dumps=line)
+
+    return web.middleware(answer)
