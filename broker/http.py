@@ -1,4 +1,4 @@
-"""HTTP: /metrics for Prometheus, /healthz (the process serves), /readyz (clients may connect).
+"""HTTP: /metrics for Prometheus, /healthz (the process serves), /readyz (clients may connect), /v1 (JSON).
 
 The socket listens from the beginning; the libraries behind it are imported, in a thread, when the first
 request knocks. A start does not wait for them, and a broker that nobody scrapes does not hold them.
@@ -29,6 +29,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     await readable(listening)
     web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
     prometheus = await asyncio.to_thread(importlib.import_module, "prometheus_client")
+    http_api = await asyncio.to_thread(importlib.import_module, "broker.http_api")
     registry = prometheus.CollectorRegistry(auto_describe=False)
     registry.register(Collector(node))
     for collector in ("ProcessCollector", "PlatformCollector"):
@@ -54,6 +55,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
+    app.add_subapp("/v1", http_api.api(web, node))
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     await web.SockSite(runner, listening).start()
