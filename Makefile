@@ -32,7 +32,7 @@ test: setup ## run the tests (heavy parts that are missing are skipped with a re
 	$(BIN)/python -m pytest -q -m 'not oracle and not clients and not long'
 
 test-long: setup ## the long profiles: a million mutated frames, more kills
-	TIDELOG_FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients)' --timeout 3600
+	TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients)' --timeout 3600
 
 test-clients: setup ## every real client against every other, the matrix printed
 	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients tests/field

@@ -7,14 +7,17 @@ told that they are stored; at the next round, within five minutes, they are dele
 Kafka: a segment's age is counted from the largest time that producers wrote, nothing else.
 
 Here: by default it is the same, for this is what retention.ms has meant since KIP-33; but the deletion is a
-log line that names both times. retention.time.basis=append keeps everything for retention.ms after it was
-written, whatever the records say.
+log line that names both times. Two settings end it. retention.time.basis=append keeps everything for
+retention.ms after it was written, whatever the records say. retention.max.eventtime.ms keeps so much of the
+records' own time, back from the latest there has been, and spares for an hour what was just written; it
+brings the append basis along.
 """
 
 import pytest
 
 from tests.field.complaints import (
     DAY_MS,
+    HOUR_MS,
     NEW_YEAR_MS,
     YEAR_MS,
     create,
@@ -65,6 +68,28 @@ def test_the_week_is_not_begun_anew_by_a_restart(broker, connection):
         broker.clock.step(1)
         broker.sweep(topic)
         assert start_of(again, topic) == 9
+
+
+def test_with_event_time_retention_it_is_kept_as_long_as_it_is_recent_among_its_like(
+    broker, connection
+):
+    """Six days of event time: of nine days of last year the first three go, an hour after the backfill."""
+    topic = create(
+        connection,
+        retention_ms=str(WEEK_MS),
+        retention_max_eventtime_ms=str(6 * DAY_MS - 1),
+    )
+    write(connection, topic, LAST_YEAR)
+    broker.clock.step(HOUR_MS)
+    assert broker.sweep(topic) == []
+    broker.clock.step(1)
+    gone = broker.sweep(topic)
+    assert {one["policy"] for one in gone} == {"retention.max.eventtime.ms"}
+    assert start_of(connection, topic) == 3
+    broker.clock.step(WEEK_MS - HOUR_MS - 1)
+    assert broker.sweep(topic) == []
+    broker.clock.step(1)
+    assert {one["policy"] for one in broker.sweep(topic)} == {"retention.ms"}
 
 
 @pytest.mark.oracle
