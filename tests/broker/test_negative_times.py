@@ -6,6 +6,8 @@ Storage's own rules are in tests/time/kip-228.txt; what clients make of it, in t
 
 from __future__ import annotations
 
+import json
+import urllib.error
 import warnings
 
 import pytest
@@ -108,7 +110,7 @@ def test_lookups_below_the_sentinels_in_version_0(connection, topic):
 @pytest.mark.parametrize("version", range(12))
 @pytest.mark.parametrize("sentinel", range(-6, 0))
 def test_the_six_values_that_are_no_times(connection, topic, version, sentinel):
-    """They stay Kafka's, in every version: the records of those milliseconds are found over HTTP alone."""
+    """They stay Kafka's, in every version: those milliseconds can be asked for over HTTP alone."""
     since = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}[sentinel]
     if version < since:
         got = list_offset(connection, topic, sentinel, version=version)
@@ -176,3 +178,28 @@ def test_retention_ages_them(start):
         eventually(lambda: asked(connection, old, -2)[1] == 2, what="1969 to go")
         assert asked(connection, kept, -2) == (0, 0, -1)
         assert seen(connection, kept, 12) == [-2, LOWEST]
+
+
+# --- over HTTP, which has a number for every millisecond -----------------------------------------
+
+
+def over_http(broker, topic, at, **more):
+    query = "&".join(f"{name}={value}" for name, value in {"at": at, **more}.items())
+    (one,) = json.loads(broker.page(f"/v1/topics/{topic}/offsets?{query}"))["partitions"]
+    return one["offset"], one["timestamp_ms"]
+
+
+def test_the_milliseconds_that_the_protocol_has_no_number_for(broker, topic):
+    """-7 and -8 lie behind -2 in the log, so all six lead to -2 or to what is after 1970."""
+    for at in (-6, -5, -4, -3, -2, "1969-12-31T23:59:59.998Z"):
+        assert over_http(broker, topic, at) == (2, -2)
+    assert over_http(broker, topic, LOWEST) == (0, TIMES[0])
+
+
+def test_the_millisecond_that_is_no_time_is_refused_or_shifted(broker, topic):
+    for at in (-1, "1969-12-31T23:59:59.999Z"):
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            over_http(broker, topic, at)
+        assert refusal.value.code == 400
+        assert "shift" in json.loads(refusal.value.read())["message"]
+        assert over_http(broker, topic, at, shift="true") == (4, 0)
