@@ -112,7 +112,7 @@ class Life:
         """Then segments are as if somebody else had written them."""
         start = self.log_start
         bases = [segment.base_offset for segment in self.partition.segments]
-        if start not in bases or not any(append for _, append in self.rows[start:]):
+        if start not in bases or start == len(self.rows) or self.rows[-1][1] is None:
             return  # nothing else would know the log's start, or how far time had come
         self.store.close()
         self.durable = len(self.rows)
