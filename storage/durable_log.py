@@ -18,18 +18,24 @@ import threading
 from typing import TYPE_CHECKING
 
 from config.setting import LONG_MAX
-from protocol.errors import BrokerError, KafkaStorageError, UnknownTopicOrPartition
+from protocol.errors import (
+    BrokerError,
+    CorruptMessage,
+    KafkaStorageError,
+    UnknownTopicOrPartition,
+)
 from storage import (
     filenames,
     files,
     partition_times,
     producer_recovery,
+    reading,
     recovery,
     retention,
     snapshots,
     timestamps,
 )
-from storage.epochs import LeaderEpochs
+from storage.epochs import NO_EPOCH, LeaderEpochs
 from storage.largest_event import LargestEvent
 from storage.leaving import Leaving
 from storage.settings import settings_of
@@ -78,7 +84,7 @@ class DurableLog:
         self.topic_id = topic_id
         self._segments: tuple[Segment, ...] = ()
         self.config = config
-        self.leader_epoch = 0
+        self.leader_epoch = 0  # ours: the last one that began in this directory, wherever it was
         self.is_deleted = False
         self.offline: str | None = None  # why it is, from a failed sync to the end of the process
         self._is_closed = False
@@ -128,6 +134,7 @@ class DurableLog:
             max(log_start_offset, loaded.segments[0].base_offset), end_offset
         )
         self._epochs = LeaderEpochs(directory, end_offset)
+        self.leader_epoch = max(0, self._epochs.last_begun, self._epoch_of_last_batch())
         self.log_end_offset = end_offset
         self.high_watermark = end_offset
         self.durable_offset = self.recovery_point
@@ -145,6 +152,16 @@ class DurableLog:
             self._keep_times(self._covered_times(), durable=False, losable=known is None)
         elif was_clean:
             self._kept = partition_times.pack(known)  # as the last close left it, durably
+
+    def _epoch_of_last_batch(self) -> int:
+        """Return the epoch in the last batch's header, where no checkpoint tells; raises OSError."""
+        if self._epochs.last_begun != NO_EPOCH:
+            return NO_EPOCH
+        try:
+            last = reading.last_batch(self._segments)
+        except CorruptMessage:
+            return NO_EPOCH
+        return NO_EPOCH if last is None else last.leader_epoch
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"

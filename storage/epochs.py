@@ -22,17 +22,28 @@ NO_OFFSET = -1
 _log = logging.getLogger("tidelog.storage")
 
 
+def read_last_begun(directory: Path) -> int:
+    """Return the last epoch that began in a partition's directory, or NO_EPOCH; raises OSError."""
+    entries = _read(directory / filenames.LEADER_EPOCH_CHECKPOINT)
+    return entries[-1].epoch if entries else NO_EPOCH
+
+
+def _read(path: Path) -> list[EpochStart]:
+    try:
+        return checkpoints.read_epochs(path)
+    except checkpoints.CheckpointError as error:
+        _log.warning("leader epochs forgotten", extra={"reason": str(error)})
+        return []
+
+
 class LeaderEpochs:
     """The leader epochs of one partition."""
 
     def __init__(self, directory: Path, end_offset: int) -> None:
         """Read them; those that begin behind the log's end are dropped. Raises OSError."""
         self._path = directory / filenames.LEADER_EPOCH_CHECKPOINT
-        try:
-            entries = checkpoints.read_epochs(self._path)
-        except checkpoints.CheckpointError as error:
-            _log.warning("leader epochs forgotten", extra={"reason": str(error)})
-            entries = []
+        entries = _read(self._path)
+        self._last_begun = entries[-1].epoch if entries else NO_EPOCH
         self._entries = [entry for entry in entries if entry.start_offset < end_offset]
         self._is_durable = True
 
@@ -40,6 +51,11 @@ class LeaderEpochs:
     def latest(self) -> int:
         """The epoch of the last batch; NO_EPOCH when no batch has one."""
         return self._entries[-1].epoch if self._entries else NO_EPOCH
+
+    @property
+    def last_begun(self) -> int:
+        """The last epoch, even when no batch has it; NO_EPOCH when there was none."""
+        return max(self._last_begun, self.latest)
 
     def begin(self, epoch: int, start_offset: int) -> None:
         """Note that batches from `start_offset` on are of `epoch`; raises OSError."""
@@ -71,13 +87,24 @@ class LeaderEpochs:
             self._is_durable = True
             files.sync(self._path)
 
+    def epoch_of(self, offset: int) -> int:
+        """Return the epoch in which a batch was written; NO_EPOCH when that is not known."""
+        for entry in reversed(self._entries):
+            if entry.start_offset <= offset:
+                return entry.epoch
+        return NO_EPOCH
+
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (the largest epoch up to `epoch`, the offset at which it ended).
 
-        The latest epoch ends where the log does. (NO_EPOCH, NO_OFFSET) for an epoch still to come;
-        an epoch before the first known one ended where that begins.
+        The latest epoch ends where the log does, and so does one begun since that wrote nothing.
+        (NO_EPOCH, NO_OFFSET) for an epoch still to come; an epoch before the first known one ended where
+        that begins.
         """
         entries = self._entries
+        if self.latest < epoch <= self._last_begun:
+            has_begun = epoch == self._last_begun or not entries
+            return epoch if has_begun else self.latest, log_end_offset
         if not entries or epoch > entries[-1].epoch or epoch < 0:
             return NO_EPOCH, NO_OFFSET
         end_offset, found = log_end_offset, epoch

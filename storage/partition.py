@@ -380,6 +380,15 @@ class Partition(DurableLog):
         """Return (the largest epoch up to `epoch`, where it ended); (-1, -1) if still to come."""
         return self._epochs.end_offset_of(epoch, self.log_end_offset)
 
+    def leader_epoch_at(self, offset: int) -> int:
+        """Return the leader epoch of what is stored at an offset, -1 where that is not known.
+
+        At the log's end it is the epoch of what comes next.
+        """
+        if offset >= self.log_end_offset:
+            return self.leader_epoch
+        return self._epochs.epoch_of(offset)
+
     def append_time_of(self, offset: int) -> int | None:
         """Return when the batch with this offset was appended, None when nobody knows.
 

@@ -23,11 +23,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage import checkpoints, filenames, files, unopened
+from storage import checkpoints, epochs, filenames, files, unopened
 from storage.partition import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from config.topic import TopicConfig
@@ -98,6 +98,7 @@ class LogStore:
         self._indexes: dict[str, set[int]] = {}  # the partitions of each topic
         self._open: dict[Key, Partition] = {}
         self._configs: dict[str, TopicConfig] = {}
+        self._leader_epochs: dict[Key, int] = {}  # of partitions that were closed when asked for
         self._opened_ms = 0
         self._changing = threading.RLock()  # which partitions there are, and which are open
         self._alone: set[Key] = set()  # partitions that a thread opens, renames or deletes
@@ -264,6 +265,26 @@ class LogStore:
         except checkpoints.CheckpointError:
             return None
 
+    def leader_epoch(self, topic: str, index: int) -> int | None:
+        """Return a partition's leader epoch; None where `read_leader_epochs` has to read it first."""
+        key = (topic, index)
+        partition = self._open.get(key)
+        if partition is not None:
+            return partition.leader_epoch
+        return self._leader_epochs.get(key) if key in self._places else 0
+
+    def read_leader_epochs(self, keys: Iterable[Key]) -> None:
+        """Read the leader epochs of partitions, which stay closed; 0 where it cannot be read."""
+        for key in keys:
+            directory = self._places.get(key)
+            if directory is None:
+                continue
+            try:
+                epoch = epochs.read_last_begun(directory.path / filenames.partition_directory(*key))
+            except OSError:
+                epoch = 0  # opening it will fail, too
+            self._leader_epochs[key] = max(0, epoch)
+
     def partitions(self) -> list[Partition]:
         """Return every partition, opening those that are not; raises KafkaStorageError."""
         found = [self.partition(*key) for key in self.names()]
@@ -390,6 +411,7 @@ class LogStore:
         """Have a partition no more whose directory has another name now."""
         self._open.pop(key, None)
         directory = self._places.pop(key)
+        self._leader_epochs.pop(key, None)
         self._indexes[key[0]].discard(key[1])
         directory.partitions -= 1
         directory.recovery_points.pop(key, None)

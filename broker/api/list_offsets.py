@@ -136,7 +136,7 @@ def _look_up(
         partition_index=wanted.partition_index,
         offset=offset,
         timestamp=timestamp,
-        leader_epoch=partition.leader_epoch if offset >= 0 else -1,
+        leader_epoch=_leader_epoch(partition, target, offset),
     )
 
 
@@ -153,6 +153,13 @@ def _find(partition: Partition, target: int, upper: int) -> tuple[int, int]:
     else:
         found = None  # nothing is tiered
     return (-1, -1) if found is None else found
+
+
+def _leader_epoch(partition: Partition, target: int, offset: int) -> int:
+    """The epoch of what is stored at an offset; the end is of the epoch that goes on there."""
+    if offset < 0:
+        return -1
+    return partition.leader_epoch if target == Target.LATEST else partition.leader_epoch_at(offset)
 
 
 def _failed(index: int, code: int) -> ListOffsetsPartitionResponse:

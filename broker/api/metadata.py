@@ -12,6 +12,8 @@ refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (not serve
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from broker.context import as_broker_error
@@ -31,7 +33,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Iterable
 
     from broker.context import Context
     from broker.metadata.store import Topic
@@ -45,7 +47,45 @@ _BY_ID_SINCE = 12
 def handle(
     node: Node, request: MetadataRequest, context: Context
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Describe the cluster and the topics asked for."""
+    """Describe the cluster and the topics asked for, when the leader epochs are known."""
+    unread = [
+        (topic.name, index)
+        for topic in _described(node, request, context.version)
+        for index in range(topic.partitions)
+        if node.store.leader_epoch(topic.name, index) is None
+    ]
+    if unread:
+        return _read_and_answer(node, request, context, unread)
+    return _answer(node, request, context)
+
+
+def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[Topic]:
+    """The topics asked for that exist."""
+    image = node.metadata.image
+    if request.topics is None or (version == 0 and not request.topics):
+        return image.topics.values()
+    found = (
+        image.topics_by_id.get(topic.topic_id)
+        if topic.name is None
+        else image.topics.get(topic.name)
+        for topic in request.topics
+    )
+    return (topic for topic in found if topic is not None)
+
+
+async def _read_and_answer(
+    node: Node, request: MetadataRequest, context: Context, unread: list[tuple[str, int]]
+) -> MetadataResponse:
+    """Read the leader epochs of partitions that are closed, then answer."""
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(node.reading, node.store.read_leader_epochs, unread)
+    answer = _answer(node, request, context)
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def _answer(
+    node: Node, request: MetadataRequest, context: Context
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     image = node.metadata.image
     if request.topics is None or (context.version == 0 and not request.topics):
         return _response(node, context, (_describe(node, t) for t in image.topics.values()))
@@ -125,7 +165,7 @@ def _describe(node: Node, topic: Topic) -> MetadataResponseTopic:
             MetadataResponsePartition(
                 partition_index=index,
                 leader_id=node.config.node_id,
-                leader_epoch=0,
+                leader_epoch=node.store.leader_epoch(topic.name, index) or 0,
                 replica_nodes=replicas,
                 isr_nodes=replicas,
                 offline_replicas=[],

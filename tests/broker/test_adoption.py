@@ -54,7 +54,7 @@ def test_a_log_of_an_old_kafka_goes_on_in_its_format_and_time_type(tmp_path):
         partition = broker.node.partition("older", 0)
         assert partition.config.target_magic == 0
         assert partition.log_end_offset == 200
-        broker.node.append(partition, asking.batch_of("new"), 7)
+        await broker.node.append(partition, asking.batch_of("new"), 7)
         assert partition.log_end_offset == 201
         return stamped.topic_id
 
