@@ -312,6 +312,17 @@ def believing_headers(monkeypatch):
     monkeypatch.setattr(Segment, "largest_of", planted)
 
 
+def believing_cut_indexes(monkeypatch):
+    """Neither count the entries of an index nor look what the last one says."""
+
+    def planted(segment, line, *, is_true):
+        line = line._replace(index_entries=0, time_index_entries=0)
+        ADOPT(segment, line, is_true=is_true)
+
+    monkeypatch.setattr(Segment, "adopt", planted)
+    monkeypatch.setattr(Segment, "_is_time_index_true", lambda _: True)
+
+
 FLOOR = OffsetIndex.floor
 PLANTS = {
     "the header's maximum is at least -1": believing_headers,
@@ -326,13 +337,7 @@ PLANTS = {
         Segment, "adopt_indexes", lambda segment, _, times: setattr(segment, "_time_index", times)
     ),
     "what came after the last write is not learnt": patched(survey, "catch_up", lambda _: None),
-    "a cut index is believed": patched(
-        Segment,
-        "adopt",
-        lambda segment, line, *, is_true: ADOPT(
-            segment, line._replace(index_entries=0, time_index_entries=0), is_true=is_true
-        ),
-    ),
+    "a cut index is believed": believing_cut_indexes,
     "a power loss is not noticed": patched(recovery, "_doubt_append_times", lambda *_: None),
     "a missing time has no age": patched(
         timestamps.SegmentTimes,
