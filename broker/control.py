@@ -227,13 +227,13 @@ def _told(fault: Fault) -> dict[str, Any]:
 
 async def show_append_time(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """When a partition's last batch was appended, and how far that is ahead of the clock."""
-    partition, now_ms = _partition(control, given), control.node.clock.now_ms()
+    partition, now_ms = await _partition(control, given), control.node.clock.now_ms()
     return _append_time(partition, partition.last_append_time, now_ms)
 
 
 async def free_append_time(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """Let a partition's append time go back to the clock's, once, if it is ahead."""
-    node, partition = control.node, _partition(control, given)
+    node, partition = control.node, await _partition(control, given)
     while node.appends.is_busy(partition):  # noqa: ASYNC110 - nobody else ever waits for it
         await asyncio.sleep(_POLL_S)
     now_ms = node.clock.now_ms()
@@ -246,8 +246,8 @@ async def free_append_time(control: Control, given: Mapping[str, Any]) -> dict[s
     return _append_time(partition, last_time, now_ms)
 
 
-def _partition(control: Control, given: Mapping[str, Any]) -> Partition:
-    return control.node.partition(given["topic"], partition_number(given["partition"]))
+async def _partition(control: Control, given: Mapping[str, Any]) -> Partition:
+    return await control.node.open_partition(given["topic"], partition_number(given["partition"]))
 
 
 def _append_time(partition: Partition, last_time: int | None, now_ms: int) -> dict[str, Any]:
