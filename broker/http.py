@@ -11,7 +11,7 @@ import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from broker.metrics import Collector
+from broker.metrics_collector import Collector
 
 if TYPE_CHECKING:
     import socket

@@ -17,6 +17,7 @@ from broker.appends import Appends
 from broker.commits import Commits
 from broker.forecast import say_what_goes
 from broker.openings import Openings
+from broker.time_watch import TimeWatch
 from broker.waiting import Waiting
 from config import ConfigError, reconfigured, topic_config
 from protocol.errors import (
@@ -85,6 +86,7 @@ class Node:
         self.store = store
         self.metadata = metadata
         self.metrics = metrics
+        self.time_watch = TimeWatch(clock)
         self.waiting = Waiting()
         self.executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="append")
         self.syncing = ThreadPoolExecutor(max_workers=8, thread_name_prefix="sync")
@@ -205,6 +207,8 @@ class Node:
     def _appended(self, partition: Partition, appended: Appended) -> None:
         """Count what may be read now and tell those who wait for it."""
         self.metrics.appended(partition.topic, appended)
+        if appended.odd is not None:
+            self.time_watch.noticed(partition, appended, appended.odd)
         if not appended.duplicate:
             self.waiting.told(partition, appended.size)
 
@@ -365,6 +369,8 @@ class Node:
             opened = [each for each in self.store.opened() if each.topic == name]
             await asyncio.to_thread(self.store.delete_topic, name)
             await self.metadata.deletion_done(topic.topic_id)
+            self.metrics.forget(name)
+            self.time_watch.forget(name)
             for partition in opened:
                 self.waiting.wake(partition)
         log.info("topic deleted", extra={"topic": name})

@@ -93,7 +93,22 @@ class RecordListTooLarge(BrokerError, code=ErrorCode.RECORD_LIST_TOO_LARGE):
 
 
 class InvalidTimestamp(BrokerError, code=ErrorCode.INVALID_TIMESTAMP):
-    """A timestamp outside the window, or a LogAppendTime bit set by a client (KIP-32)."""
+    """A timestamp outside the window, or a LogAppendTime bit set by a client (KIP-32).
+
+    `outside` is how many records lie outside the window, `timestamp` the time of the first one.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        record_errors: Sequence[RecordError] = (),
+        outside: int = 0,
+        timestamp: int = -1,
+    ) -> None:
+        super().__init__(message, record_errors=record_errors)
+        self.outside = outside
+        self.timestamp = timestamp
 
 
 class InvalidRecord(BrokerError, code=ErrorCode.INVALID_RECORD):

@@ -83,6 +83,7 @@ class DurableLog:
         self.index = index
         self.topic_id = topic_id
         self._segments: tuple[Segment, ...] = ()
+        self.arrivals = timestamps.Arrivals(config)
         self.config = config
         self.leader_epoch = 0  # ours: the last one that began in this directory, wherever it was
         self.is_deleted = False
@@ -137,6 +138,7 @@ class DurableLog:
         self.leader_epoch = max(0, self._epochs.last_begun, self._epoch_of_last_batch())
         self.log_end_offset = end_offset
         self.high_watermark = end_offset
+        self.arrivals.begin(self.max_event_time)
         self.durable_offset = self.recovery_point
         # Up to where append times would outlive a power loss.
         self._covered_offset = 0 if known is None else min(known.covered_offset, end_offset)
@@ -181,6 +183,7 @@ class DurableLog:
         self._event_slack_ms = timestamps.event_slack(config)
         for segment in self._segments:
             segment.event_slack_ms = self._event_slack_ms
+        self.arrivals.expect(config)
         self._settings = settings_of(config, config.target_magic)
         self._internal_settings = settings_of(config, NEWEST_MAGIC)
 

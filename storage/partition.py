@@ -26,6 +26,7 @@ from protocol.records.prepare import Plan, inspect, prepare
 from storage import (
     explanation,
     files,
+    glance,
     lookup,
     producer_recovery,
     reading,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from protocol.records.batch import Batch
     from protocol.records.prepare import Prepared
     from storage.explanation import PartitionExplanation
+    from storage.glance import Glance
     from storage.producers import ProducerBatch, Sequenced
     from storage.reading import Fetched
     from storage.retention import Deletion
@@ -67,6 +69,7 @@ class Appended(NamedTuple):
     size: int
     duplicate: bool  # stored before; the answer is that of the first time
     converted: bool  # records were written anew
+    odd: timestamps.Odd | None = None  # about their times
 
 
 class Partition(DurableLog):
@@ -129,7 +132,7 @@ class Partition(DurableLog):
         if not prepared.batches:
             return self._nothing_appended()
         with self._append_lock:
-            self._write(prepared, stamps.append_time_ms, settings)
+            largest = self._write(prepared, stamps.append_time_ms, settings)
             self._last_append_time_ms = stamps.append_time_ms
             if sequenced is not None:
                 offsets = (prepared.first_offset, prepared.last_offset)
@@ -137,15 +140,20 @@ class Partition(DurableLog):
             self.log_end_offset = end_offset = prepared.last_offset + 1
             if not self._is_strict:
                 self.high_watermark = end_offset
-        return Appended(
-            prepared.first_offset,
-            prepared.last_offset,
-            timestamps.reported(stamps),
-            self.log_start_offset,
-            prepared.count,
-            prepared.size,
-            False,
-            prepared.converted,
+        # What Appended(...) does, without the Python frame of a NamedTuple's constructor.
+        return tuple.__new__(
+            Appended,
+            (
+                prepared.first_offset,
+                prepared.last_offset,
+                timestamps.reported(stamps),
+                self.log_start_offset,
+                prepared.count,
+                prepared.size,
+                False,
+                prepared.converted,
+                self.arrivals.note(prepared.batches, largest, stamps.append_time_ms, now_ms),
+            ),
         )
 
     def _sequence_of(self, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
@@ -179,8 +187,11 @@ class Partition(DurableLog):
             False,
         )
 
-    def _write(self, prepared: Prepared, append_time_ms: int, settings: Settings) -> None:
-        """Put prepared batches behind the last one, in a new segment if they do not fit."""
+    def _write(self, prepared: Prepared, append_time_ms: int, settings: Settings) -> int | None:
+        """Put prepared batches behind the last one, in a new segment if they do not fit.
+
+        Returns their largest time.
+        """
         if self._is_stopped:
             self._check_deleted()
             self.check_online()
@@ -224,6 +235,7 @@ class Partition(DurableLog):
                 self._largest_event.appended(prepared, event_limit)
         except OSError as error:
             raise self._storage_error("the records were not stored", error) from error
+        return largest
 
     def _roll(self) -> Segment:
         """Begin a new active segment at the log's end; raises OSError."""
@@ -411,6 +423,18 @@ class Partition(DurableLog):
         rules = timestamps.retention_of(self.config if config is None else config)
         return self._looking(
             lambda: explanation.explain(self.topic, self.index, self._moment(), rules, now_ms)
+        )
+
+    def glance(self, now_ms: int) -> Glance:
+        """Say what is known of the log's times without reading anything."""
+        rules = timestamps.retention_of(self.config)
+        return glance.at(
+            self._segments,
+            rules,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            max_event_time=None if rules.event_ms is None else self.max_event_time,
         )
 
     def _moment(self) -> Moment:

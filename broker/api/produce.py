@@ -27,6 +27,7 @@ from protocol.errors import (
     ERRORS,
     ErrorCode,
     InvalidRequiredAcks,
+    InvalidTimestamp,
     InvalidTxnState,
     NotEnoughReplicas,
     TransactionalIdAuthorizationFailed,
@@ -221,6 +222,8 @@ def _failed(
     """Write one partition's error code, sentence and guilty records."""
     known = as_broker_error(node, error, "produce")
     node.metrics.produce_failed(known.code)
+    if isinstance(known, InvalidTimestamp) and partition is not None:
+        node.time_watch.refused(partition, known)
     if partition is not None and known.code not in _WITHOUT_START_OFFSET:
         result.log_start_offset = partition.log_start_offset
     result.error_code = node.code_for(known.code, version <= 3)

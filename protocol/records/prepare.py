@@ -39,6 +39,7 @@ from protocol.records.layout import (
     INT64_MIN,
     NESTED,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     NULL_KEY,
     OUTSIDE,
     V2_HEADER_SIZE,
@@ -265,7 +266,10 @@ def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | 
     ]
     if outside:
         return InvalidTimestamp(
-            f"{outside} records have timestamps outside the window {window}", record_errors=errors
+            f"{outside} records have timestamps outside the window {window}",
+            record_errors=errors,
+            outside=outside,
+            timestamp=next((timestamp for _, timestamp, is_time in named if is_time), NO_TIMESTAMP),
         )
     if nested:
         return InvalidRecord("a compressed message holds a compressed message")
