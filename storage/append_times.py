@@ -354,7 +354,7 @@ class AppendTimes:
         if self._count and self._last.offset >= relative_offset:
             descriptor = self._reader()
             self._shorten(descriptor, self._floor(descriptor, relative_offset - 1) + 1)
-        if end is not None and self._count and end >= relative_offset:
+        if end is not None and self._count and (self._end is None or end > relative_offset):
             self._write_end(relative_offset)
         self._cut_file()
 

@@ -8,6 +8,7 @@ whoever asks again hears that all is well. A disk that is full is no such failur
 Of the locks `_append_lock` keeps the active segment and which segments there are, `_flush_lock` keeps
 flushing and retention apart, `_commit_lock` commits. Who needs several takes them from the last to the
 first. Whatever writes files holds one of them, and a deletion takes all: behind it nothing is written.
+The other two are held for one sync or one file, and nothing more is asked for but `_append_lock`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from storage.settings import settings_of
 
 if TYPE_CHECKING:
     import uuid
+    from collections.abc import Callable
     from pathlib import Path
 
     from config.topic import TopicConfig
@@ -98,6 +100,8 @@ class DurableLog:
         self._flush_lock = threading.Lock()
         self._append_lock = threading.RLock()  # the active segment, and which segments there are
         self._commit_lock = threading.Lock()
+        self._sync_lock = threading.Lock()  # one learns of a failure before another asks again
+        self._times_lock = threading.Lock()  # partition.times is written
         self._flushed_base = _NO_SEGMENT  # the segment whose files and names have been made durable
         self._boot_id = boot_id
         self._kept = b""  # what partition.times has
@@ -285,7 +289,7 @@ class DurableLog:
             try:
                 with self._append_lock:
                     active.append_times.mark_end(active.tail.end_offset)
-                active.commit()
+                self._sync(active.commit)
             except OSError as error:
                 raise self._storage_error("the log cannot be made durable", error) from error
             self._now_durable(end_offset)
@@ -322,11 +326,23 @@ class DurableLog:
             self._logged_errors.clear()
             return end_offset
 
+    def _sync(self, sync: Callable[[], None]) -> None:
+        """Make files of a segment durable; raises OSError, and KafkaStorageError when a sync failed.
+
+        Nobody else's sync may come between a failure and its being known: it would succeed.
+        """
+        with self._sync_lock:
+            self.check_online()
+            try:
+                sync()
+            except files.SyncError as error:
+                raise self._storage_error("the log cannot be made durable", error) from error
+
     def _sync_all(self) -> None:
         """Make what lies beyond the recovery point durable, with the names of all; raises OSError."""
         for segment in self._segments:
             if segment.tail.end_offset > self.recovery_point:
-                segment.sync()
+                self._sync(segment.sync)
         if not self.recovery_point:  # the first time: the partition itself
             metadata = self.directory / filenames.PARTITION_METADATA_FILE
             if metadata.exists():
@@ -412,10 +428,13 @@ class DurableLog:
         self, times: partition_times.PartitionTimes, *, durable: bool, losable: bool = False
     ) -> None:
         """Write `partition.times` where it has changed; raises OSError."""
-        data = partition_times.pack(times)
-        if data != self._kept:
-            partition_times.write(self.directory, data, durable=durable, losable=losable)
-            self._kept = data
+        with self._times_lock:
+            if self.offline is not None:
+                times = times._replace(boot_id=_NO_BOOT)  # gathered before it was
+            data = partition_times.pack(times)
+            if data != self._kept:
+                partition_times.write(self.directory, data, durable=durable, losable=losable)
+                self._kept = data
 
     def _covered_times(self) -> partition_times.PartitionTimes:
         """Gather times, claiming no more append times than have been made durable."""

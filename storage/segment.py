@@ -151,6 +151,7 @@ class Segment:
             self.append_times.mark_unknown()
             self._times.has_unknown = True
         self.append_times.truncate(self.tail.end_offset)
+        self.append_times.close()
 
     def has_room(self, size: int, last_offset: int, max_bytes: int, max_entries: int) -> bool:
         """Tell whether a batch may still go here; an empty segment takes any."""
@@ -311,6 +312,7 @@ class Segment:
 
         Of a segment whose files have been made durable before. Safe beside an append. Raises OSError.
         """
+        RECENT.used(self)  # the append times are open for writing
         self.append_times.sync()
         files.sync_data(self._reader())
 

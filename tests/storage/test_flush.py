@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from protocol.errors import KafkaStorageError
-from storage import files
+from storage import files, partition_times
 from storage.append_times import END
 from tests.storage.disks import Disk
 
@@ -142,6 +142,47 @@ def test_a_failed_checkpoint_takes_the_log_offline_too(log, disk):
     assert log.partition.offline is not None
     log.store.checkpoint()
     assert log.partition.recovery_point == 0
+
+
+def test_a_sync_under_way_while_another_fails_makes_nothing_durable(make_log, disk):
+    """The system says of a failure once: who asks second hears that all is well."""
+    log = make_log(flush_messages=1).create()
+    log.append([1])
+    partition = log.partition
+    partition.commit()
+    log.append([2])
+    checkpoint_may_go, commit_has_failed = threading.Event(), threading.Event()
+    by_turns = disk._sync
+
+    def sync(number):
+        if threading.current_thread() is checkpoint:
+            checkpoint_may_go.set()
+            commit_has_failed.wait(0.2)  # where it may fail meanwhile it has by then
+        by_turns(number)
+
+    disk._sync = sync
+    errors = []
+
+    def flush():
+        try:
+            partition.flush()
+        except KafkaStorageError as error:
+            errors.append(error)
+
+    checkpoint = threading.Thread(target=flush)
+    checkpoint.start()
+    assert checkpoint_may_go.wait(20)
+    disk.failures = 1
+    try:
+        partition.commit()
+    except KafkaStorageError as error:
+        errors.append(error)
+    commit_has_failed.set()
+    checkpoint.join(20)
+    assert partition.offline is not None
+    assert len(errors) == 2, "somebody was told that all is well"
+    assert (partition.recovery_point, partition.high_watermark) == (1, 1)
+    assert partition_times.read(log.directory).boot_id == "offline"
 
 
 def test_append_times_beyond_a_failed_sync_are_not_trusted(log, disk):

@@ -1,0 +1,67 @@
+"""How many files stay open: flush mode must not keep those of every partition."""
+
+import os
+
+import pytest
+
+from protocol.records.batch import Record, build
+from storage import files, segment
+from tests.storage.conftest import TOPIC_ID
+
+PARTITIONS = 40
+RECENT = 4
+
+
+def open_files(directory):
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue
+        found += target.startswith(str(directory))
+    return found
+
+
+@pytest.fixture
+def few_recent(monkeypatch):
+    monkeypatch.setattr(segment, "RECENT", files.Recent(RECENT))
+
+
+def append(partition, now):
+    partition.append(build([Record(0, now, b"", b"v", ())]), now_ms=now, produce_version=9)
+
+
+@pytest.mark.usefixtures("few_recent")
+def test_commits_after_many_appends_keep_few_files_open(make_log):
+    log = make_log(flush_messages=1).create()
+    partitions = [log.partition] + [
+        log.store.create_partition("t", TOPIC_ID, index, log.config, 0)
+        for index in range(1, PARTITIONS)
+    ]
+    for now in range(3):
+        for partition in partitions:
+            append(partition, now)
+        for partition in partitions:
+            partition.commit()
+    assert all(partition.high_watermark == 3 for partition in partitions)
+    assert open_files(log.path) <= 2 * RECENT + 1  # the lock file
+
+
+@pytest.mark.usefixtures("few_recent")
+@pytest.mark.parametrize("clean", [True, False])
+def test_opened_partitions_keep_few_files_open(make_log, clean):
+    log = make_log(flush_messages=1).create()
+    for index in range(1, PARTITIONS):
+        log.store.create_partition("t", TOPIC_ID, index, log.config, 0)
+    for now in range(2):
+        for partition in log.store.partitions():
+            append(partition, now)
+            partition.commit()
+    if clean:
+        log.close()
+    else:
+        log.crash()
+    log.open()
+    assert len(log.store.partitions()) == PARTITIONS
+    assert open_files(log.path) <= RECENT + 1
