@@ -10,12 +10,15 @@ import pytest
 
 from protocol.records import kernels
 from storage import partition_times, timestamps
+from storage.append_times import AppendTimes
+from storage.largest_event import LargestEvent
 from storage.segment import Segment
 from storage.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, SegmentTimes
 from tests.time.test_scripts import SCRIPTS, noting, patched, run_part, stamped
 
 EXCEEDS, REACHES, OR_NONE = timestamps.exceeds, timestamps.reaches, timestamps.or_none
 HAS_AGED, SHOULD_ROLL, PACK = timestamps.has_aged, timestamps.should_roll, partition_times.pack
+BELOW, FIRST_REACHING = LargestEvent.below, AppendTimes.first_reaching
 RETENTION_OF, REWRITE, REPORTED = timestamps.retention_of, kernels.rewrite, timestamps.reported
 
 
@@ -50,6 +53,12 @@ def without_negative(line):
     times = line.times.copy()
     times.largest = times.largest if EXCEEDS(times.largest, -1) else None
     return line._replace(times=times)
+
+
+def with_largest(config, **settings):
+    """Take a setting of the largest number as it stands."""
+    largest = {name: value for name, value in settings.items() if value == MAX_TIMESTAMP}
+    return RETENTION_OF(config)._replace(**largest)
 
 
 def clamped(base_timestamp):
@@ -131,7 +140,21 @@ PLANTS = {
     "the largest number is only a long time": patched(
         timestamps,
         "retention_of",
-        lambda config: RETENTION_OF(config)._replace(retention_ms=config.retention_ms),
+        lambda config: with_largest(config, retention_ms=config.retention_ms),
+    ),
+    "the largest event time begins at 1970": patched(
+        LargestEvent, "below", lambda largest, *more: max(BELOW(largest, *more) or 0, 0)
+    ),
+    "an event may count as -1": patched(
+        timestamps, "capped", lambda append, slack: min(append + slack, MAX_TIMESTAMP)
+    ),
+    "the largest event time is a long time only": patched(
+        timestamps,
+        "retention_of",
+        lambda config: with_largest(config, event_ms=config.retention_max_eventtime_ms),
+    ),
+    "append times below 1970 are looked up as 1970": patched(
+        AppendTimes, "first_reaching", lambda times, at: FIRST_REACHING(times, max(at, 0))
     ),
     "conversion clamps": patched(
         kernels,
