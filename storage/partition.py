@@ -560,7 +560,7 @@ class Partition(DurableLog):
             going = segments[: len(policies)]
             if not going:
                 return []
-            max_event_time = self.max_event_time
+            max_event_time, log_start_offset = self.max_event_time, self.log_start_offset
             self._largest_event.keep(max_event_time)
             self._segments = self._segments[len(going) :]
             self._start_at(self._segments[0].base_offset)
@@ -568,7 +568,7 @@ class Partition(DurableLog):
         deletions = []
         for segment, policy in zip(going, policies, strict=True):
             deletion, away = retention.delete(
-                segment, policy, rules, self.log_start_offset, max_event_time
+                segment, policy, rules, log_start_offset, max_event_time
             )
             self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
             retention.say(self.topic, self.index, deletion)

@@ -11,7 +11,10 @@ disk is taken apart by the few lines below, and what a consumer sees is read by 
 no code of ours judges itself. TIDELOG_REWRITE=1 writes what came out into the scripts: then review.
 
     topic SETTING=VALUE ...        make the topic anew          alter SETTING=VALUE ...   change it live
-    append now= ts=[..] [magic= codec= version= bit= header= pid= seq= headers= key= raw=]
+    append now= ts=[..] [magic= codec= version= bit= header= pid= seq= headers= key= raw= control=]
+    own       the topic's own settings of retention    event-time     the largest there ever was
+    explain   what deletes each segment and when, or what holds it
+    commit    in flush mode: make durable, and show to consumers, what was appended
     disk      the batches as they lie there        consume [version=]   what a Fetch of it gives
     times     append times by offset               lookup ts=           ListOffsets by time
     lookup-v0 ts= [most=]   ListOffsets version 0: an offset, then where earlier segments begin
@@ -239,6 +242,7 @@ def produced(options):
     magic, stamps = int(options.get("magic", 2)), times_in(options["ts"])
     headers = ((b"h", b"1"),) if "headers" in options else ()
     key = None if options.get("key") == "null" else b"k"
+    key = b"\0\0\0\1" if "control" in options else key  # the end of a transaction
     kind = {}
     if options.get("bit") == "LogAppendTime":
         kind = {"timestamp_type": 1, "log_append_time": int(options.get("header", stamps[0]))}
@@ -248,6 +252,7 @@ def produced(options):
             "producer_epoch": 0,
             "base_sequence": int(options.get("seq", 0)),
             "is_transactional": "transactional" in options,
+            "is_control": "control" in options,
         }
     data = bytearray(
         build(
@@ -316,9 +321,17 @@ class World:
         self.store = LogStore([self.path], default_config=config, boot_id=f"boot {self.boots}")
         self.store.open(self.now, {"t": config})
 
+    def settle(self, settings):
+        """Settings with what they bring along, as the broker keeps them."""
+        config = topic_config(BrokerConfig(), settings)
+        if config.lacks_basis:
+            settings = settings | {"retention.time.basis": timestamps.APPEND_BASIS}
+            config = topic_config(BrokerConfig(), settings)
+        self.settings = settings
+        return config
+
     def do_topic(self, options):
-        config = topic_config(BrokerConfig(), options)
-        self.settings = options
+        config = self.settle(options)
         if self.store is None:
             self.start(config)
         self.store.delete_topic("t")
@@ -326,9 +339,7 @@ class World:
         yield f"format {config.target_magic}, {config.message_timestamp_type}"
 
     def do_alter(self, options):
-        settings = self.settings | options
-        config = topic_config(BrokerConfig(), settings)
-        self.settings = settings
+        config = self.settle(self.settings | options)
         self.store.set_config("t", config)
         yield f"format {config.target_magic}, {config.message_timestamp_type}"
 
@@ -486,6 +497,27 @@ class World:
         own = "none" if found.record_time is None else found.record_time
         appended = "unknown" if found.append_time is None else found.append_time
         yield f"{found.kind} time={own} appended={appended}"
+
+    def do_own(self, _):
+        yield " ".join(f"{k}={v}" for k, v in sorted(self.settings.items()) if "retention" in k)
+
+    def do_event_time(self, _):
+        largest = self.partition.read_max_event_time()
+        yield "none" if largest is None else str(largest)
+
+    def do_explain(self, _):
+        for segment in self.partition.explain(self.now).segments:
+            by = "stays" if segment.policy is None else f"goes by {segment.policy}"
+            when = "" if segment.due_ms is None else f" at {segment.due_ms}"
+            held = "" if segment.held_by is None else f", held by {segment.held_by}"
+            if segment.held_by_segment is not None:
+                held += f" {segment.held_by_segment}"
+            event = segment.due_event_time
+            needs = "" if event is None else f", outdated by {event}"
+            yield f"{segment.base_offset}: {by}{when}{held}{needs}"
+
+    def do_commit(self, _):
+        yield f"shown up to {self.partition.commit()}"
 
     def do_delete_records(self, options):
         yield f"log start {self.partition.delete_records_before(int(options['offset']))}"

@@ -1,0 +1,93 @@
+"""event-time.txt can fail: each mistake planted below must be noticed by one of its scripts."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.topic import TopicConfig
+from storage import partition_times, timestamps
+from storage.largest_event import LargestEvent
+from storage.timestamps import SegmentTimes
+from tests.time.test_scripts import SCRIPTS, all_that_may_go, patched, run_part
+
+EXPIRES_FROM, HAS_EXPIRED = timestamps.expires_from, timestamps.has_expired
+OUTDATED_BY, REACHES = timestamps.outdated_by, timestamps.reaches
+NOTE_CONTROL, BELOW, PACK = SegmentTimes.note_control, LargestEvent.below, partition_times.pack
+
+
+def counted(times, append_time_ms):
+    """Take a control batch's time for an event's."""
+    NOTE_CONTROL(times, append_time_ms)
+    times.event = timestamps.later(append_time_ms, times.event)
+
+
+def with_grace(change):
+    return lambda times, retention, largest: EXPIRES_FROM(
+        times, retention._replace(grace_ms=change(retention.grace_ms)), largest
+    )
+
+
+PLANTS = {
+    "control batches are counted": patched(SegmentTimes, "note_control", counted),
+    "an absurd stamp counts as it came": patched(timestamps, "event_limit", lambda *_: 2**62),
+    "an absurd stamp counts as it came when learnt again": patched(
+        timestamps, "event_slack", lambda _: 2**50
+    ),
+    "after.max is not looked at": patched(
+        timestamps, "event_limit", lambda _, append: timestamps.capped(append, 100)
+    ),
+    "the largest event time goes with its segment": patched(LargestEvent, "keep", lambda *_: None),
+    "the largest event time is forgotten at a start": patched(
+        partition_times, "pack", lambda times: PACK(times._replace(max_event_time=None))
+    ),
+    "what nobody has been shown is counted": patched(
+        LargestEvent, "below", lambda largest, _, segments: BELOW(largest, 2**62, segments)
+    ),
+    "there is no grace": patched(timestamps, "expires_from", with_grace(lambda _: 0)),
+    "the grace ends a millisecond early": patched(
+        timestamps, "expires_from", with_grace(lambda grace_ms: grace_ms and grace_ms - 1)
+    ),
+    "a grace of 0 is a millisecond": patched(
+        timestamps,
+        "has_expired",
+        lambda times, now, retention, largest: HAS_EXPIRED(
+            times, now, retention._replace(grace_ms=max(retention.grace_ms, 1)), largest
+        ),
+    ),
+    "no basis is set": patched(TopicConfig, "lacks_basis", False),
+    "a basis is set where one is given": patched(
+        TopicConfig, "lacks_basis", property(lambda config: config.retention_max_eventtime_ms >= 0)
+    ),
+    "exactly as far behind as is kept is too far": patched(
+        timestamps, "reaches", lambda largest, target: REACHES(largest, target - 1)
+    ),
+    "event times are compared with the clock": patched(
+        timestamps,
+        "has_expired",
+        lambda times, now, retention, _: HAS_EXPIRED(times, now, retention, now),
+    ),
+    "the first event time of a segment counts, not the largest": patched(
+        timestamps,
+        "outdated_by",
+        lambda times, retention: (
+            None
+            if times.first is None or OUTDATED_BY(times, retention) is None
+            else times.first + retention.event_ms + 1
+        ),
+    ),
+    "what has no event time holds back what follows": patched(
+        timestamps._Dated, "times", lambda dated, number: dated._candidates[number].times()
+    ),
+    "a round goes on behind what stays": patched(timestamps, "segments_to_delete", all_that_may_go),
+    "event time is off": patched(timestamps, "has_expired", lambda *_: False),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_mistake_is_caught(name, tmp_path, monkeypatch):
+    PLANTS[name](monkeypatch)
+    for number, part in enumerate(SCRIPTS["event-time.txt"]):
+        results = run_part(part, tmp_path / str(number))
+        if any(part.blocks[block][1] != result for block, result in results.items()):
+            return
+    pytest.fail(f"no script noticed that {name}")
