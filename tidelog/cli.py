@@ -8,13 +8,18 @@ mistake in the command line or the settings, which is told in one sentence.
 `tidelog dump FILE...` shows what the files of a log directory hold and judges each. Exit status: 0 when
 all are fine, 1 when something was found, 2 for a mistake in the command line.
 
+`tidelog explain|offsets|times|delete-records` ask a running broker, over HTTP and Kafka's protocol. Exit
+status: 0 when done, 1 when it could not be done, 2 for a mistake in the command line.
+
 What a command does not need is not imported: starting must stay fast.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -24,6 +29,35 @@ from tidelog import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# What asks a running broker: the module, the functions that add its options and run it, and a line of help.
+_ASKING = {
+    "explain": (
+        "tidelog.commands_explain",
+        "add_explain",
+        "run_explain",
+        "why segments are still there, and when they will go",
+    ),
+    "offsets": (
+        "tidelog.commands_offsets",
+        "add_offsets",
+        "run_offsets",
+        "the first offset at or after a time, or appended then",
+    ),
+    "times": (
+        "tidelog.commands_offsets",
+        "add_times",
+        "run_times",
+        "when a record happened, and when it was appended",
+    ),
+    "delete-records": (
+        "tidelog.commands_delete",
+        "add_delete",
+        "run_delete",
+        "forget what lies before a time",
+    ),
+}
+_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, which is no option
 
 USAGE_ERROR = 2
 _BROKEN_PIPE = 1  # not everything was judged
@@ -49,14 +83,31 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line (without the program's name); returns the exit status."""
-    options = _parser().parse_args(argv)
+    arguments = _with_signed_values(sys.argv[1:] if argv is None else argv)
+    parser = _parser(arguments[0] if arguments else None)
+    options = parser.parse_args(arguments)
     if options.command is None:
-        _parser().print_help(sys.stderr)
+        parser.print_help(sys.stderr)
         return USAGE_ERROR
+    if options.command in _ASKING:
+        status: int = options.run(options)
+        return status
     return _dump(options) if options.command == "dump" else _serve(options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _with_signed_values(arguments: Sequence[str]) -> list[str]:
+    """Join `--at -2h` to `--at=-2h`, which argparse would take for two options."""
+    joined: list[str] = []
+    for argument in arguments:
+        if _SIGNED.match(argument) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def _parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The whole command line; of what asks a running broker only this command's options."""
     parser = _Parser(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
     parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -106,6 +157,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     dump.add_argument("--records", action="store_true", help="show every record of a segment")
     dump.add_argument("--json", action="store_true", help="one JSON object a line")
+    for name, (module, add_options, run, described) in _ASKING.items():
+        asking = commands.add_parser(name, help=described, allow_abbrev=False)
+        if name == command:
+            asking.description = f"{described[0].upper()}{described[1:]}."
+            functions = importlib.import_module(module)
+            getattr(functions, add_options)(asking)
+            asking.set_defaults(run=getattr(functions, run))
     return parser
 
 
