@@ -1,5 +1,7 @@
 """Retention asks closed partitions: those it would leave as they are need not be opened."""
 
+from dataclasses import replace
+
 import pytest
 
 from storage import lookup, partition_times
@@ -43,6 +45,34 @@ def test_size(make_log, settings, keeps):
     for time in range(1000, 1005):
         log.append([time], now=time)
     assert reopened(log).keeps_everything("t", 0, 1000) is keeps
+
+
+@pytest.mark.parametrize(
+    ("max_ms", "grace_ms", "keeps"), [(2, 0, False), (4, 0, True), (2, 50, True)]
+)
+def test_event_time(make_log, max_ms, grace_ms, keeps):
+    event = {"retention_max_eventtime_ms": max_ms, "retention_max_eventtime_grace_ms": grace_ms}
+    log = make_log(**SETTINGS, **event).create()
+    for time in range(1000, 1005):
+        log.append([time], now=time)
+    assert reopened(log).keeps_everything("t", 0, 1005) is keeps
+
+
+def test_event_time_of_a_segment_that_is_gone_still_counts(make_log):
+    event = {"retention_max_eventtime_ms": 100, "retention_max_eventtime_grace_ms": 0}
+    log = make_log(**(SETTINGS | event | {"segment_bytes": 100})).create()
+    for time in (5000, 1000, 1000):
+        log.append([time], now=time)
+    log.partition.delete_records_before(1)
+    log.partition.config = replace(log.config, retention_max_eventtime_ms=10_000)
+    assert [each.base_offset for each in log.partition.apply_retention(5000)] == [0]
+    assert not reopened(log).keeps_everything("t", 0, 5000)
+
+
+def test_other_settings_are_tried(log):
+    store = reopened(log)
+    assert not store.keeps_everything("t", 0, 1005, replace(log.config, retention_bytes=200))
+    assert store.keeps_everything("t", 0, 1005)
 
 
 def test_segments_below_the_log_start_ask_for_opening(log):
