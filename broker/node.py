@@ -329,16 +329,19 @@ class Node:
         return {topic.name: self._config_under(self.config, topic) for topic in topics}
 
     def _config_under(self, broker: BrokerConfig, topic: Topic) -> TopicConfig:
-        """A topic's settings over a broker's; the broker's alone where they no longer fit."""
+        """A topic's settings over a broker's; the broker's alone where they no longer fit.
+
+        Nothing is deleted then: the topic may have asked to keep more than the broker does.
+        """
         try:
             return self.config_of_topic(topic.name, topic.configs, broker)
         except InvalidConfig as error:
             log.error(  # noqa: TRY400 - the sentence says it
-                "topic goes by the broker's settings: %s",
+                "topic goes by the broker's settings, and nothing of it is deleted: %s",
                 error.message,
                 extra={"topic": topic.name},
             )
-            return broker.topic_defaults
+            return self.config_of_topic(topic.name, KEEP, broker)
 
     async def keep_basis(self) -> None:
         """At start: where event-time retention is every topic's default, keep the basis it brings.

@@ -10,6 +10,7 @@ from broker.clock import ManualClock
 from broker.metadata.local import LocalMetadataStore
 from broker.metrics import Metrics
 from broker.node import Node
+from broker.retention import delete_due
 from config import BrokerConfig
 from protocol.errors import KafkaStorageError, UnknownTopicOrPartition
 from storage.store import LogStore
@@ -135,3 +136,23 @@ def test_a_topic_id_is_a_topic_of_its_own(tmp_path):
         assert isinstance(broker.store.topic_id("t", 0), uuid.UUID)
 
     run(tmp_path, scenario)
+
+
+def test_a_topic_whose_settings_do_not_fit_any_more_loses_nothing(tmp_path):
+    """It may have asked to keep for ever; the broker's own seven days must not come over it."""
+
+    async def fill(broker):
+        await broker.node.create_topic("t", partitions=1, configs={"retention.ms": "-1"})
+        broker.node.append(broker.node.partition("t", 0), asking.batch_of("old"), 7)
+        await broker.metadata.alter_topic_configs("t", {"from.a.newer.tidelog": "1"})
+
+    run(tmp_path, fill)
+
+    async def sweep(broker):
+        broker.node.clock = ManualClock(10**12)
+        broker.node.ready = True
+        assert broker.store.partition("t", 0).log_end_offset == 1
+        assert delete_due(broker.node, asked=True) == ([], [])
+        assert broker.store.partition("t", 0).log_start_offset == 0
+
+    run(tmp_path, sweep)
