@@ -160,12 +160,13 @@ class Appends:
     ) -> Appended | asyncio.Future[Appended]:
         """Tell who waits for records; return the append, or a future of its being durable."""
         durable = None
-        if partition.has_flush_rules:
-            if partition.must_commit:
-                durable = self._commits.up_to(partition, appended.last_offset + 1)
-            else:
-                self._commits.later(partition)
         is_readable = appended.last_offset < partition.high_watermark
+        # What cannot be read yet has somebody to tell, even where the settings have just changed, or
+        # where a checkpoint is about to say that it is durable.
+        if not is_readable or (partition.has_flush_rules and partition.must_commit):
+            durable = self._commits.up_to(partition, appended.last_offset + 1)
+        elif partition.has_flush_rules:
+            self._commits.later(partition)
         if is_readable:
             self._told(partition, appended)
         if durable is None:

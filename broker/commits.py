@@ -12,6 +12,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from config.setting import LONG_MAX
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -53,11 +54,19 @@ class Commits:
         return waiter.future
 
     def later(self, partition: Partition) -> None:
-        """Have a log made durable flush.ms from now, unless that is under way."""
-        if partition not in self._timers:
-            self._timers[partition] = asyncio.get_running_loop().call_later(
-                partition.config.flush_ms / 1000, self._due, partition
-            )
+        """Have a log made durable flush.ms from now, or sooner if that has been asked for.
+
+        Nothing where flush.ms is not set.
+        """
+        flush_ms = partition.config.flush_ms
+        if flush_ms == LONG_MAX:
+            return
+        loop, timer = asyncio.get_running_loop(), self._timers.get(partition)
+        if timer is not None:
+            if timer.when() <= loop.time() + flush_ms / 1000:
+                return
+            timer.cancel()  # flush.ms was longer then
+        self._timers[partition] = loop.call_later(flush_ms / 1000, self._due, partition)
 
     def _due(self, partition: Partition) -> None:
         del self._timers[partition]

@@ -1,0 +1,54 @@
+"""flush.ms by timers: the settings may change while one runs, and no topic pays for what it did not ask."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+from broker.commits import Commits
+from broker.metrics import Metrics
+from config.setting import LONG_MAX
+
+
+class Log:
+    """Stands for a partition that is made durable at once; `committed` is set then."""
+
+    is_deleted = False
+    log_end_offset = 1
+
+    def __init__(self, flush_ms):
+        self.config = SimpleNamespace(flush_ms=flush_ms)
+        self.committed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def commit(self):
+        self._loop.call_soon_threadsafe(self.committed.set)
+        return 1
+
+
+def committed_after(*flush_ms):
+    """Append once under each of these settings; the log must become durable in the end."""
+
+    async def scenario():
+        with ThreadPoolExecutor(1) as executor:
+            commits = Commits(executor, Metrics())
+            log = Log(flush_ms[0])
+            for each in flush_ms:
+                log.config.flush_ms = each
+                commits.later(log)
+            async with asyncio.timeout(20):
+                await log.committed.wait()
+            return len(commits._timers)
+
+    return asyncio.run(scenario())
+
+
+def test_a_shorter_flush_ms_holds_at_once():
+    assert committed_after(3_600_000, 5) == 0
+
+
+def test_a_longer_one_does_not_put_off_what_is_under_way():
+    assert committed_after(5, 3_600_000) == 0
+
+
+def test_flush_ms_that_is_set_later_holds():
+    assert committed_after(LONG_MAX, 5) == 0
