@@ -188,8 +188,9 @@ def test_explain_tells_when_a_segment_goes(run, broker, connection):
     produce(connection, topic, NEW_YEAR_MS + HOUR_MS)
     broker.clock.step("30m")
     produce(connection, topic, NEW_YEAR_MS - HOUR_MS)
-    status, out, _ = run("explain", topic)
+    status, out, _ = run("explain", topic, "--why")
     assert status == 0
+    assert "0: retention.ms=3600000 deletes it at 2026-01-01T01:00:00.001Z." in out
     fates = [row[-1] for row in rows(out) if len(row) == 8]
     assert fates[0] == "2026-01-01T01:00:00.001Z, by retention.ms"
     assert fates[1] == "2026-01-01T01:00:00.001Z, by retention.ms, behind 0"

@@ -1,0 +1,90 @@
+"""The examples of docs/http.md, run: every request gives the answer that stands below it.
+
+TIDELOG_REWRITE=1 writes what came out into the page: then review.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+
+from broker.http_api import ROUTES
+from tidelog.cli import main
+from tidelog.process import BrokerProcess
+
+PAGE = Path(__file__).parents[2] / "docs" / "http.md"
+EXAMPLE = re.compile(r"^    curl -s '(localhost:8080/\S*)'\n    (\{.*)$", re.MULTILINE)
+COMMAND = re.compile(r"^    tidelog (.*)$", re.MULTILINE)
+NEW_YEAR_MS, HOUR_MS = 1_767_225_600_000, 3_600_000
+TOPIC_ID = "0b7e5a4c-6d1f-4f3e-9a53-2f6f1f0c9d11"  # on the page; in truth another one every time
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    """The broker of the page: three records, an hour apart."""
+    directory = tmp_path_factory.mktemp("page") / "data"
+    settings = {"clock.start.ms": NEW_YEAR_MS}
+    with BrokerProcess(directory, settings, clock="manual") as broker:
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        topic = {"num_partitions": 1, "replication_factor": 1, "configs": {"retention.ms": "-1"}}
+        admin.create_topics({"orders": topic})
+        admin.close()
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=False)
+        for time in (-14_182_980_000, NEW_YEAR_MS + HOUR_MS, -2):
+            producer.send("orders", b"v", timestamp_ms=time).get(20)
+            broker.clock.step("1h")
+        producer.close()
+        yield broker
+
+
+def answer_of(broker, url):
+    """What curl would print."""
+    try:
+        with urllib.request.urlopen(
+            f"http://{broker.http}{url.removeprefix('localhost:8080')}", timeout=20
+        ) as answer:
+            text = answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read().decode()
+    return re.sub(r'"topic_id": "[^"]*"', f'"topic_id": "{TOPIC_ID}"', text.strip())
+
+
+def test_every_example_gives_the_answer_below_it(broker):
+    text = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("TIDELOG_REWRITE") == "1":
+        text = EXAMPLE.sub(lambda m: f"    curl -s '{m[1]}'\n    {answer_of(broker, m[1])}", text)
+        PAGE.write_text(text, encoding="utf-8")
+    examples = EXAMPLE.findall(text)
+    assert len(examples) == 7
+    for url, expected in examples:
+        assert json.loads(answer_of(broker, url)) == json.loads(expected), url
+
+
+def test_every_route_is_on_the_page():
+    text = PAGE.read_text(encoding="utf-8")
+    assert [route.path for route in ROUTES if f"`GET {route.path}" not in text] == []
+    for route in ROUTES:
+        assert [name for name in route.parameters if f"{name}=" not in text] == []
+
+
+def test_every_command_of_the_page_runs(broker, capsys):
+    commands = COMMAND.findall(PAGE.read_text(encoding="utf-8"))
+    assert {command.split()[0] for command in commands} == {
+        "offsets",
+        "times",
+        "explain",
+        "delete-records",
+    }
+    for command in commands:
+        where = ["--http", broker.http]
+        assert main([*shlex.split(command), *where]) == 0, capsys.readouterr().err
+        assert "orders" in capsys.readouterr().out or command == "offsets orders"
