@@ -537,14 +537,15 @@ class Partition(DurableLog):
 
     def _delete_old_segments(self, now_ms: int, rules: timestamps.Retention) -> list[Deletion]:
         segments = self._segments
-        max_event_time = None if rules.event_ms is None else self.read_max_event_time()
+        if rules.event_ms is not None:
+            retention.learn(segments)
         policies = timestamps.segments_to_delete(
             retention.candidates(segments),
             rules,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
-            max_event_time=max_event_time,
+            max_event_time=self.max_event_time,
         )
         retention.learn(segments[: len(policies)])
         if not policies:

@@ -55,16 +55,16 @@ def _times_of(segment: Segment) -> timestamps.SegmentTimes:
 
 
 def learn(segments: Sequence[Segment]) -> None:
-    """Read what is not known of the times of segments about to go: what they say outlives them.
+    """Read what is not known of segments' times: the largest event time outlives what told it.
 
-    One that cannot be read goes all the same.
+    One that cannot be read hinders no other from going; its event times are not counted then.
     """
     for segment in segments:
         try:
             segment.times  # noqa: B018 - asked for so that it is known
         except (OSError, CorruptMessage) as error:
             _log.warning(
-                "times of a segment about to go not read",
+                "times of a segment not read",
                 extra={"segment": segment.path, "reason": str(error)},
             )
 

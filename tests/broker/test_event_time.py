@@ -14,6 +14,7 @@ from config import load, topic_entries
 from config.describe import Source
 from protocol.records.batch import Record, build
 from storage.store import LogStore
+from tests.broker import asking
 
 EVENT, BASIS, GRACE = (
     "retention.max.eventtime.ms",
@@ -302,3 +303,59 @@ def test_a_partition_that_cannot_be_looked_at_hinders_no_change(tmp_path, caplog
         assert "nobody can tell what changed settings delete" in caplog.text
 
     run(tmp_path, scenario)
+
+
+# --- over the wire -------------------------------------------------------------------------------
+
+
+def set_on_topic(connection, topic):
+    """What DescribeConfigs gives as the topic's own."""
+    answer = connection.ask(
+        "DescribeConfigs",
+        4,
+        resources=[
+            {"resource_type": asking.TOPIC, "resource_name": topic, "configuration_keys": None}
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    configs = answer["results"][0]["configs"]
+    return {e["name"]: e["value"] for e in configs if e["config_source"] == Source.TOPIC}
+
+
+def test_a_backfill_is_kept_for_an_hour_and_then_as_far_as_event_time_says(start):
+    broker = start({"clock": "manual", "log.segment.bytes": "300"})
+    broker.clock.freeze(NOW_MS)
+    with broker.connect() as connection:
+        kept, lost = asking.new_name(), asking.new_name()
+        asking.create(connection, lost)
+        asking.create(connection, kept, **{EVENT: str(2 * DAY_MS)})
+        assert set_on_topic(connection, kept) == {EVENT: str(2 * DAY_MS), BASIS: "append"}
+        for day in range(6):
+            record = asking.values("x" * 200, timestamp=NOW_MS - 365 * DAY_MS + day * DAY_MS)
+            for topic in (kept, lost):
+                asking.produce(connection, topic, asking.recordset.batch(record))
+        # retention.ms is a week: without event time a backfill of last year is gone at once.
+        assert {(each["topic"], each["policy"]) for each in broker.sweep()} == {
+            (lost, "retention.ms")
+        }
+        broker.clock.step("1h")
+        assert broker.sweep() == []
+        broker.kill()
+        broker.restart()
+    broker.clock.freeze(NOW_MS + 3_600_001)
+    swept = [each for each in broker.sweep() if each["topic"] == kept]
+    assert [(each["base_offset"], each["policy"]) for each in swept] == [
+        (i, EVENT) for i in range(3)
+    ]
+    assert {each["max_event_time_ms"] for each in swept} == {NOW_MS - 360 * DAY_MS}
+    assert [each["event_time_ms"] for each in swept] == [
+        NOW_MS - (365 - day) * DAY_MS for day in range(3)
+    ]
+    with broker.connect() as connection:
+        assert asking.alter(connection, asking.TOPIC, kept, (EVENT, 1, None)) == (0, None)
+        assert set_on_topic(connection, kept) == {BASIS: "append"}
+    broker.clock.step("7d")
+    assert {(e["base_offset"], e["policy"]) for e in broker.sweep(kept)} == {
+        (i, "retention.ms") for i in range(3, 6)
+    }

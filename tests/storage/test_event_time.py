@@ -11,6 +11,7 @@ import itertools
 import os
 import tempfile
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -516,6 +517,21 @@ def test_of_a_segment_that_goes_unread_its_event_time_stays(make_log):
     assert log.partition.max_event_time is None  # nothing is read before it is needed
     assert [each.base_offset for each in log.partition.apply_retention(4)] == [0]
     assert log.partition.read_max_event_time() == 500
+
+
+def test_a_segment_that_cannot_be_read_hinders_none_before_it(make_log, caplog):
+    settings = {"retention_max_eventtime_ms": 50, "retention_max_eventtime_grace_ms": 0}
+    log = log_of(make_log, [(1, [100]), (2, [280]), (3, [900]), (4, [300])], **settings)
+    log.close()
+    (log.directory / "partition.times").unlink()
+    path = log.directory / f"{2:020d}.log"
+    path.write_bytes(b"\0" * path.stat().st_size)
+    log.open()
+    assert log.partition.max_event_time is None
+    log.partition.config = replace(log.config, retention_bytes=3 * 69)
+    assert [each.policy for each in log.partition.apply_retention(5)] == ["retention.bytes"]
+    assert log.partition.max_event_time == 300
+    assert "times of a segment not read" in caplog.text
 
 
 def test_lost_it_is_made_again_from_the_log_as_far_as_that_goes_and_this_is_said(make_log, caplog):
