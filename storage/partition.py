@@ -245,7 +245,11 @@ class Partition(DurableLog):
         snapshots.write(self.directory, base_offset, self.producers)
         active = Segment(self.directory, base_offset, Tail(base_offset, 0))
         active.event_slack_ms = self._event_slack_ms
-        active.activate()
+        try:
+            active.activate()
+        except OSError:  # a batch may go to the segment before it, and none must begin here then
+            active.remove()
+            raise
         self._segments = (*self._segments, active)
         self._active = active
         try:

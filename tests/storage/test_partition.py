@@ -626,3 +626,28 @@ def test_a_ragged_log_is_not_closed_as_a_clean_one(make_log, monkeypatch):
     log.open()
     assert [r[1] for r in log.contents()] == [1]
     assert log.append([3], now=7).base_offset == 1
+
+
+def test_a_roll_that_fails_half_way_leaves_no_segment_behind(make_log):
+    """The next batch may go into the old segment, and recovery would cut it off at the new one."""
+
+    class FewFiles(files.System):
+        def open(self, path, flags):
+            if path.name == f"{2:020}.appendtimes":
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().open(path, flags)
+
+    log = make_log(segment_bytes=300).create()
+    log.append([1], now=1)
+    log.append([2], now=2)
+    before = files.use(FewFiles())
+    try:
+        with pytest.raises(KafkaStorageError, match="Too many open files"):
+            log.append([3], now=3, values=[bytes(120)])
+    finally:
+        files.use(before)
+    log.append([3], now=3)
+    assert len(log.partition.segments) == 1, "it was to fit"
+    log.crash()
+    log.open()
+    assert [time for _, time, _ in log.contents()] == [1, 2, 3]
