@@ -183,7 +183,7 @@ class DurableLog:
     def config(self, config: TopicConfig) -> None:
         self._config = config
         self._is_strict = config.flush_messages == 1
-        self.has_flush_rules = min(config.flush_messages, config.flush_ms) != LONG_MAX
+        self.has_flush_rules = (config.flush_messages, config.flush_ms) != (LONG_MAX, LONG_MAX)
         self._event_slack_ms = timestamps.event_slack(config)
         for segment in self._segments:
             segment.event_slack_ms = self._event_slack_ms

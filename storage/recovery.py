@@ -100,8 +100,9 @@ def load(
     elif known is not None and (was_clean or known.boot_id != boot_id):
         _doubt_append_times(segments, known.covered_offset)
     for segment in segments:
-        if segment.known_times[1] < segment.tail.size:
-            segment.known_times[0].has_unknown |= not segment.append_times.is_complete
+        times, known_size = segment.known_times
+        if known_size < segment.tail.size:
+            times.has_unknown |= not segment.append_times.is_complete
     segments[-1].activate()
     if known is not None:
         last_time = timestamps.later(known.last_append_time_ms, last_time)
@@ -145,7 +146,8 @@ def _doubt_append_times(segments: Sequence[Segment], covered_offset: int) -> Non
         end_offset = segment.tail.end_offset
         if end_offset <= covered_offset or not segment.tail.size:
             continue
-        from_offset = max(covered_offset, segment.append_times.end_offset)
+        vouched_offset = segment.append_times.end_offset
+        from_offset = max(covered_offset, vouched_offset)
         if from_offset < end_offset:
             _log.warning(
                 "append times unknown",
