@@ -56,10 +56,14 @@ imports:
 derived:
 	$(BIN)/python tools/derive_configuration.py --check
 	$(BIN)/python tools/derive_compatibility.py --check
+	$(BIN)/python tools/derive_metrics.py --check
+	$(BIN)/python tools/derive_time_picture.py --check
 
 derive: setup ## write the derived pages anew
 	$(BIN)/python tools/derive_configuration.py
 	$(BIN)/python tools/derive_compatibility.py
+	$(BIN)/python tools/derive_metrics.py
+	$(BIN)/python tools/derive_time_picture.py
 
 rewrite: setup ## rewrite the expected output of the time scripts (then read the diff)
 	TIDELOG_REWRITE=1 $(BIN)/python -m pytest -q tests/time

@@ -4,6 +4,9 @@ The mistakes at the end are planted into a node that serves the same requests; e
 of this file sees.
 """
 
+import re
+from pathlib import Path
+
 import pytest
 
 from storage import timestamps
@@ -327,6 +330,20 @@ def test_a_deleted_topic_leaves_no_metric_behind(broker, connection):
     answer = connection.ask("DeleteTopics", 1, topic_names=[topic], timeout_ms=10_000)
     assert answer["responses"][0]["error_code"] == 0
     assert f'topic="{topic}"' not in broker.page("/metrics")
+
+
+def test_every_metric_is_on_its_page_and_the_other_way_round(broker):
+    told = {
+        line.split()[2].removesuffix("_total")
+        for line in broker.page("/metrics").splitlines()
+        if line.startswith("# HELP ") and not line.startswith(("# HELP process_", "# HELP python_"))
+    }
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    declared = {
+        name.removesuffix("_total").removesuffix("_bucket")
+        for name in re.findall(r"^\| `(\w+)`", page, re.MULTILINE)
+    }
+    assert told == declared
 
 
 # --- the checks can fail -------------------------------------------------------------------------

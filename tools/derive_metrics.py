@@ -1,0 +1,85 @@
+"""Writes docs/metrics.md from the declarations of the broker's metrics.
+
+`python tools/derive_metrics.py` writes the page; with `--check` it writes nothing and exits with status 1
+if the page is not what it would write.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from broker import metrics_of_time, metrics_served  # noqa: E402 - needs the path above
+from broker.metric_family import COUNTER, HISTOGRAM  # noqa: E402 - as above
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.metric_family import Family
+
+PAGE = ROOT / "docs" / "metrics.md"
+
+_HEAD = """\
+# Metrics
+
+This page is derived from the declarations in `broker/metrics_of_time.py` and
+`broker/metrics_served.py` by `make derive`; do not edit it.
+
+`GET /metrics` on the HTTP port answers in Prometheus' text format; the Python client adds its own
+`process_*` and `python_info`. Names are Kafka's own where dashboards expect them, as the JMX exporter
+writes them. Points in time are milliseconds since 1970 and end in `_ms`; spans are seconds unless
+their name says otherwise. Counters begin at 0 with the process. What is kept per topic or partition
+is there from when it is first used after a start, and goes when the topic is deleted.
+"""
+
+_TIME = """\
+## Of time
+
+What they mean is on [the page about time](time.md). About thirty series a topic, ten more where
+batches come late; none per partition, except where a partition's append time is ahead of the clock.
+A batch is a format-2 batch, or a set of messages of format 0 or 1.
+"""
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
+            return 0
+        print(f"{PAGE.relative_to(ROOT)} is stale: run make derive", file=sys.stderr)
+        return 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(
+        (
+            _HEAD,
+            _TIME,
+            _table(metrics_of_time.FAMILIES),
+            "## Of serving\n",
+            _table(metrics_served.FAMILIES),
+        )
+    )
+
+
+def _table(families: Iterable[Family]) -> str:
+    rows = "".join(_row(family) for family in families)
+    return f"| metric | type | labels | meaning |\n|---|---|---|---|\n{rows}"
+
+
+def _row(family: Family) -> str:
+    suffix = {COUNTER: "_total", HISTOGRAM: "_bucket"}.get(family.kind, "")
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    return f"| `{family.name}{suffix}` | {family.kind} | {labels} | {family.doc} |\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
