@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import CorruptMessage
 from protocol.records.batch import summarize, verify
 from storage import filenames, files, leftovers, timestamps
+from storage.offset_index import OffsetIndex
 from storage.segment import Segment, Tail
 from storage.time_index import TimeEntry
 from storage.timestamps import SegmentTimes
@@ -80,6 +81,7 @@ def load(
         segments[-1].activate()
         return Loaded(tuple(segments), None)
     _adopt(segments, known, was_clean=was_clean)
+    is_ours = not _was_open_in_kafka(segments[-1])
     end_offset = _clean_end(segments[-1], recovery_point, known) if was_clean else None
     if end_offset is not None:
         segments[-1].tail = Tail(end_offset, segments[-1].tail.size)
@@ -97,7 +99,7 @@ def load(
     last_time = _last_append_time(segments)  # also of entries doubted next: time does not go back
     if known is None and not was_clean:
         _doubt_append_times(segments, segments[0].base_offset)
-    elif known is not None and (was_clean or known.boot_id != boot_id):
+    elif known is not None and (was_clean or known.boot_id != boot_id or not is_ours):
         _doubt_append_times(segments, known.covered_offset)
     for segment in segments:
         times, known_size = segment.known_times
@@ -107,6 +109,26 @@ def load(
     if known is not None:
         last_time = timestamps.later(known.last_append_time_ms, last_time)
     return Loaded(tuple(segments), timestamps.later(stamp, last_time))
+
+
+def _was_open_in_kafka(segment: Segment) -> bool:
+    """Tell whether Kafka had the log open since we did, and was not stopped cleanly.
+
+    It gives the last segment's index its full size when it opens a log, and takes what was not used away
+    when it closes it. An index of ours never ends with zeros: no entry has position 0. Raises OSError.
+    """
+    path = segment.directory / filenames.segment_file(
+        segment.base_offset, filenames.OFFSET_INDEX_SUFFIX
+    )
+    try:
+        descriptor = files.Descriptor(path)
+    except FileNotFoundError:
+        return False
+    entries = descriptor.size() // OffsetIndex.entry_size
+    if not entries:
+        return False
+    last = files.read_at(descriptor, OffsetIndex.entry_size, (entries - 1) * OffsetIndex.entry_size)
+    return not any(last)
 
 
 def _adopt(segments: Sequence[Segment], known: PartitionTimes | None, *, was_clean: bool) -> None:
