@@ -14,6 +14,7 @@ a part is set aside (`.stray`) as long as what it was to replace is there.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
@@ -83,7 +84,7 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
     """Put complete segments in the place of those they were made from."""
     there = _ending([path.name for path in directory.iterdir()], "")
     logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
-    swaps = []
+    swaps, aside = [], set()
     for file in swapped:
         if file.suffix != filenames.LOG_SUFFIX:
             continue
@@ -93,14 +94,18 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
             if file.offset in logs:
                 away = set_aside(path)
                 _log.warning("part of a segment set aside", extra={"file": away})
+                aside.add(file.offset)
                 continue
             files.truncate(path, swap.whole_size)
         swaps.append(swap)
     if swaps:
         first = min(swap.base_offset for swap in swaps)
         last = max(max(swap.last_offset, swap.base_offset) for swap in swaps)
+        bases = sorted({swap.base_offset for swap in swaps} | aside)
         for file in there:
-            if first <= file.offset <= last and file.suffix != filenames.SNAPSHOT_SUFFIX:
+            if not first <= file.offset <= last or file.suffix == filenames.SNAPSHOT_SUFFIX:
+                continue
+            if bases[bisect_right(bases, file.offset) - 1] not in aside:
                 files.unlink(directory / filenames.segment_file(*file))
     for swap in swaps:
         _log.info(

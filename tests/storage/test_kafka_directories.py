@@ -468,3 +468,17 @@ def test_a_planted_mistake_is_caught(mistake, state, brought, monkeypatch):
         partition = brought.open(message_format_version="0.10.2")
         brought.check(partition)
         assert not brought.file(200, ".timeindex").exists()
+
+
+def test_a_part_of_a_swap_among_whole_ones_leaves_what_it_was_to_replace(make_log):
+    log = make_log(segment_bytes=100).create()
+    for now in range(4):
+        log.append([now], now=now)
+    log.close()
+    for base in (0, 1, 3):
+        path = log.directory / f"{base:020}.log"
+        swap = path.with_name(path.name + ".swap")
+        swap.write_bytes(path.read_bytes()[: -5 if base == 1 else None])
+    log.open()
+    assert [time for _, time, _ in log.contents()] == [0, 1, 2, 3]
+    assert (log.directory / f"{1:020}.log.swap.stray").exists()
