@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.http")
 
+_SHUTDOWN_S = 3.0  # how long answers under way may hold up a stop
+
 
 async def start_http(node: Node, listening: socket.socket) -> Any:
     """Wait for the first request on a listening socket, then serve there.
@@ -56,7 +58,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.add_subapp("/v1", http_api.api(web, node))
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_S)
     await runner.setup()
     await web.SockSite(runner, listening).start()
     return runner

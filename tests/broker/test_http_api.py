@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import threading
@@ -376,3 +377,24 @@ def test_a_partition_that_fails_says_so_in_its_place(broker, connection, topic):
     assert rows[1]["error"] == "KAFKA_STORAGE_ERROR"
     status, answer = ask(broker, f"/topics/{topic}/offsets?at=1&partition=1")
     assert (status, answer["error"]) == (503, "KAFKA_STORAGE_ERROR")
+
+
+def test_a_slow_lookup_holds_up_no_stop(start):
+    broker = start({"clock": "manual"})
+    with broker.connect() as connection:
+        asking.create(connection, "slow")
+        produce(connection, "slow", 5)
+    fault = broker.faults.add(storage="read", topic="slow", delay="1h")
+
+    def look():
+        with contextlib.suppress(OSError, ValueError, KeyError):  # the broker has gone
+            ask(broker, "/topics/slow/offsets?at=5")
+
+    threads = [threading.Thread(target=look, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: fault.hits >= 2, what="both threads are held")
+    assert broker.stop() == 0
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()

@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 import struct
+import threading
 from itertools import count
 
 import pytest
@@ -257,6 +258,32 @@ def test_lives(tmp_path):
         live(tmp_path, seed)
     assert seen["unknown"] > seen["lookups"] // 50, "lives in which all is known show little"
     print(f"no mismatch: {seen}")
+
+
+def test_lookups_beside_appends(make_log):
+    """What is told while batches come and segments roll is true of what had been acknowledged."""
+    log = make_log(segment_bytes=600).create()
+    partition, told, stop = log.partition, [], threading.Event()
+
+    def ask():
+        pick = random.Random(5)
+        while not stop.is_set():
+            end = partition.high_watermark
+            time = pick.randint(0, end + 1)
+            told.append((time, end, partition.find_by_append_time(time, upper_offset=end)))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for now in range(3000):
+            log.append([5], now=now)
+    finally:
+        stop.set()
+        asking.join()
+    assert len(told) > 20
+    for time, end, found in told:
+        right = AppendedSince(time, time, None) if time < end else AppendedSince(None, None, None)
+        assert found == right, (time, end)
 
 
 # --- planted bugs: each must be caught ---
