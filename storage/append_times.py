@@ -201,6 +201,11 @@ class AppendTimes:
             self.append(UNKNOWN, relative_offset + self.base_offset)
 
     @property
+    def has_end(self) -> bool:
+        """Whether the file says up to where it vouches for itself: flush mode has written it."""
+        return self._end is not None
+
+    @property
     def end_offset(self) -> int:
         """What lies before this offset is vouched for by the file itself, even after a power loss."""
         return self.base_offset + (self._end or 0)

@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 FINE, FINDINGS = 0, 1
 _HELD_ROWS = 200  # rows whose widths are known before the first one is written
 _PLURALS = {"batch": "batches", "entry": "entries", "property": "properties"}
-_UNCOUNTED = {"record", "room", "partition"}  # records are counted by their batches, shown or not
+_UNCOUNTED = {
+    "end",
+    "record",
+    "room",
+    "partition",
+}  # records are counted by their batches, shown or not
 
 
 class UsageError(Exception):

@@ -147,6 +147,7 @@ def _segment_fields(line: SegmentLine) -> dict[str, Any]:
         "index_entries": line.index_entries,
         "time_index_entries": line.time_index_entries,
         "has_missing": times.has_missing,
+        "has_unknown": times.has_unknown,
         "is_true": line.is_true,
     }
 

@@ -19,7 +19,7 @@ from storage import (
     timestamps,
     transaction_index,
 )
-from storage.append_times import UNKNOWN, AppendTimes
+from storage.append_times import END, UNKNOWN, AppendTimes
 from storage.headers import HEADER_SIZE, batch_size, last_offset_at
 from storage.time_index import TimeIndex
 from tidelog.dump_segments import Finding, Row, base_offset_of, segment_of
@@ -87,7 +87,7 @@ def _rest(data: bytes, end: int) -> Iterator[Row | Finding]:
 
 
 def read_append_times(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
-    """Every entry: from its offset on, batches were appended at its time."""
+    """Every entry: from its offset on, batches were appended at its time; and the end, if it has one."""
     base_offset = base_offset_of(path)
     times = AppendTimes(path, base_offset)
     size = path.stat().st_size
@@ -97,8 +97,11 @@ def read_append_times(path: Path, _with_records: bool) -> Iterator[Row | Finding
         return
     last_offset, last_time = -1, None
     for number, (time, relative_offset) in enumerate(times.entries()):
-        known = None if time == UNKNOWN else time
         offset = base_offset + relative_offset
+        if time == END:
+            yield Finding(f"entry {number}", "an end before the end: nothing behind it is believed")
+            continue
+        known = None if time == UNKNOWN else time
         yield Row("entry", {"entry": number, "offset": offset, "append_time": known})
         if relative_offset <= last_offset:
             yield Finding(f"entry {number}", f"offset {offset} does not come after the one before")
@@ -106,6 +109,10 @@ def read_append_times(path: Path, _with_records: bool) -> Iterator[Row | Finding
             yield Finding(f"entry {number}", f"append time {known} after {last_time}")
         last_offset = relative_offset
         last_time = last_time if known is None else known
+    if times.has_end:
+        yield Row("end", {"durable_before": times.end_offset})
+        if times.end_offset - base_offset < last_offset:
+            yield Finding("end", f"it is at {times.end_offset}, before the last entry")
     torn = (size - len(append_times.HEADER)) % append_times.ENTRY_SIZE
     if torn:
         yield Finding(f"byte {size - torn}", f"cut: {torn} bytes behind the last whole entry")

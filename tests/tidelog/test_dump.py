@@ -468,6 +468,18 @@ class TestAppendTimes:
         status, rows = dump(capsys, times)
         assert (status, of(rows, "entry")[2]["append_time"]) == (0, None)
 
+    def test_the_end_of_flush_mode_is_told_and_no_fault(self, capsys, times):
+        end = struct.pack(">qi", -(2**63) + 1, 50)
+        times.write_bytes(times.read_bytes() + end)
+        status, rows = dump(capsys, times)
+        assert (status, [row["durable_before"] for row in of(rows, "end")]) == (0, [50])
+        times.write_bytes(times.read_bytes() + struct.pack(">qi", 9000, 60))
+        count = len(of(rows, "entry"))
+        assert count > 2
+        assert judge(capsys, times) == [
+            (f"entry {count}", "an end before the end: nothing behind it is believed")
+        ]
+
     def test_an_offset_that_does_not_grow(self, capsys, times):
         patch(times, 8 + 12 + 8, struct.pack(">i", 0))
         assert judge(capsys, times) == [("entry 1", "offset 0 does not come after the one before")]
