@@ -19,6 +19,8 @@ import pytest
 from config import BrokerConfig, topic_config
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
+from storage import timestamps
+from storage.largest_event import LargestEvent
 from storage.partition import Partition
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -30,9 +32,9 @@ FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
 
 # What is written: (append time, times of the records, is it a transaction's marker?)
 LOADS = {
-    "live": [(START + i * DAY // 2, [START + i * DAY // 2 - 5_000] * 3, False) for i in range(8)],
+    "live": [(START + i * 15 * HOUR, [START + i * 15 * HOUR - 5_000] * 3, False) for i in range(8)],
     "backfill": [
-        (START + i * MINUTE, [START - 30 * DAY + i * DAY // 2 + j for j in range(3)], False)
+        (START + i * MINUTE, [START - 30 * DAY + i * 15 * HOUR + j for j in range(3)], False)
         for i in range(8)
     ],
     "interleaved": [
@@ -45,16 +47,16 @@ LOADS = {
     ],
     "transactions": [
         (
-            START + i * DAY // 2,
-            [START + 20 * DAY] if i % 2 else [START + i * DAY // 2] * 3,
+            START + i * 15 * HOUR,
+            [START + 20 * DAY] if i % 2 else [START + i * 15 * HOUR] * 3,
             i % 2 == 1,
         )
         for i in range(8)
     ],
 }
 IN_WORDS = {
-    "live": "gets live data for four days",
-    "backfill": "is backfilled in order with four days of a month ago",
+    "live": "gets live data for five days",
+    "backfill": "is backfilled in order with five days of a month ago",
     "interleaved": "gets live and ten days old data in turn",
     "absurd": "gets live data with one absurd stamp from the future",
     "transactions": "gets transactions, whose markers carry times of twenty days ahead",
@@ -101,6 +103,7 @@ class Row:
 
     def __init__(self, event, basis, ms, size, kind, magic, age, load):
         self.load, self.age, self.magic, self.kind = load, age, magic, kind
+        self.before = 0 if magic == 2 else 2  # the format of a topic from before
         self.given = basis
         self.basis = basis or ("append" if event >= 0 else "record")
         self.event, self.ms, self.size = event, ms, size
@@ -109,7 +112,11 @@ class Row:
 
     def words(self):
         """Say the row."""
-        age = "A new topic" if self.age == "new" else "A topic of plain settings, changed halfway,"
+        age = (
+            "A new topic"
+            if self.age == "new"
+            else f"A plain topic in format {self.before}, changed,"
+        )
         keeps = []
         if self.ms >= 0:
             since = "the last append" if self.basis == "append" else "the newest record"
@@ -200,7 +207,11 @@ def write(row, directory):
     """Make the log and its model."""
     model = Model(row)
     plain = TopicConfig(
-        segment_bytes=500, retention_ms=-1, segment_min_roll_interval_ms=0, segment_ms=10**15
+        message_format_version=FORMATS[row.before],
+        segment_bytes=500,
+        retention_ms=-1,
+        segment_min_roll_interval_ms=0,
+        segment_ms=10**15,
     )
     was_there = row.age == "from before"
     partition = Partition(
@@ -285,6 +296,42 @@ def test_every_combination_deletes_what_its_sentence_says(fast_directory, capsys
         print(f"\n{number + 1} combinations, {len(sentences)} sentences; deleted: {deleted}")
     assert number + 1 == len(sentences) == 2 * 3 * 2 * 2 * 2 * 3 * 2 * 5
     assert min(deleted.values()) > 200
+
+
+def counted(times, append_time_ms):
+    """Take a control batch's time for an event's."""
+    NOTE_CONTROL(times, append_time_ms)
+    times.event = timestamps.later(append_time_ms + 5 * DAY, times.event)
+
+
+NOTE_CONTROL, EXPIRES_FROM = timestamps.SegmentTimes.note_control, timestamps.expires_from
+MISTAKES = {
+    "control batches are counted": (timestamps.SegmentTimes, "note_control", counted),
+    "an absurd stamp counts as it came": (timestamps, "event_limit", lambda *_: 2**62),
+    "there is no grace": (
+        timestamps,
+        "expires_from",
+        lambda times, rules, largest: EXPIRES_FROM(times, rules._replace(grace_ms=0), largest),
+    ),
+    "segments without event time hold back others": (
+        timestamps._Dated,
+        "times",
+        lambda dated, number: dated._candidates[number].times(),
+    ),
+    "there is no largest event time": (LargestEvent, "below", lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_planted_mistake_contradicts_a_sentence(mistake, fast_directory, monkeypatch):
+    monkeypatch.setattr(*MISTAKES[mistake])
+    alone = (row for row in rows() if row.event >= 0 and row.ms < 0 and row.size < 0)
+    for number, row in enumerate(alone):
+        directory = fast_directory / str(number)
+        directory.mkdir()
+        if any(gone != expected for _, gone, expected in live_through(row, directory)):
+            return
+    pytest.fail(f"no sentence noticed that {mistake}")
 
 
 # --- by hand -------------------------------------------------------------------------------------
