@@ -146,32 +146,56 @@ class AppendTimes:
     def check(self, from_offset: int) -> bool:
         """Check that the entries from an offset on can be; forget all from the first that cannot.
 
-        From there on nothing is known. False when that happened. Raises OSError.
+        What lies before the offset was durable; from there, or from behind the last entry that can be,
+        nothing is known. False when that happened. Raises OSError.
         """
         if not self._count:
             return True
-        descriptor = self._reader()
-        first = max(self._floor(descriptor, from_offset - self.base_offset), 0)
+        descriptor, durable = self._reader(), from_offset - self.base_offset
+        count = self._growing(descriptor)
+        first = max(self._floor(descriptor, durable, count), 0)
         last = Entry(UNKNOWN, -1) if first == 0 else self._entry(descriptor, first - 1)
         known = None if last.time == UNKNOWN else last.time
-        for number in range(first, self._count, _BLOCK_ENTRIES):
-            for at, entry in enumerate(self._block(descriptor, number), number):
-                if entry.time == END:  # of an earlier commit: none came over it
-                    self._end_at(descriptor, at, entry.offset, end=entry.offset)
-                    return False
+        for number in range(first, count, _BLOCK_ENTRIES):
+            block = self._block(descriptor, number)[: count - number]
+            for at, entry in enumerate(block, number):
                 if not _may_follow(entry, last, known, is_first=at == 0):
-                    self._end_at(descriptor, at, last.offset + 1)
+                    self._end_at(descriptor, at, max(last.offset + 1, durable))
                     return False
                 last = entry
                 known = known if entry.time == UNKNOWN else entry.time
-        return True
+        if count == self._count:
+            return True
+        entry = self._entry(descriptor, count)
+        is_end = entry.time == END  # of an earlier commit: others came behind it, and none over it
+        offset = max(entry.offset if is_end else last.offset + 1, durable)
+        self._end_at(descriptor, count, offset, offset if is_end else None)
+        return False
 
-    def confirm(self, first_time: int | None, last_time: int | None) -> bool:
+    def _growing(self, descriptor: files.Descriptor) -> int:
+        """Return how many entries come before the first whose offset does not grow, or an end."""
+        last = -1
+        for number in range(0, self._count, _BLOCK_ENTRIES):
+            block = self._block(descriptor, number)
+            offsets = [last, *(entry.offset for entry in block)]
+            if all(map(int.__lt__, offsets, offsets[1:])) and END not in (e.time for e in block):
+                last = offsets[-1]
+                continue
+            for at, entry in enumerate(block, number):
+                if entry.offset <= last or entry.time == END:
+                    return at
+                last = entry.offset
+        return self._count
+
+    def confirm(
+        self, first_time: int | None, last_time: int | None, durable_offset: int | None = None
+    ) -> bool:
         """Compare with when the first and the last batch are known to have been appended.
 
         A last entry with an earlier time is not the last: entries behind it have been cut off, and
         nothing is known there; a later one is of a batch that a crash has taken. A first entry with
-        another time is none. False when something had to be forgotten. Raises OSError.
+        another time is none. Entries of what lies before `durable_offset` cannot have been cut off.
+        False when something had to be forgotten. Raises OSError.
         """
         if not self._count:
             return True
@@ -182,7 +206,13 @@ class AppendTimes:
             last_time is None or timestamps.goes_back(last_time, self._last.time)
         ):
             vouched = self._end or 0  # partition.times may know of more than is durable
-            self._end_at(descriptor, self._count, max(self._last.offset + 1, vouched))
+            if durable_offset is not None:
+                vouched = max(durable_offset - self.base_offset, vouched)
+            if self._end is None:
+                self._end_at(descriptor, self._count, max(self._last.offset + 1, vouched))
+            else:
+                count = self._floor(descriptor, vouched - 1) + 1
+                self._end_at(descriptor, count, vouched, end=vouched)
         else:
             return True
         return False
@@ -194,8 +224,9 @@ class AppendTimes:
         relative_offset: int,
         end: int | None = None,
     ) -> None:
+        """Keep the first entries, and know nothing from an offset on; up to `end` the file vouches."""
         self._shorten(descriptor, count)
-        self._end = end  # the file goes on saying so: the next crash may come at once
+        self._end = end if count else None  # it goes on saying so: the next crash may come at once
         self._cut_file()
         if count:
             self.append(UNKNOWN, relative_offset + self.base_offset)
@@ -363,14 +394,18 @@ class AppendTimes:
             self._write_end(relative_offset)
         self._cut_file()
 
+    def size(self) -> int:
+        """Return the size of the file in bytes, 0 where there is none; raises OSError."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def _cut_file(self) -> None:
         entries = self._count + (self._end is not None)
         size = len(HEADER) + entries * ENTRY_SIZE if self._count else 0
-        try:
-            if self.path.stat().st_size > size:
-                files.truncate(self.path, size)
-        except FileNotFoundError:
-            pass
+        if self.size() > size:
+            files.truncate(self.path, size)
 
     def mark_unknown(self, from_offset: int | None = None) -> None:
         """Say that nothing is known of the segment, or from an offset on: somebody else wrote it.
@@ -403,12 +438,14 @@ class AppendTimes:
         descriptor = self._descriptor
         return files.Descriptor(self.path) if descriptor is None else descriptor
 
-    def _floor(self, descriptor: files.Descriptor, relative_offset: int) -> int:
-        """Return the number of the entry an offset goes by, -1 when it lies before all.
+    def _floor(
+        self, descriptor: files.Descriptor, relative_offset: int, count: int | None = None
+    ) -> int:
+        """Return the number of the entry an offset goes by, -1 when it lies before all (of `count`).
 
         Before the first hole or end that a power loss has left among the entries.
         """
-        low, high = 0, self._count
+        low, high = 0, self._count if count is None else count
         while low < high:
             middle = (low + high) // 2
             time, offset = self._entry(descriptor, middle)

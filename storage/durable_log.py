@@ -121,7 +121,7 @@ class DurableLog:
             directory,
             recovery_point=recovery_point,
             was_clean=was_clean,
-            first_offset=log_start_offset,
+            log_start_offset=log_start_offset,
             index_interval_bytes=config.index_interval_bytes,
             contiguous=not config.is_compacted,
             known=known,
@@ -263,6 +263,7 @@ class DurableLog:
                     self._segments,
                     self._producer_id_expiration_ms,
                     self._opened_ms,
+                    log_start_offset=self.log_start_offset,
                 )
             except OSError as error:
                 raise self._storage_error("producers' state cannot be read", error) from error

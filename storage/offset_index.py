@@ -107,7 +107,7 @@ class OffsetIndex(SparseIndex):
 
     def truncate(self, log_size: int) -> None:
         """Drop the entries of batches that start at or after a position."""
-        with self._flush_lock:
+        with self.flush_lock:
             self._drop_from(bisect_right(self._positions, log_size - 1))
 
 

@@ -35,9 +35,18 @@ _log = logging.getLogger("tidelog.storage")
 
 
 def load_producers(
-    directory: Path, segments: Sequence[Segment], expiration_ms: int, now_ms: int
+    directory: Path,
+    segments: Sequence[Segment],
+    expiration_ms: int,
+    now_ms: int,
+    *,
+    log_start_offset: int,
 ) -> Producers:
-    """Read the newest good snapshot and what the log says after it; raises OSError."""
+    """Read the newest good snapshot and what the log says after it; raises OSError.
+
+    What has been deleted may come back in part with a power loss, in any order of names. Who wrote
+    before such a hole may have written in it: he is better not known than with an old sequence.
+    """
     end_offset = segments[-1].tail.end_offset
     producers, offset = Producers(expiration_ms), segments[0].base_offset
     for snapshot in reversed(listed(directory).snapshot_offsets):
@@ -53,16 +62,21 @@ def load_producers(
         break
     _refill(segments, offset, producers)
     for segment in segments:
-        if segment.tail.end_offset > offset:
-            _scan_producers(segment, offset, producers, now_ms)
+        if segment.tail.end_offset <= offset:
+            continue
+        reached = _scan_producers(segment, offset, producers, now_ms)
+        if reached < segment.tail.end_offset <= log_start_offset:
+            producers = Producers(expiration_ms)
     producers.expire(now_ms)
     return producers
 
 
-def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> None:
-    entry = segment.index.floor(offset)
+def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> int:
+    """Note the batches of a segment from an offset on; return where the last batch ends."""
+    entry, end_offset = segment.index.floor(offset), segment.base_offset
     for found in segment.walk(0 if entry is None else entry.position):
         batch = found.batch
+        end_offset = batch.last_offset + 1
         if batch.base_offset < offset or batch.producer_id < 0 or batch.is_control:
             continue
         append_time_ms = segment.append_times.at(batch.base_offset)
@@ -72,6 +86,7 @@ def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms:
             # A batch whose append time nobody knows keeps its producer for a full span from now.
             now_ms if append_time_ms is None else append_time_ms,
         )
+    return end_offset
 
 
 def sequenced(batch: Batch) -> Sequenced:

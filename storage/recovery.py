@@ -53,13 +53,13 @@ def load(
     *,
     recovery_point: int,
     was_clean: bool,
-    first_offset: int,
+    log_start_offset: int,
     index_interval_bytes: int,
     contiguous: bool,
     known: PartitionTimes | None,
     boot_id: str,
 ) -> Loaded:
-    """Open the segments of a directory; one that holds none gets one at `first_offset`.
+    """Open the segments of a directory; one that holds none gets one where the log starts.
 
     `contiguous`: no compaction has made holes in the offsets. `known` is what `partition.times`
     says, `boot_id` names this start of the machine. Raises OSError.
@@ -71,7 +71,7 @@ def load(
         base: (directory / filenames.segment_file(base, filenames.LOG_SUFFIX)).stat().st_size
         for base in found.base_offsets
     }
-    bases = found.base_offsets or [first_offset]
+    bases = found.base_offsets or [log_start_offset]
     segments = [
         Segment(directory, base, Tail(following, sizes.get(base, 0)))
         for base, following in zip(bases, [*bases[1:], bases[-1]], strict=True)
@@ -90,9 +90,12 @@ def load(
             segments,
             recovery_point,
             index_interval_bytes,
+            log_start_offset=log_start_offset,
             contiguous=contiguous,
-            is_ours=known is not None,
+            known=known,
         )
+        if contiguous:
+            _drop_empty(segments)
         _drop_later_snapshots(directory, found.snapshot_offsets, segments[-1].tail.end_offset)
     for segment in segments[:-1]:
         segment.seal()
@@ -102,9 +105,11 @@ def load(
     elif known is not None and (was_clean or known.boot_id != boot_id or not is_ours):
         _doubt_append_times(segments, known.covered_offset)
     for segment in segments:
-        times, known_size = segment.known_times
-        if known_size < segment.tail.size:
+        times, size = segment.known_times
+        if size < segment.tail.size:
             times.has_unknown |= not segment.append_times.is_complete
+        elif times.has_unknown and not was_clean:  # may have been said of what was cut off since
+            times.has_unknown = not segment.append_times.is_complete
     segments[-1].activate()
     if known is not None:
         last_time = timestamps.later(known.last_append_time_ms, last_time)
@@ -137,13 +142,15 @@ def _adopt(segments: Sequence[Segment], known: PartitionTimes | None, *, was_cle
     After a clean stop it describes all there is: where there is more, somebody else has written
     there, and may have written all of it anew. After a crash there may be more.
     """
-    lines = {line.base_offset: line for line in (known.segments if known is not None else ())}
+    if known is None:
+        return
+    lines = {line.base_offset: line for line in known.segments}
     for segment in segments:
         line = lines.get(segment.base_offset)
         if line is None or line.size > segment.tail.size:
             continue
         if line.size == segment.tail.size or not was_clean:
-            segment.adopt(line, is_true=line.is_true)
+            segment.adopt(line, is_true=line.is_true, covered_offset=known.covered_offset)
 
 
 def _clean_end(active: Segment, recovery_point: int, known: PartitionTimes | None) -> int | None:
@@ -224,31 +231,41 @@ def _recover(
     recovery_point: int,
     index_interval_bytes: int,
     *,
+    log_start_offset: int,
     contiguous: bool,
-    is_ours: bool,
+    known: PartitionTimes | None,
 ) -> int | None:
     """Check the log from the recovery point on, cut it, and drop the segments behind a cut.
 
+    Of segments before the log's start, which have been deleted, a power loss may bring back any, and
+    any part of one: that is cut, and the log goes on all the same.
     Returns the largest LogAppendTime stamp met: where an append time has been lost, the
     stamps still show how far the partition's time had come.
     """
-    stamp = None
+    stamp, is_ours = None, known is not None
+    covered_offset = recovery_point if known is None else max(known.covered_offset, recovery_point)
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
         if not is_last and segment.tail.end_offset <= recovery_point:
             continue
         size = segment.tail.size
         limit = _NO_LIMIT if is_last else segment.tail.end_offset
-        segment.append_times.check(recovery_point)
+        times_size = segment.append_times.size()
+        segment.append_times.check(covered_offset)
         strict = contiguous and _began_here(segment, is_ours)
         checked = _check(segment, recovery_point, limit, index_interval_bytes, strict)
         is_whole = checked.tail.size == size
-        if not is_last and (strict or (contiguous and _began_here(segments[number + 1], is_ours))):
+        is_gone = not is_last and limit <= log_start_offset
+        if is_last or is_gone or not contiguous:
+            pass
+        elif strict or _goes_on(segments[number + 1 :], is_ours):
             is_whole = is_whole and checked.tail.end_offset == limit
         if timestamps.exceeds(checked.stamp, stamp):
             stamp = checked.stamp
-        segment.cut(checked.tail)
-        if is_whole:
+        segment.cut(checked.tail if not is_gone else Tail(limit, checked.tail.size))
+        if (checked.tail.size, segment.append_times.size()) != (size, times_size):
+            segment.sync()  # what was durable before is not synced again: the rest must not come back
+        if is_whole or is_gone:
             continue
         _log.warning(
             "log cut",
@@ -269,10 +286,16 @@ def _recover(
 
 def _drop(segment: Segment) -> None:
     """Remove a segment behind a cut; what another program wrote is set aside instead."""
-    if not segment.append_times.is_complete:
+    if segment.tail.size and not segment.append_times.is_complete:
         away = leftovers.set_aside(segment.path)
         _log.warning("segment behind a cut set aside", extra={"file": away})
     segment.remove()
+
+
+def _drop_empty(segments: list[Segment]) -> None:
+    """Remove the first segments where they hold nothing: the log begins where it can be read."""
+    while len(segments) > 1 and not segments[0].tail.size:
+        segments.pop(0).remove()
 
 
 def _began_here(segment: Segment, is_ours: bool) -> bool:
@@ -284,6 +307,14 @@ def _began_here(segment: Segment, is_ours: bool) -> bool:
     if not len(segment.append_times):
         return is_ours or segment.append_times.path.exists()
     return segment.append_times.first_time is not None
+
+
+def _goes_on(later: Sequence[Segment], is_ours: bool) -> bool:
+    """Tell whether the log goes on without a hole, as we write it, or not at all.
+
+    Where no batch follows, a hole would only keep consumers waiting for what is in it.
+    """
+    return _began_here(later[0], is_ours) or not any(segment.tail.size for segment in later)
 
 
 class _Checked(NamedTuple):
@@ -374,9 +405,12 @@ def _follows(found: Found, expected_offset: int, strict: bool) -> bool:
 
 
 def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: int) -> None:
-    for offset in offsets:
-        if offset > end_offset:
-            files.unlink(snapshot_path(directory, offset))
+    """Remove snapshots of what has been cut off, durably: others will have written up to there."""
+    later = [offset for offset in offsets if offset > end_offset]
+    for offset in later:
+        files.unlink(snapshot_path(directory, offset))
+    if later:
+        files.sync(directory)
 
 
 def remove_stray_snapshots(directory: Path, segments: Sequence[Segment]) -> None:

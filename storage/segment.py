@@ -30,6 +30,7 @@ from storage.headers import (
     whole_size,
 )
 from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from storage.sparse_index import flush_both
 from storage.time_index import TimeEntry, TimeIndex
 from storage.timestamps import SegmentTimes
 
@@ -93,6 +94,7 @@ class Segment:
         "__weakref__",
         "_append_times",
         "_descriptor",
+        "_durable_offset",
         "_hints",
         "_index",
         "_is_ragged",
@@ -121,6 +123,7 @@ class Segment:
         self._descriptor: files.Descriptor | None = None
         self._index: OffsetIndex | None = None
         self._append_times: AppendTimes | None = None
+        self._durable_offset: int | None = None  # before it they were durable; see `adopt`
         self._is_ragged = False  # a failed append may have left bytes behind the tail
         self._last_indexed = 0  # where the last batch with an index entry starts
         self._time_index: TimeIndex | None = None
@@ -264,8 +267,7 @@ class Segment:
             return
         if self._known_size == self.tail.size:
             self._time_index.append(self._times.largest, self._times.largest_offset)
-        self._index.flush()
-        self._time_index.flush()
+        flush_both(self._index, self._time_index)
         self._least_entries = (len(self._index), len(self._time_index))
 
     def seal(self) -> None:
@@ -295,8 +297,7 @@ class Segment:
         """Make what was written durable; raises OSError. Safe beside an append."""
         index, time_index = self._index, self._time_index
         if index is not None and time_index is not None:
-            index.flush()
-            time_index.flush()
+            flush_both(index, time_index)
         files.sync(self.path)
         for suffix in (
             filenames.APPEND_TIMES_SUFFIX,
@@ -323,8 +324,13 @@ class Segment:
 
     # --- what belongs to the log -----------------------------------------------------------------
 
-    def adopt(self, line: SegmentLine, *, is_true: bool) -> None:
-        """Believe what `partition.times` says of the segment's first bytes."""
+    def adopt(self, line: SegmentLine, *, is_true: bool, covered_offset: int) -> None:
+        """Believe what `partition.times` says of the segment's first bytes.
+
+        Append times before `covered_offset` were durable then. Where it says that of all, and the file
+        has less, that was no power loss, and nothing vouches for the rest.
+        """
+        self._durable_offset = covered_offset if covered_offset < line.end_offset else None
         self._times, self._known_size = line.times.copy(), line.size
         self._least_entries = (line.index_entries, line.time_index_entries)
         self.is_true = is_true
@@ -334,8 +340,7 @@ class Segment:
         self._index, self._time_index = index, time_index
         self._least_entries = (0, 0)
         try:
-            index.flush()
-            time_index.flush()
+            flush_both(index, time_index)
         except OSError:
             return  # they serve all the same
         if not self.is_active:
@@ -431,7 +436,7 @@ class Segment:
             append_times = AppendTimes(path, self.base_offset)
             append_times.load()
             if 0 < self._known_size == self.tail.size and not append_times.confirm(
-                self._times.created, self._times.last_append
+                self._times.created, self._times.last_append, self._durable_offset
             ):
                 self._times.has_unknown = True
             self._append_times = append_times

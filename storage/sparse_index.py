@@ -22,7 +22,7 @@ NOT_OURS = -1  # the file has to be written anew
 class SparseIndex(ABC):
     """One segment's index: in memory while in use, on disk when flushed."""
 
-    __slots__ = ("_flush_lock", "_flushed", "base_offset", "path")
+    __slots__ = ("_flushed", "base_offset", "flush_lock", "path")
 
     entry_size: ClassVar[int]
 
@@ -31,7 +31,7 @@ class SparseIndex(ABC):
         self.path = path
         self.base_offset = base_offset
         self._flushed = NOT_OURS  # how many entries the file has
-        self._flush_lock = threading.Lock()  # roll and checkpoint may flush at once
+        self.flush_lock = threading.RLock()  # roll and checkpoint may flush at once
         self._forget()
 
     @abstractmethod
@@ -57,7 +57,7 @@ class SparseIndex(ABC):
 
     def flush(self) -> None:
         """Bring the file up to date; raises OSError. It is not made durable here."""
-        with self._flush_lock:
+        with self.flush_lock:
             flushed, count = self._flushed, len(self)
             if flushed == count:
                 return
@@ -69,6 +69,19 @@ class SparseIndex(ABC):
                 file = files.Descriptor(self.path, writable=True)
                 files.write_at(file, (data,), flushed * self.entry_size, len(data))
             self._flushed = count
+
+    @property
+    def is_anew(self) -> bool:
+        """Whether the next flush writes the file anew."""
+        return self._flushed == NOT_OURS
+
+    def remove_file(self) -> bool:
+        """Remove the file, which the next flush makes anew; False when there is none. Raises OSError."""
+        self._flushed = NOT_OURS
+        if not self.path.exists():
+            return False
+        files.unlink(self.path)
+        return True
 
     def _read_from(self, size: int, count: int) -> None:
         """Note that a file of `size` bytes gave `count` entries.
@@ -82,6 +95,21 @@ class SparseIndex(ABC):
         self._keep(count)
         if self._flushed > count:
             self._flushed = NOT_OURS  # the file has entries too many: the next flush writes it anew
+
+
+def flush_both(index: SparseIndex, time_index: SparseIndex) -> None:
+    """Bring the files of two indexes up to date that were made together; raises OSError.
+
+    One made anew may have its entries elsewhere (index.interval.bytes has changed), and what is found
+    with one of them and an older one of the other is wrong. So no crash leaves such a pair.
+    """
+    with index.flush_lock, time_index.flush_lock:
+        if index.is_anew or time_index.is_anew:
+            were_there = [each.remove_file() for each in (time_index, index)]
+            if any(were_there):
+                files.sync(index.path.parent)
+        index.flush()
+        time_index.flush()
 
 
 def used_part(data: bytes, entry_size: int) -> bytes:

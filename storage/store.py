@@ -350,6 +350,11 @@ class LogStore:
             raise KafkaStorageError("the log directories are closed")
         if key in self._places:
             raise TopicAlreadyExists(f"{topic}-{index} exists in {self._places[key].path}")
+        for (
+            directory
+        ) in self._directories:  # a log of this name that is gone may be in memory still
+            directory.recovery_points.pop(key, None)
+            directory.log_start_offsets.pop(key, None)
         directory = min(self._directories, key=attrgetter("partitions"))
         path = directory.path / filenames.partition_directory(topic, index)
         try:
@@ -537,6 +542,8 @@ class LogStore:
             directory.recovery_points[key] = partition.recovery_point
             if partition.log_start_offset > partition.segments[0].base_offset:
                 directory.log_start_offsets[key] = partition.log_start_offset
+            else:
+                directory.log_start_offsets.pop(key, None)
         for directory in self._directories:
             here = [key for key, place in list(self._places.items()) if place is directory]
             points = {key: directory.recovery_points.get(key, 0) for key in here}

@@ -114,7 +114,7 @@ class TimeIndex(SparseIndex):
 
     def truncate(self, end_offset: int) -> None:
         """Drop the entries of batches that end at or after an offset."""
-        with self._flush_lock:
+        with self.flush_lock:
             self._drop_from(bisect_left(self._offsets, end_offset - self.base_offset))
 
 

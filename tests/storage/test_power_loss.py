@@ -52,6 +52,7 @@ class Log:
         self.is_going = False  # its deletion has begun
         self.trimmed = 0  # the start that was acknowledged
         self.event = None  # the largest event time there ever was
+        self.holes = set()  # offsets that went although later ones stayed; none was promised
 
     @property
     def end(self):
@@ -325,17 +326,25 @@ def agree(partition, log, *, killed):
     assert min(log.start, end) <= start, (log.start, start, end)
     if killed or log.is_promised:  # else the names of its first segments may be gone
         assert start <= log.highest_start, (start, log.highest_start)
-    rows = dict(list(enumerate(log.rows))[start:end])
-    assert contents(partition) == [(o, r.time, r.value) for o, r in rows.items()]
+    found = contents(partition)
+    holes = set(range(start, end)) - {offset for offset, _, _ in found}
+    if killed or log.is_promised:  # else the names of segments may be gone
+        assert holes <= log.holes
+    rows = {offset: log.rows[offset] for offset, _, _ in found}
+    assert found == [(o, r.time, r.value) for o, r in rows.items()]
     for offset, row in rows.items():
         time = partition.append_time_of(offset)
         promised = [row.append] if killed or offset < log.acknowledged else [row.append, None]
         assert time in promised, (offset, time, row.append, log.acknowledged)
         row.append = time
+    if not (killed or log.is_promised):
+        for row in log.rows[:start]:  # may have gone with its segment's name
+            row.append = None
     agree_on_last_append(partition, log, rows)
     agree_on_lookups(partition, rows, end)
     agree_on_what_is_kept(partition, log, rows)
     del log.rows[end:]
+    log.holes = holes
     log.start = log.highest_start = start
     log.is_going = False
     log.last_append = partition.last_append_time
@@ -368,7 +377,7 @@ def agree_on_lookups(partition, rows, end):
 def agree_on_what_is_kept(partition, log, rows):
     """`partition.times`, the largest event time and the producers claim nothing that is not so."""
     for segment in partition.segments:
-        here = log.rows[segment.base_offset : segment.tail.end_offset]
+        here = [log.rows[offset] for offset in offsets_in(segment)]
         times = [row.time for row in here if row.time is not None]
         assert segment.times.largest == max(times, default=None)
         assert segment.times.has_missing == (len(times) < len(here))
@@ -387,7 +396,7 @@ def agree_on_what_is_kept(partition, log, rows):
     for producer_id in (1, 2, 3):
         offsets = [
             offset
-            for offset in range(first, partition.log_end_offset)
+            for offset in range(after_holes(partition), partition.log_end_offset)
             if log.rows[offset].producer.get("producer_id") == producer_id
         ]
         if offsets:
@@ -398,6 +407,20 @@ def agree_on_what_is_kept(partition, log, rows):
             assert known.last_sequence == base + len(same) - 1
 
 
+def after_holes(partition):
+    """Where the log begins that has no hole: of deleted segments any may be back."""
+    first = partition.segments[0].base_offset
+    for segment in partition.segments:
+        end = segment.tail.end_offset
+        if segment.tail.size and [end - 1] != offsets_in(segment)[-1:]:
+            first = end
+    return first
+
+
+def offsets_in(segment):
+    return [r.offset for found in segment.walk() for r in records(found.buffer, found.batch)]
+
+
 def contents(partition):
     found, offset = [], partition.log_start_offset
     while offset < partition.log_end_offset:
@@ -406,7 +429,7 @@ def contents(partition):
         assert fetched.size, offset
         for record in (r for data in fetched.buffers for r in records(data)):
             if record.offset >= offset:
-                assert record.offset == offset
+                offset = record.offset
                 time = None if record.timestamp == -1 else record.timestamp
                 found.append((offset, time, record.value))
                 offset += 1
