@@ -311,7 +311,8 @@ class DurableLog:
         with self._flush_lock:
             with self._append_lock:
                 end_offset, times = self.log_end_offset, self._times_now()
-                base_offset = self._active.base_offset
+                active = self._active  # its append times have no file before the first batch
+                base_offset = active.base_offset if active.tail.size else _NO_SEGMENT
             self._check_usable()
             if end_offset <= self.recovery_point:
                 return self.recovery_point

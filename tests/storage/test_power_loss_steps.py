@@ -356,6 +356,20 @@ def test_an_end_in_the_middle_goes_on_vouching_once_it_has_been_found(tmp_path):
     assert [again.at(offset) for offset in (100, 108, 109)] == [5, 7, None]
 
 
+def test_a_commit_makes_the_name_of_the_first_append_times_durable(make_log, use):
+    """The segment's other files were made durable when it was still empty."""
+    log = segments_of(make_log, 1, flush_messages=1)
+    log.partition.config = TopicConfig(flush_messages=1, segment_bytes=100)
+    log.partition._roll()
+    disk = Disk(log.path)
+    use(disk)
+    log.partition.flush()
+    log.append([1, 2], now=7)
+    log.partition.commit()
+    node = disk._find(log.directory)
+    assert filenames.segment_file(2, ".appendtimes") in node.durable
+
+
 def test_what_was_cut_off_leaves_no_mark_of_unknown_times(make_log):
     log = make_log().create()
     log.append([1, 2], now=5)
