@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.http")
 
+_BREATH_S = 0.0002
 _NONE = -1  # the offset of what is not found
 _ISOLATION = ("read_uncommitted", "read_committed")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
@@ -80,11 +83,11 @@ class Asked(NamedTuple):
         if text is None:
             return None
         try:
-            time = parse_instant(text[:100], self.now_ms)
+            timestamp = parse_instant(text[:100], self.now_ms)
         except ValueError as error:
             raise Refused(400, "BAD_TIME", f"{name}: {error}") from None
-        if time != NO_TIMESTAMP:
-            return time
+        if timestamp != NO_TIMESTAMP:
+            return timestamp
         if self.flag("shift"):
             return 0
         raise Refused(
@@ -148,6 +151,7 @@ class Asked(NamedTuple):
                 rows.append(
                     {"partition": index, "error": error.code.name, "message": error.message}
                 )
+            time.sleep(_BREATH_S)  # the loop need not wait until the interpreter is taken from here
         return rows
 
 
@@ -387,5 +391,12 @@ def _handler(node: Node, route: _Route, executor: ThreadPoolExecutor, web: Any) 
 
 
 def _told(route: _Route, asked: Asked) -> str:
-    """In the thread: the answer, written down there too, for it may be long."""
-    return line(route.tell(asked))
+    """In the thread: the answer, written down there too, partition by partition.
+
+    One call that writes all of a long one would keep the interpreter from everybody else.
+    """
+    told = route.tell(asked)
+    if "partitions" not in told:
+        return line(told)
+    rows = ", ".join(json.dumps(row) for row in told.pop("partitions"))
+    return f'{json.dumps(told)[:-1]}, "partitions": [{rows}]}}\n'
