@@ -1,0 +1,106 @@
+"""Both times of an offset, and how much lies before one: marks of transactions, holes, halves of batches."""
+
+import pytest
+
+from protocol.errors import OffsetOutOfRange
+from protocol.records.batch import Record, build
+from storage import lookup
+from storage.append_times import AppendTimes
+from storage.partition_times import FILE_NAME
+
+
+def record(offset, time):
+    return Record(offset, time, b"k%d" % offset, b"v", ())
+
+
+def holed(make_log, *, with_times, magic=2, compression=0):
+    """A log of which compaction has removed 1, 2 and 5: batches of 0; 3 and 4; 6 and 8, without 7."""
+    log = make_log(cleanup_policy="compact").create()
+    log.append([1], now=1)
+    log.close()
+    data = b"".join(
+        build(
+            [record(offset, 10 * offset) for offset in offsets],
+            magic=magic,
+            compression=compression,
+        )
+        for offsets in ((0,), (3, 4), (6, 8))
+    )
+    path = log.directory / f"{0:020}.log"
+    path.write_bytes(data)
+    for suffix in (".index", ".timeindex", ".appendtimes"):
+        path.with_suffix(suffix).unlink(missing_ok=True)
+    (log.directory / FILE_NAME).unlink()
+    log.open()
+    if with_times:
+        times = AppendTimes(path.with_suffix(".appendtimes"), 0)
+        for offset, time in ((0, 100), (1, 200), (3, 300), (5, 400), (6, 500)):
+            times.append(time, offset)
+        log.partition.segments[0].append_times.load()
+    return log.partition
+
+
+@pytest.mark.parametrize("compression", [0, 1, 3])
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_hole_has_no_record_time(make_log, magic, compression):
+    partition = holed(make_log, with_times=True, magic=magic, compression=compression)
+    found = [partition.times_of(offset) for offset in range(9)]
+    kept = {0, 3, 4, 6, 8}
+    assert [each.kind == lookup.DATA for each in found] == [n in kept for n in range(9)]
+    assert {each.kind for n, each in enumerate(found) if n not in kept} == {lookup.ABSENT}
+    assert [each.record_time for each in found if each.kind == lookup.DATA] == [0, 30, 40, 60, 80]
+    assert found[1].record_time is None
+    assert [each.append_time for each in found] == [100, 200, 200, 300, 300, 400, 500, 500, 500]
+
+
+def test_what_compaction_left_first_is_the_answer(make_log):
+    partition = holed(make_log, with_times=True)
+    answers = {100: (0, 100), 101: (3, 300), 201: (3, 300), 301: (6, 500), 401: (6, 500)}
+    for time, (offset, append_time) in answers.items():
+        found = partition.find_by_append_time(time, upper_offset=9)
+        assert (found.offset, found.append_time, found.unknown_from) == (offset, append_time, None)
+    assert partition.find_by_append_time(401, upper_offset=6) == (None, None, None)
+    assert partition.find_by_append_time(501, upper_offset=9) == (None, None, None)
+
+
+def test_somebody_elses_holes_have_no_append_time(make_log):
+    partition = holed(make_log, with_times=False)
+    assert [partition.times_of(n).append_time for n in range(9)] == [None] * 9
+    assert partition.find_by_append_time(0, upper_offset=9) == (None, None, 0)
+
+
+def test_a_mark_of_a_transaction_has_no_record_time(log):
+    log.append([5], now=1)
+    mark = build(
+        [Record(0, 7, b"\0\0\0\1", b"\0\0\0\0\0\0", ())],
+        producer_id=4,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    log.partition.append(mark, now_ms=2, produce_version=9, internal=True)
+    assert log.partition.times_of(1) == (lookup.CONTROL, None, 2, False)
+    assert log.partition.find_by_append_time(2, upper_offset=2).offset == 1
+
+
+def test_outside_the_log_there_are_no_times(log):
+    with pytest.raises(OffsetOutOfRange, match="the log is empty, and goes on at 0"):
+        log.partition.times_of(0)
+    log.append([5, 6], now=1)
+    log.partition.delete_records_before(1)
+    for offset in (-1, 0, 2, 2**63 - 1):
+        with pytest.raises(OffsetOutOfRange, match="the log holds 1 to 1"):
+            log.partition.times_of(offset)
+
+
+def test_the_bytes_before_an_offset_are_those_of_whole_batches(make_log):
+    log = make_log(segment_bytes=300).create()
+    for _ in range(6):
+        log.append([5, 6], now=1)
+    assert len(log.partition.segments) > 1
+    batch = log.partition.size // 6
+    sizes = [log.partition.size_before(offset) for offset in range(13)]
+    assert sizes == [offset // 2 * batch for offset in range(13)]
+    log.partition.delete_records_before(5)  # in the middle of the third
+    sizes = [log.partition.size_before(offset) for offset in range(13)]
+    assert sizes == [max(offset // 2 - 2, 0) * batch for offset in range(13)]
