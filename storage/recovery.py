@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import CorruptMessage
 from protocol.records.batch import summarize, verify
 from storage import filenames, files, leftovers, timestamps
-from storage.offset_index import OffsetIndex
+from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from storage.segment import Segment, Tail
 from storage.time_index import TimeEntry
 from storage.timestamps import SegmentTimes
@@ -336,6 +336,9 @@ def _check(
     compacted (`strict`), it must be the next offset exactly.
     """
     good = _starting_point(segment, recovery_point)
+    bound = min(
+        limit_offset, segment.base_offset + MAX_RELATIVE_OFFSET + 1
+    )  # as an index can tell it
     segment.truncate_indexes(good)
     largest = segment.time_index.last()
     if strict and segment.append_times.is_complete and not good.size:
@@ -345,7 +348,7 @@ def _check(
         for found in segment.walk(good.size):
             batch = found.batch
             verify(found.buffer, batch)
-            if not _follows(found, good.end_offset, strict) or batch.last_offset >= limit_offset:
+            if not _follows(found, good.end_offset, strict) or batch.last_offset >= bound:
                 raise CorruptMessage(f"offset {batch.base_offset} where {good[0]} comes next")
             candidate = segment.largest_of(found)
             if timestamps.exceeds(candidate, None if largest is None else largest.timestamp):

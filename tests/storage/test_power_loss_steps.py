@@ -215,6 +215,22 @@ def test_a_log_begins_with_the_first_segment_that_holds_something(make_log):
     assert offsets(log) == [2, 3]
 
 
+def test_a_batch_at_an_offset_beyond_its_segment_is_cut_off(make_log):
+    """The base offset of format 2 is outside its checksum, and the segment may be another program's."""
+    log = make_log(index_interval_bytes=0).create()
+    for _ in range(2):
+        log.append([1])
+    log.crash()
+    path = path_of(log, 0, ".log")
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">q", data, len(data) // 2, 2**40)
+    path.write_bytes(data)
+    lose(log, (0, ".appendtimes"))
+    (log.directory / partition_times.FILE_NAME).unlink()
+    log.open()
+    assert offsets(log) == [0]
+
+
 def deleted(make_log, tmp_path, *back, **settings):
     """A log whose first three segments retention has deleted, and some of them are back."""
     log = segments_of(make_log, 4, retention_bytes=1, retention_ms=-1, **settings)
