@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -29,6 +30,7 @@ NONE = -1  # the offset of what is not found
 _TIMEOUT_S = 600.0  # a log that somebody else wrote is read once before it is explained
 _MISTAKES = frozenset({"BAD_REQUEST", "BAD_TIME", "BAD_OFFSET", "NO_TIME", "INVALID_CONFIG"})
 _CONNECT_S = 10.0
+_LEAST_WRAPPED = 26  # a time and what follows it
 _WIDE = 500  # columns, where nobody looks at a terminal
 _BROKEN_PIPE = 1
 _UNIT = 1024
@@ -176,7 +178,10 @@ def tell_table(
     right: Sequence[str] = (),
     wraps: str | None = None,
 ) -> None:
-    """A table, columns of numbers (`right`) flush right; `wraps` may go over several lines."""
+    """A table, columns of numbers (`right`) flush right; `wraps` may go over several lines.
+
+    Nothing is cut off: where a terminal is too narrow it breaks the lines itself.
+    """
     from rich import box  # noqa: PLC0415 - not needed for --json
     from rich.console import Console  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above
@@ -188,18 +193,24 @@ def tell_table(
             justify="right" if column in right else "left",
             no_wrap=column != wraps,
             overflow="fold",
+            min_width=_LEAST_WRAPPED if column == wraps else None,
         )
     for row in rows:
         table.add_row(*row)
-    width = None if sys.stdout.isatty() else _WIDE
-    Console(file=sys.stdout, width=width, highlight=False, markup=False).print(table)
+    width = _WIDE
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+    console = Console(file=sys.stdout, width=_WIDE, highlight=False, markup=False)
+    needed = console.measure(table).minimum
+    console.print(table, width=max(width, needed), soft_wrap=False)
 
 
 def shown(told: dict[str, Any], name: str, missing: str = "-") -> str:
     """A time as people read it; in milliseconds where no calendar reaches."""
     if told[f"{name}_ms"] is None:
         return missing
-    return str(told[name] or told[f"{name}_ms"])
+    text: str | None = told[name]
+    return str(told[f"{name}_ms"]) if text is None else text.replace(".000Z", "Z")
 
 
 def size_of(count: int) -> str:

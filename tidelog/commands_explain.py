@@ -23,16 +23,7 @@ from tidelog.commands import (
 if TYPE_CHECKING:
     import argparse
 
-_COLUMNS = (
-    "segment",
-    "offsets",
-    "size",
-    "first event",
-    "largest event",
-    "first append",
-    "last append",
-    "goes",
-)
+_COLUMNS = ("offsets", "size", "first, largest event", "first, last append", "goes")
 
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
@@ -83,9 +74,7 @@ def _tell_partition(told: dict[str, Any], partition: dict[str, Any], *, with_rea
     )
     segments = partition["segments"]
     tell("")
-    tell_table(
-        _COLUMNS, [_row(segment) for segment in segments], right=("segment", "size"), wraps="goes"
-    )
+    tell_table(_COLUMNS, [_row(segment) for segment in segments], right=("size",), wraps="goes")
     if with_reasons:
         tell("", *(f"{segment['base_offset']}: {_sentence(segment)}" for segment in segments))
     if any(segment["has_unknown_append_times"] for segment in segments):
@@ -101,19 +90,23 @@ def _tell_partition(told: dict[str, Any], partition: dict[str, Any], *, with_rea
 def _row(segment: dict[str, Any]) -> tuple[str, ...]:
     first, end = segment["base_offset"], segment["end_offset"]
     doubt = "?" if segment["has_unknown_append_times"] else ""
-    appended = [
-        shown(segment, f"{which}_append_time", "unknown" if segment["size"] else "-") + doubt
-        for which in ("first", "last")
-    ]
+    unknown = "unknown" if segment["size"] else "-"
     return (
-        str(first) + ("*" if segment["is_active"] else ""),
-        f"{first} to {end - 1}" if end > first else "none",
+        (f"{first} to {end - 1}" if end > first else f"from {first}")
+        + (" active" if segment["is_active"] else ""),
         size_of(segment["size"]),
-        shown(segment, "first_time"),
-        shown(segment, "largest_time"),
-        *appended,
+        _both(shown(segment, "first_time"), shown(segment, "largest_time")),
+        _both(
+            shown(segment, "first_append_time", unknown) + doubt,
+            shown(segment, "last_append_time", unknown) + doubt,
+        ),
         _fate(segment),
     )
+
+
+def _both(first: str, last: str) -> str:
+    """Two times, one above the other; one where they are the same."""
+    return first if first == last else f"{first}\n{last}"
 
 
 def _fate(segment: dict[str, Any]) -> str:

@@ -114,9 +114,9 @@ def test_offsets_without_a_time_are_the_ends(run, topic):
     status, out, _ = run("offsets", topic, "--partition", "0")
     assert status == 0
     assert rows(out) == [
-        ["0", "first", "0", "1970-01-01T00:00:01.000Z", "2026-01-01T00:00:00.000Z"],
-        ["last", "3", "1970-01-01T00:00:02.000Z", "2026-01-01T03:00:00.000Z"],
-        ["largest", "2", "1970-01-01T00:00:03.000Z", "2026-01-01T02:00:00.000Z"],
+        ["0", "first", "0", "1970-01-01T00:00:01Z", "2026-01-01T00:00:00Z"],
+        ["last", "3", "1970-01-01T00:00:02Z", "2026-01-01T03:00:00Z"],
+        ["largest", "2", "1970-01-01T00:00:03Z", "2026-01-01T02:00:00Z"],
         ["end", "4"],
     ]
 
@@ -125,8 +125,8 @@ def test_times_of_an_offset(run, topic):
     status, out, _ = run("times", topic, "0", "1")
     assert status == 0
     assert rows(out) == [
-        ["record time", "1969-12-31T00:00:00.000Z", "-86400000"],
-        ["append time", "2026-01-01T01:00:00.000Z", str(NEW_YEAR_MS + HOUR_MS)],
+        ["record time", "1969-12-31T00:00:00Z", "-86400000"],
+        ["append time", "2026-01-01T01:00:00Z", str(NEW_YEAR_MS + HOUR_MS)],
     ]
     status, out, _ = run("times", topic, "0", "1", "--json")
     assert json.loads(out)["timestamp_ms"] == -86_400_000
@@ -148,7 +148,7 @@ def test_what_has_no_time_and_what_nobody_knows_is_said(run, broker, connection)
     assert rows(out)[0][:4] == ["0", "0 to 1?", "-", "-"]
     assert "nobody knows when" in out
     status, out, _ = run("explain", topic)
-    assert rows(out)[0][5:7] == ["unknown?", "unknown?"]
+    assert rows(out)[0][3] == "unknown?"
     assert "nobody knows" in out
 
 
@@ -162,19 +162,17 @@ def test_explain_tells_every_segment_and_what_a_setting_would_delete(run, topic)
     assert (status, err) == (0, "")
     assert "retention.ms=86400000" in out.splitlines()[0]
     assert "4 records from 0 on" in out
-    assert "maxEventTime 1970-01-01T00:00:03.000Z" in out
-    first, second = (row for row in rows(out) if len(row) == 8)
-    assert first == [
-        "0",
+    assert "maxEventTime 1970-01-01T00:00:03Z" in out
+    table = rows(out)
+    assert table[0] == [
         "0 to 1",
         "138 B",
-        "1970-01-01T00:00:01.000Z",
-        "1970-01-01T00:00:01.000Z",
-        "2026-01-01T00:00:00.000Z",
-        "2026-01-01T01:00:00.000Z",
+        "1970-01-01T00:00:01Z",
+        "2026-01-01T00:00:00Z",
         "now, by retention.ms",
     ]
-    assert second[0] == "2*"
+    assert table[1] == ["2026-01-01T01:00:00Z"]  # the last append; first and largest event are one
+    assert table[2][0] == "2 to 3 active"
     assert (
         "With retention.ms=86400000: the next round of retention deletes 2 segments, 4 rec" in out
     )
@@ -191,7 +189,7 @@ def test_explain_tells_when_a_segment_goes(run, broker, connection):
     status, out, _ = run("explain", topic, "--why")
     assert status == 0
     assert "0: retention.ms=3600000 deletes it at 2026-01-01T01:00:00.001Z." in out
-    fates = [row[-1] for row in rows(out) if len(row) == 8]
+    fates = [row[-1] for row in rows(out) if len(row) == 5]
     assert fates[0] == "2026-01-01T01:00:00.001Z, by retention.ms"
     assert fates[1] == "2026-01-01T01:00:00.001Z, by retention.ms, behind 0"
 
@@ -383,3 +381,13 @@ assert main(["offsets", "{topic}", "--json", "--http", "{broker.http}"]) == 0
 assert not any(name.startswith(("rich", "kafka")) for name in sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("columns", [40, 90, 200])
+def test_no_terminal_is_too_narrow_to_show_everything(run, topic, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    _, out, _ = run("explain", topic, "--partition", "0", "--set", "retention.ms=1d")
+    for words in ("0 to 1", "1970-01-01T00:00:01Z", "2026-01-01T01:00:00Z", "now, by retention.ms"):
+        assert words in out
+    assert len(next(line for line in out.splitlines() if line.startswith("─"))) <= max(columns, 102)
