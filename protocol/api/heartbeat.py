@@ -1,0 +1,35 @@
+"""Heartbeat (key 12): a member is alive, and asks whether the group has moved on.
+
+v1 throttle time; v3 static members (KIP-345); v4 flexible.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Int16, Int32, Message, String, since
+
+
+class HeartbeatRequest(Message):
+    """I am alive, in this generation."""
+
+    group_id: String = since(0)
+    generation_id: Int32 = since(0)
+    member_id: String = since(0)
+    group_instance_id: String | None = since(3, default=None)
+
+
+class HeartbeatResponse(Message):
+    """Nothing new, or why the member has to join again."""
+
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    error_code: Int16 = since(0)
+
+
+API = Api(
+    key=12,
+    name="Heartbeat",
+    request=HeartbeatRequest,
+    response=HeartbeatResponse,
+    min_version=0,
+    max_version=4,
+    first_flexible=4,
+)

@@ -1,0 +1,52 @@
+"""LeaveGroup (key 13): members go, of their own will or removed by an operator.
+
+v1 throttle time; v3 several members, by id or instance id (KIP-345); v4 flexible; v5 the reason
+(KIP-800).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Int16, Int32, Message, String, since
+
+
+class MemberIdentity(Message):
+    """One who goes: by member id, or by instance id with an empty member id."""
+
+    member_id: String = since(3)
+    group_instance_id: String | None = since(3, default=None)
+    reason: String | None = since(5, default=None, ignorable=True)
+
+
+class LeaveGroupRequest(Message):
+    """One member goes (to v2), or several (from v3)."""
+
+    group_id: String = since(0)
+    member_id: String = since(0, until=2)
+    members: list[MemberIdentity] = since(3)
+
+
+class MemberResponse(Message):
+    """Whether one could go."""
+
+    member_id: String = since(3)
+    group_instance_id: String | None = since(3, default=None)
+    error_code: Int16 = since(3)
+
+
+class LeaveGroupResponse(Message):
+    """What became of it; from v3 for each."""
+
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    error_code: Int16 = since(0)
+    members: list[MemberResponse] = since(3, ignorable=True)
+
+
+API = Api(
+    key=13,
+    name="LeaveGroup",
+    request=LeaveGroupRequest,
+    response=LeaveGroupResponse,
+    min_version=0,
+    max_version=5,
+    first_flexible=4,
+)

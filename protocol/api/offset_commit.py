@@ -1,0 +1,70 @@
+"""OffsetCommit (key 8): remember how far a group has come.
+
+v1 member and generation, a time for each partition; v2 one retention time instead; v3 throttle time; v5
+no retention time (KIP-211); v6 leader epochs (KIP-320); v7 static members (KIP-345); v8 flexible; v9
+same bytes, new error codes (KIP-848).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+
+
+class OffsetCommitRequestPartition(Message):
+    """The offset of the next record to read, with a note of the client's."""
+
+    partition_index: Int32 = since(0)
+    committed_offset: Int64 = since(0)
+    committed_leader_epoch: Int32 = since(6, default=-1, ignorable=True)
+    commit_timestamp: Int64 = since(1, until=1, default=-1, ignorable=True)
+    committed_metadata: String | None = since(0, default=None)
+
+
+class OffsetCommitRequestTopic(Message):
+    """The offsets of one topic."""
+
+    name: String = since(0)
+    partitions: list[OffsetCommitRequestPartition] = since(0)
+
+
+class OffsetCommitRequest(Message):
+    """Remember these offsets for the group; generation -1 and no member id: from outside of it."""
+
+    group_id: String = since(0)
+    generation_id_or_member_epoch: Int32 = since(1, default=-1, ignorable=True)
+    member_id: String = since(1, ignorable=True)
+    group_instance_id: String | None = since(7, default=None)
+    retention_time_ms: Int64 = since(2, until=4, default=-1, ignorable=True)
+    topics: list[OffsetCommitRequestTopic] = since(0)
+
+
+class OffsetCommitResponsePartition(Message):
+    """Whether one offset is stored."""
+
+    partition_index: Int32 = since(0)
+    error_code: Int16 = since(0)
+
+
+class OffsetCommitResponseTopic(Message):
+    """The answers for one topic."""
+
+    name: String = since(0)
+    partitions: list[OffsetCommitResponsePartition] = since(0)
+
+
+class OffsetCommitResponse(Message):
+    """The answer to every offset."""
+
+    throttle_time_ms: Int32 = since(3, ignorable=True)
+    topics: list[OffsetCommitResponseTopic] = since(0)
+
+
+API = Api(
+    key=8,
+    name="OffsetCommit",
+    request=OffsetCommitRequest,
+    response=OffsetCommitResponse,
+    min_version=0,
+    max_version=9,
+    first_flexible=8,
+)
