@@ -44,7 +44,9 @@ PLANTS = {
     "times are believed after a power loss": patched(
         recovery, "_doubt_append_times", lambda *_: None
     ),
-    "a start forgets how far time had come": patched(recovery, "_last_append_time", lambda _: None),
+    "a start forgets how far time had come": patched(
+        recovery, "_last_append_time", lambda *_: None
+    ),
     "the first segment is passed over": patched(
         lookup, "_reach", lambda segments, time: REACH(segments[1:] or segments, time)
     ),
