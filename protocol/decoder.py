@@ -161,7 +161,7 @@ class _Decoder:
         if field.is_array:
             self._array(owner, field, target)
         elif field.is_struct:
-            self._nested_struct(struct_of(owner, field), target)
+            self._nested_struct(owner, field, target)
         elif field.kind == "Uuid":
             # The raw bytes rest in the slot until the run is read.
             self._fixed("16s", target, f"{target} = read_uuid({target})")
@@ -170,11 +170,22 @@ class _Decoder:
         else:
             self._variable(field, target)
 
-    def _nested_struct(self, cls: type[Message], target: str) -> None:
+    def _nested_struct(self, owner: type[Message], field: Field, target: str) -> None:
+        """Read a struct; one that may be null has a byte in front of it, negative for null."""
+        source = self._source
+        nullable = field.is_nullable_in(self._version)
         self._level += 1
         inner = f"o{self._level}"
-        self._struct(cls, inner)
-        self._source.line(f"{target} = {inner}")
+        if nullable:
+            self._fixed("b", "n")
+            self._end_run()
+            source.line(f"if n < 0: {target} = None")
+            source.line("else:")
+            source.indent(1)
+        self._struct(struct_of(owner, field), inner)
+        source.line(f"{target} = {inner}")
+        if nullable:
+            source.indent(-1)
         self._level -= 1
 
     def _tags(self, cls: type[Message], tagged: list[Field], target: str) -> None:
@@ -303,7 +314,8 @@ class _Decoder:
         if field.is_array:
             return 1 if self._flexible else 4
         if field.is_struct:
-            return self._least_size(owner, field)
+            nullable = field.is_nullable_in(self._version)
+            return 1 if nullable else self._least_size(owner, field)
         if field.kind in FIXED:
             return self._source.struct(FIXED[field.kind], "unpack_from")[1]
         return 1 if self._flexible else _PREFIXES[field.kind][1]

@@ -145,13 +145,27 @@ class _Encoder:
             return f"{value} != ZERO_UUID"
         return f"{value} != {field.default!r}"
 
+    def _nested_struct(self, owner: type[Message], field: Field, value: str) -> None:
+        """Write a struct; one that may be null has a byte in front of it, -1 for null and else 1."""
+        source, number = self._source, self._fresh()
+        source.line(f"o{number} = {value}")
+        if not field.is_nullable_in(self._version):
+            self._struct(struct_of(owner, field), f"o{number}")
+            return
+        self._flush()
+        source.line(f"if o{number} is None: out.append(b'\\xff')")
+        source.line("else:")
+        source.indent(1)
+        self._item(repr(b"\x01"))
+        self._struct(struct_of(owner, field), f"o{number}")
+        self._flush()
+        source.indent(-1)
+
     def _field(self, owner: type[Message], field: Field, value: str) -> None:
         if field.is_array:
             self._array(owner, field, value)
         elif field.is_struct:
-            number = self._fresh()
-            self._source.line(f"o{number} = {value}")
-            self._struct(struct_of(owner, field), f"o{number}")
+            self._nested_struct(owner, field, value)
         elif field.kind == "Uuid":
             self._fixed("16s", f"{value}.bytes")
         elif field.kind in FIXED:

@@ -144,10 +144,10 @@ def _field(name: str, annotation: str, told: _Since) -> Field:
     if default is MISSING:
         default = None if is_array or is_lone_struct else _IMPLIED_DEFAULTS[kind]
     nullable_first: int | None = None
-    if may_be_none and not is_lone_struct:
+    if may_be_none and (told.tag is None or not is_lone_struct):
         nullable_first = told.version if told.nullable is None else told.nullable
-    if is_lone_struct and may_be_none != (told.tag is not None):
-        raise TypeError(f"{name}: a struct is tagged and may be None, or neither")
+    if is_lone_struct and told.tag is not None and not may_be_none:
+        raise TypeError(f"{name}: a tagged struct may be None")
     if is_array and told.default is None and not may_be_none:
         raise TypeError(f"{name}: the default None needs '| None'")
     return Field(
@@ -236,7 +236,7 @@ def default_source(owner: type[Message], field: Field, names: dict[str, Any]) ->
     """Python source of a field's default; binds what the source refers to in `names`."""
     if field.is_array:
         return "None" if field.default is None else "[]"
-    if field.is_struct and field.tag is None:
+    if field.is_struct and field.tag is None and field.nullable_first is None:
         names[field.kind] = struct_of(owner, field)
         return f"{field.kind}()"
     if isinstance(field.default, UUID):

@@ -1,0 +1,57 @@
+"""AlterConfigs (key 33): replace all settings of topics and brokers (KIP-133).
+
+v1 the same as v0; v2 flexible.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, since
+
+
+class AlterableConfig(Message):
+    """One setting and its value."""
+
+    name: String = since(0)
+    value: String | None = since(0, default=None)
+
+
+class AlterConfigsResource(Message):
+    """One resource and all the settings it is to have."""
+
+    resource_type: Int8 = since(0)
+    resource_name: String = since(0)
+    configs: list[AlterableConfig] = since(0)
+
+
+class AlterConfigsRequest(Message):
+    """Replace the settings of these resources."""
+
+    resources: list[AlterConfigsResource] = since(0)
+    validate_only: Bool = since(0)
+
+
+class AlterConfigsResourceResponse(Message):
+    """The outcome for one resource."""
+
+    error_code: Int16 = since(0)
+    error_message: String | None = since(0, default=None)
+    resource_type: Int8 = since(0)
+    resource_name: String = since(0)
+
+
+class AlterConfigsResponse(Message):
+    """The outcome for every resource."""
+
+    throttle_time_ms: Int32 = since(0)
+    responses: list[AlterConfigsResourceResponse] = since(0)
+
+
+API = Api(
+    key=33,
+    name="AlterConfigs",
+    request=AlterConfigsRequest,
+    response=AlterConfigsResponse,
+    min_version=0,
+    max_version=2,
+    first_flexible=2,
+)

@@ -1,0 +1,64 @@
+"""DescribeClientQuotas (key 48): how much users and clients may ask for (KIP-546).
+
+v1 flexible.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Bool, Float64, Int8, Int16, Int32, Message, String, since
+
+
+class ComponentData(Message):
+    """Part of a filter: a kind of entity, and which of them."""
+
+    entity_type: String = since(0)
+    match_type: Int8 = since(0)
+    match: String | None = since(0, default=None)
+
+
+class DescribeClientQuotasRequest(Message):
+    """Tell the quotas that match every component."""
+
+    components: list[ComponentData] = since(0)
+    strict: Bool = since(0)
+
+
+class EntityData(Message):
+    """One part of an entity; a null name is the default."""
+
+    entity_type: String = since(0)
+    entity_name: String | None = since(0, default=None)
+
+
+class ValueData(Message):
+    """One quota."""
+
+    key: String = since(0)
+    value: Float64 = since(0)
+
+
+class EntryData(Message):
+    """The quotas of one entity."""
+
+    entity: list[EntityData] = since(0)
+    values: list[ValueData] = since(0)
+
+
+class DescribeClientQuotasResponse(Message):
+    """The quotas found; null entries with an error."""
+
+    throttle_time_ms: Int32 = since(0)
+    error_code: Int16 = since(0)
+    error_message: String | None = since(0, default=None)
+    entries: list[EntryData] | None = since(0)
+
+
+API = Api(
+    key=48,
+    name="DescribeClientQuotas",
+    request=DescribeClientQuotasRequest,
+    response=DescribeClientQuotasResponse,
+    min_version=0,
+    max_version=1,
+    first_flexible=1,
+)

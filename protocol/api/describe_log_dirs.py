@@ -1,0 +1,66 @@
+"""DescribeLogDirs (key 35): log directories, and what partitions weigh in them (KIP-113).
+
+v1 the same as v0; v2 flexible; v3 an error at the top; v4 the size of the volume (KIP-827).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
+
+
+class DescribableLogDirTopic(Message):
+    """Partitions of one topic."""
+
+    topic: String = since(0)
+    partitions: list[Int32] = since(0)
+
+
+class DescribeLogDirsRequest(Message):
+    """Tell of these partitions; null for all."""
+
+    topics: list[DescribableLogDirTopic] | None = since(0)
+
+
+class DescribeLogDirsPartition(Message):
+    """One log: its size in bytes, and what its end lacks to the high watermark."""
+
+    partition_index: Int32 = since(0)
+    partition_size: Int64 = since(0)
+    offset_lag: Int64 = since(0)
+    is_future_key: Bool = since(0)
+
+
+class DescribeLogDirsTopic(Message):
+    """The logs of one topic."""
+
+    name: String = since(0)
+    partitions: list[DescribeLogDirsPartition] = since(0)
+
+
+class DescribeLogDirsResult(Message):
+    """One directory, its logs, and the bytes of its volume."""
+
+    error_code: Int16 = since(0)
+    log_dir: String = since(0)
+    topics: list[DescribeLogDirsTopic] = since(0)
+    total_bytes: Int64 = since(4, default=-1, ignorable=True)
+    usable_bytes: Int64 = since(4, default=-1, ignorable=True)
+
+
+class DescribeLogDirsResponse(Message):
+    """Every log directory."""
+
+    throttle_time_ms: Int32 = since(0)
+    error_code: Int16 = since(3, ignorable=True)
+    results: list[DescribeLogDirsResult] = since(0)
+
+
+API = Api(
+    key=35,
+    name="DescribeLogDirs",
+    request=DescribeLogDirsRequest,
+    response=DescribeLogDirsResponse,
+    min_version=0,
+    max_version=4,
+    first_flexible=2,
+)

@@ -1,0 +1,58 @@
+"""ListPartitionReassignments (key 46): the partitions on the move (KIP-455).
+
+Flexible in its only version.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Int16, Int32, Message, String, since
+
+
+class ListPartitionReassignmentsTopics(Message):
+    """Partitions of one topic."""
+
+    name: String = since(0)
+    partition_indexes: list[Int32] = since(0)
+
+
+class ListPartitionReassignmentsRequest(Message):
+    """Tell which of these partitions are on the move; null: of all."""
+
+    timeout_ms: Int32 = since(0, default=60000)
+    topics: list[ListPartitionReassignmentsTopics] | None = since(0, default=None)
+
+
+class OngoingPartitionReassignment(Message):
+    """One partition on the move."""
+
+    partition_index: Int32 = since(0)
+    replicas: list[Int32] = since(0)
+    adding_replicas: list[Int32] = since(0)
+    removing_replicas: list[Int32] = since(0)
+
+
+class OngoingTopicReassignment(Message):
+    """Those of one topic."""
+
+    name: String = since(0)
+    partitions: list[OngoingPartitionReassignment] = since(0)
+
+
+class ListPartitionReassignmentsResponse(Message):
+    """Every partition on the move."""
+
+    throttle_time_ms: Int32 = since(0)
+    error_code: Int16 = since(0)
+    error_message: String | None = since(0, default=None)
+    topics: list[OngoingTopicReassignment] = since(0)
+
+
+API = Api(
+    key=46,
+    name="ListPartitionReassignments",
+    request=ListPartitionReassignmentsRequest,
+    response=ListPartitionReassignmentsResponse,
+    min_version=0,
+    max_version=0,
+    first_flexible=0,
+)

@@ -1,0 +1,45 @@
+"""ListTransactions (key 66): the transactions that a coordinator knows (KIP-664).
+
+v1 only those that have run for a while (KIP-994); v2 by a pattern (KIP-1152). Flexible in every version.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+
+
+class ListTransactionsRequest(Message):
+    """Tell the transactions that pass every filter; an empty filter passes all."""
+
+    state_filters: list[String] = since(0)
+    producer_id_filters: list[Int64] = since(0)
+    duration_filter: Int64 = since(1, default=-1)
+    transactional_id_pattern: String | None = since(2, default=None)
+
+
+class TransactionState(Message):
+    """One transaction."""
+
+    transactional_id: String = since(0)
+    producer_id: Int64 = since(0)
+    transaction_state: String = since(0)
+
+
+class ListTransactionsResponse(Message):
+    """The transactions, and filters that name no state."""
+
+    throttle_time_ms: Int32 = since(0)
+    error_code: Int16 = since(0)
+    unknown_state_filters: list[String] = since(0)
+    transaction_states: list[TransactionState] = since(0)
+
+
+API = Api(
+    key=66,
+    name="ListTransactions",
+    request=ListTransactionsRequest,
+    response=ListTransactionsResponse,
+    min_version=0,
+    max_version=2,
+    first_flexible=0,
+)
