@@ -146,15 +146,23 @@ def offsets_before(
 
 
 def find_append_time(
-    segments: Sequence[Segment], append_time_ms: int, *, start_offset: int, upper_offset: int
+    segments: Sequence[Segment],
+    append_time_ms: int,
+    *,
+    start_offset: int,
+    upper_offset: int,
+    back_offset: int = 0,
 ) -> AppendedSince:
-    """Return where what was appended at a time or after it begins; raises OSError."""
+    """Return where what was appended at a time or after it begins; raises OSError.
+
+    `back_offset`: where append times were last let go back; 0 is nowhere.
+    """
     segments = [
         segment
         for segment in segments
         if segment.tail.size and segment.tail.end_offset > start_offset
     ]
-    offset, unknown_from = _reach(segments, append_time_ms)
+    offset, unknown_from = _reach(segments, append_time_ms, back_offset)
     if offset is not None:
         offset = _first_present(segments, max(offset, start_offset))
     end_offset = upper_offset if offset is None else min(offset, upper_offset)
@@ -167,11 +175,13 @@ def find_append_time(
     return AppendedSince(offset, _append_time(segments, offset), unknown_from)
 
 
-def _reach(segments: Sequence[Segment], append_time_ms: int) -> tuple[int | None, int | None]:
+def _reach(
+    segments: Sequence[Segment], append_time_ms: int, back_offset: int
+) -> tuple[int | None, int | None]:
     """Return the first offset known to be at or after an append time, and from where on in doubt.
 
-    What is unknown is in no doubt where an earlier time is known behind it, unless times have been seen
-    to go back there: an operator may have let them, after a clock that was ahead.
+    What is unknown is in no doubt where an earlier time is known behind it, unless times go back there,
+    as is known or seen: an operator may have let them, after a clock that was ahead.
     """
     doubt = unknown_from = last_time = None
     for segment in segments:
@@ -180,7 +190,10 @@ def _reach(segments: Sequence[Segment], append_time_ms: int) -> tuple[int | None
         if times.last_time is None:
             unknown_from = base_offset if unknown_from is None else unknown_from
             continue
-        if unknown_from is not None and timestamps.exceeds(last_time, times.first_known_time):
+        if unknown_from is not None and (
+            unknown_from < back_offset <= base_offset
+            or timestamps.exceeds(last_time, times.first_known_time)
+        ):
             doubt = unknown_from if doubt is None else doubt
         if reached.unknown_from is not None and reached.unknown_from > base_offset:
             unknown_from = reached.unknown_from

@@ -260,6 +260,27 @@ def test_lives(tmp_path):
     print(f"no mismatch: {seen}")
 
 
+def test_a_known_way_back_leaves_what_is_unknown_before_it_in_doubt(make_log):
+    """A clock was ahead, its append times were lost, and the operator let them go back."""
+    log = make_log().create()
+    log.append([5], now=1000)
+    log.append([5], now=900_000)
+    log.partition.let_append_time_go_back(2000)
+    log.append([5], now=2000)
+    log.append([5], now=7000)
+    before, after = log.partition.segments
+    before.append_times.mark_unknown(1)
+
+    def ask(time, back_offset):
+        return lookup.find_append_time(
+            (before, after), time, start_offset=0, upper_offset=4, back_offset=back_offset
+        )
+
+    assert ask(5000, after.base_offset) == AppendedSince(3, 7000, 1)
+    assert ask(1000, after.base_offset) == AppendedSince(0, 1000, None)
+    assert ask(5000, 0) == AppendedSince(3, 7000, None)  # where nobody has noted it
+
+
 def test_lookups_beside_appends(make_log):
     """What is told while batches come and segments roll is true of what had been acknowledged."""
     log = make_log(segment_bytes=600).create()
@@ -334,17 +355,17 @@ def pass_over_an_equal_time(monkeypatch):
 
 def begin_with_the_second_segment(monkeypatch):
     right = lookup._reach
-    monkeypatch.setattr(lookup, "_reach", lambda s, time: right(s[1:] or s, time))
+    monkeypatch.setattr(lookup, "_reach", lambda s, *more: right(s[1:] or s, *more))
 
 
 def halve_the_segments(monkeypatch):
-    def reach(segments, time):  # right as long as no time ever goes back
+    def reach(segments, time, back):  # right as long as no time ever goes back
         low, high = 0, len(segments)
         while low < high:
             middle = (low + high) // 2
             last = segments[middle].append_times.last_time
             low, high = (low, middle) if last is not None and last >= time else (middle + 1, high)
-        return RIGHT_REACH(segments[max(low - 1, 0) :], time)
+        return RIGHT_REACH(segments[max(low - 1, 0) :], time, back)
 
     monkeypatch.setattr(lookup, "_reach", reach)
 

@@ -48,7 +48,7 @@ PLANTS = {
         recovery, "_last_append_time", lambda *_: None
     ),
     "the first segment is passed over": patched(
-        lookup, "_reach", lambda segments, time: REACH(segments[1:] or segments, time)
+        lookup, "_reach", lambda segments, *more: REACH(segments[1:] or segments, *more)
     ),
     "the log's start is not looked at": patched(
         lookup, "find_append_time", lambda *a, **k: LOOK_UP(*a, **{**k, "start_offset": 0})
