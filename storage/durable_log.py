@@ -133,6 +133,7 @@ class DurableLog:
             segment.event_slack_ms = self._event_slack_ms
         self._active = loaded.segments[-1]
         self._last_append_time_ms = loaded.last_append_time_ms
+        self._back_offset = loaded.back_offset
         end_offset = self._active.tail.end_offset
         self.recovery_point = min(recovery_point, end_offset)
         self.log_start_offset = min(
@@ -154,7 +155,7 @@ class DurableLog:
                 "partition.times missing: the largest event time is that of what the log holds",
                 extra={"topic": self.topic, "partition": self.index},
             )
-        if known is None or known.boot_id != boot_id:
+        if known is None or (known.boot_id, known.back_offset) != (boot_id, self._back_offset):
             self._keep_times(self._covered_times(), durable=False, losable=known is None)
         elif was_clean:
             self._kept = partition_times.pack(known)  # as the last close left it, durably
@@ -424,6 +425,7 @@ class DurableLog:
             self.log_end_offset,
             self._boot_id,
             tuple(lines),
+            self._back_offset,
         )
 
     def _keep_times(

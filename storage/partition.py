@@ -502,8 +502,8 @@ class Partition(DurableLog):
         """Let the next batch be appended at the clock's time, once, although the last ones came later.
 
         For a clock that was far ahead: its times would be given until it is right again. The mark in the
-        log is a new segment, for within one append times never go back. Not beside an append; `keep_times`
-        makes it last. Returns the last append time until now; None if it was not ahead, and nothing
+        log is a new segment, for within one append times never go back. Not beside an append. `keep_times`
+        makes it outlive the process, `flush` and `keep_times` a power loss. Returns the last append time until now; None if it was not ahead, and nothing
         is changed. Raises KafkaStorageError.
         """
         last_time = self._last_append_time_ms
@@ -518,7 +518,7 @@ class Partition(DurableLog):
                     self._roll()
             except OSError as error:
                 raise self._storage_error("no segment could be begun", error) from error
-            self._last_append_time_ms = None
+            self._last_append_time_ms, self._back_offset = None, self.log_end_offset
         _log.warning(
             "append time goes back",
             extra={

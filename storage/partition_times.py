@@ -15,6 +15,7 @@
               int32 entries of the .index, int32 entries of the .timeindex
               int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
               bit 2: nobody knows when some batch was appended
+    mark      int64 offset at which append times were last let go back; not there where never
 
 A segment's line describes its first `size` bytes: what was appended since is read from the log again.
 The file is replaced by rename, durably, at flush, close and retention, and once, not durably,
@@ -42,6 +43,7 @@ UNKNOWN = -(2**63)
 _HEAD = struct.Struct(">4siI")
 _STATE = struct.Struct(">qqqqH")
 _COUNT = struct.Struct(">i")
+_MARK = struct.Struct(">q")
 _SEGMENT = struct.Struct(">10qiib")
 _HAS_MISSING = 1
 _IS_TRUE = 2
@@ -69,6 +71,7 @@ class PartitionTimes(NamedTuple):
     covered_offset: int
     boot_id: str
     segments: tuple[SegmentLine, ...]
+    back_offset: int = 0  # the append times of batches before it hold none back that come after
 
 
 def read(directory: Path) -> PartitionTimes | None:
@@ -88,12 +91,16 @@ def read(directory: Path) -> PartitionTimes | None:
     boot_id = str(body[_STATE.size : position], "utf-8")
     (count,) = _COUNT.unpack_from(body, position)
     position += _COUNT.size
-    lines = tuple(
-        _line(*fields)
-        for fields in _SEGMENT.iter_unpack(body[position : position + count * _SEGMENT.size])
-    )
+    end = position + count * _SEGMENT.size
+    lines = tuple(_line(*fields) for fields in _SEGMENT.iter_unpack(body[position:end]))
     return PartitionTimes(
-        _or_none(event, NO_TIMESTAMP), _or_none(append, UNKNOWN), start, covered, boot_id, lines
+        _or_none(event, NO_TIMESTAMP),
+        _or_none(append, UNKNOWN),
+        start,
+        covered,
+        boot_id,
+        lines,
+        _MARK.unpack_from(body, end)[0] if len(body) > end else 0,
     )
 
 
@@ -112,6 +119,7 @@ def pack(times: PartitionTimes) -> bytes:
             boot_id,
             _COUNT.pack(len(times.segments)),
             *map(_pack_line, times.segments),
+            _MARK.pack(times.back_offset) if times.back_offset else b"",
         )
     )
     return _HEAD.pack(MAGIC, VERSION, crc32c(body)) + body

@@ -23,7 +23,7 @@ from storage.time_index import TimeEntry
 from storage.timestamps import SegmentTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from storage.partition_times import PartitionTimes
@@ -39,6 +39,7 @@ class Loaded(NamedTuple):
 
     segments: tuple[Segment, ...]  # by base offset, at least one; the last is open for append
     last_append_time_ms: int | None
+    back_offset: int  # where append times were let go back; 0 where the log shows it no more
 
 
 class Directory(NamedTuple):
@@ -76,17 +77,17 @@ def load(
         Segment(directory, base, Tail(following, sizes.get(base, 0)))
         for base, following in zip(bases, [*bases[1:], bases[-1]], strict=True)
     ]
-    stamp = None
+    stamps: dict[int, int | None] = {}
     if not sizes:
         segments[-1].activate()
-        return Loaded(tuple(segments), None)
+        return Loaded(tuple(segments), None, 0)
     _adopt(segments, known, was_clean=was_clean)
     is_ours = not _was_open_in_kafka(segments[-1])
     end_offset = _clean_end(segments[-1], recovery_point, known) if was_clean else None
     if end_offset is not None:
         segments[-1].tail = Tail(end_offset, segments[-1].tail.size)
     else:
-        stamp = _recover(
+        stamps = _recover(
             segments,
             recovery_point,
             index_interval_bytes,
@@ -99,7 +100,13 @@ def load(
         _drop_later_snapshots(directory, found.snapshot_offsets, segments[-1].tail.end_offset)
     for segment in segments[:-1]:
         segment.seal()
-    last_time = _last_append_time(segments)  # also of entries doubted next: time does not go back
+    back_offset = 0 if known is None else known.back_offset
+    if (
+        segments[-1].base_offset < back_offset
+    ):  # its mark was cut off, and in here no time goes back
+        back_offset = 0
+    # Also of entries doubted next: time does not go back.
+    last_time = _last_append_time(segments, back_offset, stamps)
     if known is None and not was_clean:
         _doubt_append_times(segments, segments[0].base_offset)
     elif known is not None and (was_clean or known.boot_id != boot_id or not is_ours):
@@ -113,7 +120,7 @@ def load(
     segments[-1].activate()
     if known is not None:
         last_time = timestamps.later(known.last_append_time_ms, last_time)
-    return Loaded(tuple(segments), timestamps.later(stamp, last_time))
+    return Loaded(tuple(segments), last_time, back_offset)
 
 
 def _was_open_in_kafka(segment: Segment) -> bool:
@@ -203,13 +210,23 @@ def _ends_at(segment: Segment, offset: int) -> bool:
     return end_offset == offset
 
 
-def _last_append_time(segments: Sequence[Segment]) -> int | None:
-    """Return the last append time on record, from the newest segment that has one."""
+def _last_append_time(
+    segments: Sequence[Segment], back_offset: int, stamps: Mapping[int, int | None]
+) -> int | None:
+    """Return the last append time on record, from the newest segment that has one, or a later stamp.
+
+    Of segments before `back_offset` nothing counts. `stamps` are the largest met in each, by base
+    offset: where an append time has been lost, they still show how far the partition's time had come.
+    """
+    found, last_time = False, None
     for segment in reversed(segments):
-        last_time = segment.append_times.last_time
-        if last_time is not None:
-            return last_time
-    return None
+        if segment.base_offset < back_offset:
+            break
+        if not found:
+            last_time = timestamps.later(last_time, segment.append_times.last_time)
+            found = segment.append_times.last_time is not None
+        last_time = timestamps.later(stamps.get(segment.base_offset), last_time)
+    return last_time
 
 
 def listed(directory: Path) -> Directory:
@@ -234,15 +251,15 @@ def _recover(
     log_start_offset: int,
     contiguous: bool,
     known: PartitionTimes | None,
-) -> int | None:
+) -> dict[int, int | None]:
     """Check the log from the recovery point on, cut it, and drop the segments behind a cut.
 
     Of segments before the log's start, which have been deleted, a power loss may bring back any, and
     any part of one: that is cut, and the log goes on all the same.
-    Returns the largest LogAppendTime stamp met: where an append time has been lost, the
-    stamps still show how far the partition's time had come.
+    Returns the largest LogAppendTime stamp met in each segment, by base offset.
     """
-    stamp, is_ours = None, known is not None
+    stamps: dict[int, int | None] = {}
+    is_ours = known is not None
     covered_offset = recovery_point if known is None else max(known.covered_offset, recovery_point)
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
@@ -260,8 +277,7 @@ def _recover(
             pass
         elif strict or _goes_on(segments[number + 1 :], is_ours):
             is_whole = is_whole and checked.tail.end_offset == limit
-        if timestamps.exceeds(checked.stamp, stamp):
-            stamp = checked.stamp
+        stamps[segment.base_offset] = checked.stamp
         segment.cut(checked.tail if not is_gone else Tail(limit, checked.tail.size))
         if (checked.tail.size, segment.append_times.size()) != (size, times_size):
             segment.sync()  # what was durable before is not synced again: the rest must not come back
@@ -281,7 +297,7 @@ def _recover(
             _drop(later)
         del segments[number + 1 :]
         break
-    return stamp
+    return stamps
 
 
 def _drop(segment: Segment) -> None:

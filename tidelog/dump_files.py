@@ -115,6 +115,7 @@ def _read_partition_times(path: Path, _with_records: bool) -> Iterator[Row | Fin
             "last_append_time": times.last_append_time_ms,
             "log_start_offset": times.log_start_offset,
             "covered_offset": times.covered_offset,
+            "back_offset": times.back_offset,
             "boot_id": times.boot_id,
         },
     )

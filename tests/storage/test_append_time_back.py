@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.errors import KafkaStorageError
-from storage import timestamps
+from storage import partition_times, timestamps
 
 WRONG_MS, RIGHT_MS = 10**15, 1_000
 
@@ -55,15 +55,75 @@ def test_it_stays_back_after_a_restart(log, stop, is_durable):
 
 
 @pytest.mark.parametrize("stop", ["close", "crash"])
-def test_a_restart_before_the_next_batch_takes_the_permission_back(log, stop):
+@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize("restarts", [1, 3])
+def test_a_restart_before_the_next_batch_keeps_the_permission(log, stop, is_durable, restarts):
     log.partition.let_append_time_go_back(RIGHT_MS)
     log.partition.keep_times()
-    log.store.checkpoint()
-    getattr(log, stop)()
-    log.open()
-    assert log.partition.last_append_time == WRONG_MS
-    assert log.partition.let_append_time_go_back(RIGHT_MS) == WRONG_MS
+    for _ in range(restarts):
+        if is_durable:
+            log.store.checkpoint()
+        getattr(log, stop)()
+        log.open()
+        assert log.partition.last_append_time is None
     assert log.append([5], now=RIGHT_MS).log_append_time_ms == RIGHT_MS
+    assert append_times(log) == [500, WRONG_MS, RIGHT_MS]
+    assert [segment.base_offset for segment in log.partition.segments] == [0, 2]
+
+
+def test_a_crash_heeds_no_stamp_of_before(log):
+    """Recovery reads everything, and the stamps of a LogAppendTime topic show the wrong time still."""
+    log.partition.let_append_time_go_back(RIGHT_MS)
+    log.partition.keep_times()
+    log.append([5], now=RIGHT_MS)
+    log.crash()
+    log.open()
+    assert log.partition.recovery_point == 0, "all of it is recovered: else this shows nothing"
+    assert log.partition.last_append_time == RIGHT_MS
+    log.append([5], now=RIGHT_MS + 5)
+    for stop in (log.crash, log.close):
+        stop()
+        log.open()
+        assert log.partition.last_append_time == RIGHT_MS + 5
+
+
+def test_a_stamp_behind_the_mark_counts_where_the_append_time_is_lost(log):
+    log.partition.let_append_time_go_back(RIGHT_MS)
+    log.partition.keep_times()
+    log.append([5], now=RIGHT_MS)
+    log.crash()
+    (log.directory / f"{2:020d}.appendtimes").write_bytes(b"")
+    log.open()
+    assert log.partition.last_append_time == RIGHT_MS
+
+
+def test_a_mark_that_has_been_cut_off_counts_no_more(log):
+    """Else the next batch would go back within a segment, which no reader of its times expects."""
+    log.partition.let_append_time_go_back(RIGHT_MS)
+    log.partition.keep_times()
+    log.crash()
+    size = (log.directory / f"{0:020d}.log").stat().st_size
+    with (log.directory / f"{0:020d}.log").open("r+b") as file:  # as a power loss leaves it
+        file.truncate(size - 1)
+    for _ in range(2):
+        log.open()
+        assert [segment.base_offset for segment in log.partition.segments] == [0]
+        assert log.partition.last_append_time in (500, WRONG_MS)
+        assert partition_times.read(log.directory).back_offset == 0
+        log.crash()
+
+
+def test_it_goes_back_twice(log):
+    for now in (RIGHT_MS, RIGHT_MS - 100):
+        log.partition.let_append_time_go_back(now)
+        log.partition.keep_times()
+        log.crash()
+        log.open()
+        log.append([5], now=now)
+    assert append_times(log) == [500, WRONG_MS, RIGHT_MS, RIGHT_MS - 100]
+    log.crash()
+    log.open()
+    assert log.partition.last_append_time == RIGHT_MS - 100
 
 
 def test_lookups_go_by_offset_over_it(log):
