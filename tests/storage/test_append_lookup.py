@@ -34,11 +34,12 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 seen = {"lives": 0, "lookups": 0, "unknown": 0, "none": 0, "times": 0}
 
 
-def expected(rows, bases, start, upper, time):
+def expected(rows, bases, back, start, upper, time):
     """What the rules say of the rows in the segments with these bases, the log's start in the first.
 
     The first offset known to be at or after a time, and where doubt begins. What is unknown is in no
-    doubt where a known earlier time follows, unless that one, in another segment, has gone back.
+    doubt where a known earlier time follows, unless that one, in another segment, has gone back, or
+    times were let go back at an offset between.
     """
     offset, doubt, unknown, last = len(rows), None, None, None
     begun = bases[0]
@@ -48,7 +49,8 @@ def expected(rows, bases, start, upper, time):
         if append is None:
             unknown = number if unknown is None else unknown
             continue
-        if unknown is not None and unknown < begun and last is not None and append < last:
+        is_back = unknown is not None and unknown < back <= begun
+        if is_back or (None not in (unknown, last) and unknown < begun and append < last):
             doubt = unknown if doubt is None else doubt
         if append >= time:
             offset = number
@@ -68,6 +70,7 @@ class Life:
         self.now = self.random.choice([1_000_000, 50, -1_000, -(10**12)])
         self.rows, self.sizes, self.own = [], {}, []
         self.last, self.durable, self.lookups = None, 0, 0
+        self.back = 0  # where append times were last let go back
         self.in_flight = None  # where the segments ended before the append that was the last change
         self.config = TopicConfig(
             segment_bytes=self.random.choice([300, 900, 4000]),
@@ -132,7 +135,7 @@ class Life:
         """The clock was wrong, is set right, and the operator lets append times follow."""
         self.now -= 500
         if self.partition.let_append_time_go_back(self.now) is not None:
-            self.last = None
+            self.last, self.back = None, len(self.rows)
             self.partition.keep_times()
             self.store.checkpoint()
             self.durable = len(self.rows)
@@ -209,7 +212,7 @@ class Life:
         for time in {t + d for t in near for d in (-1, 0, 1)} | {LOWEST, HIGHEST, -1, self.now}:
             for upper in uppers[: self.random.choice([1, 2, 3])]:
                 found = self.partition.find_by_append_time(time, upper_offset=upper)
-                right = expected(self.rows, bases, start, upper, time)
+                right = expected(self.rows, bases, self.back, start, upper, time)
                 assert found == right, f"{time} below {upper}"
                 self.lookups += 1
                 seen["lookups"] += 1
