@@ -10,7 +10,7 @@ LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients oracle check style types imports derived derive rewrite bench bench-full bench-logs fuzz clean
+.PHONY: help setup serve test test-long test-clients test-docker oracle check style types imports derived derive rewrite bench bench-full bench-logs image compose-up compose-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,13 +29,16 @@ serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./da
 	$(BIN)/tidelog serve --listeners PLAINTEXT://$(LISTEN) --log-dirs $(DATA) --http $(HTTP)
 
 test: setup ## run the tests (heavy parts that are missing are skipped with a reason)
-	$(BIN)/python -m pytest -q -m 'not oracle and not clients and not long'
+	$(BIN)/python -m pytest -q -m 'not oracle and not clients and not docker and not long'
 
 test-long: setup ## the long profiles: a million mutated frames, more kills
-	TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients)' --timeout 3600
+	TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker)' --timeout 3600
 
 test-clients: setup ## every real client against every other, the matrix printed
 	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients tests/field
+
+test-docker: setup ## the image and the compose stack, with docker or podman
+	$(BIN)/python -m pytest -q -s -m docker --timeout 900 tests/docker
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
 	@for version in 3.9.1 0.10.2.2; do $(BIN)/python tests/oracle/apache_kafka.py fetch $$version >/dev/null || true; done
@@ -77,6 +80,15 @@ bench-logs: setup ## lookups in 100 M records, 10,000 partitions, recovery, flus
 
 bench-full: setup bench-logs ## every factor, more repetitions, resumable
 	$(BIN)/python benchmarks/run.py --full
+
+image: ## build the image tidelog:latest with docker or podman
+	@docker/containers.sh image
+
+compose-up: image ## broker, Prometheus and Grafana in containers (SERVICES=broker: it alone)
+	@docker/containers.sh up $(SERVICES)
+
+compose-down: ## stop and remove them; their volumes stay
+	@docker/containers.sh down
 
 clean: ## remove what was built
 	rm -rf $(STAMP) build *.egg-info protocol/records/_kernels*.so protocol/records/_kernels.c .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,62 @@
+#!/bin/sh
+# make image, make compose-up, make compose-down: with docker or podman, whichever runs here.
+#
+#   containers.sh image                build the image, and say how large it is
+#   containers.sh up [SERVICE...]      start the services of compose.yaml, or some of them
+#   containers.sh down [-v]            stop and remove them; -v: their logs and metrics too
+#
+# From the environment: ENGINE (docker or podman), TIDELOG_IMAGE (the tag), PYTHON_IMAGE (what the image is
+# built on), BUILD_OPTIONS (for the engine's build), COMPOSE_PROJECT_NAME, and what compose.yaml reads.
+set -eu
+cd "$(dirname "$0")/.."
+image=${TIDELOG_IMAGE:-tidelog:latest}
+export COMPOSE_PROJECT_NAME="${COMPOSE_PROJECT_NAME:-tidelog}"
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+runs() { # a docker client without its engine answers --version, and nothing more
+    "$1" info >/dev/null 2>&1
+}
+
+engine() {
+    for found in ${ENGINE:-docker podman}; do
+        if runs "$found"; then
+            echo "$found"
+            return
+        fi
+    done
+    fail "neither docker nor podman runs here: install one, or start its service (on Debian: apt install podman)"
+}
+
+compose() {
+    if [ "$engine" = docker ]; then
+        docker compose version >/dev/null 2>&1 || fail "docker has no compose plugin: install docker-compose-plugin"
+        docker compose -f docker/compose.yaml "$@"
+    elif command -v podman-compose >/dev/null; then
+        podman-compose -p "$COMPOSE_PROJECT_NAME" -f docker/compose.yaml "$@"
+    else
+        fail "podman needs podman-compose for this (on Debian: apt install podman-compose)"
+    fi
+}
+
+command=${1:-}
+[ $# = 0 ] || shift
+engine=$(engine)
+case $command in
+image)
+    # Images in OCI's format have no health check; podman makes those unless told otherwise.
+    format=
+    [ "$engine" = docker ] || format='--format docker'
+    # shellcheck disable=SC2086 - options are words
+    "$engine" build $format ${BUILD_OPTIONS:-} ${PYTHON_IMAGE:+--build-arg PYTHON_IMAGE="$PYTHON_IMAGE"} \
+        -f docker/Dockerfile -t "$image" .
+    "$engine" image inspect --format '{{.Size}}' "$image" |
+        awk -v image="$image" '{ printf "%s: %.0f MB\n", image, $1 / 1e6 }'
+    ;;
+up) compose up -d "$@" ;;
+down) compose down "$@" ;;
+*) fail "containers.sh: expected image, up or down" ;;
+esac

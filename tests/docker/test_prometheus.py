@@ -1,0 +1,102 @@
+"""The scrape configuration and the alert rules of docker/prometheus, judged by Prometheus' own promtool.
+
+alerts_test.yml has for every alert a case in which it speaks and one in which it is silent.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROMETHEUS = ROOT / "docker" / "prometheus"
+CASES = Path(__file__).with_name("alerts_test.yml")
+PROMTOOL = shutil.which("promtool")
+
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not here (on Debian: apt install prometheus)"
+)
+
+
+def alerts():
+    return re.findall(r"- alert: (\w+)", (PROMETHEUS / "alerts.yml").read_text(encoding="utf-8"))
+
+
+def promtool(*arguments):
+    return subprocess.run(
+        [PROMTOOL, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_every_alert_has_a_case_that_speaks_and_one_that_is_silent():
+    expected = re.findall(
+        r"alertname: (\w+)\n +exp_alerts:( \[\])?", CASES.read_text(encoding="utf-8")
+    )
+    speaking = {name for name, silent in expected if not silent}
+    silent = {name for name, silent in expected if silent}
+    # Of this one both are in one answer: two brokers, one with kernels.
+    assert speaking == set(alerts())
+    assert silent == set(alerts()) - {"TidelogPythonTwin"}
+
+
+@needs_promtool
+def test_the_configuration_is_sound():
+    done = promtool("check", "config", PROMETHEUS / "prometheus.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(alerts())} rules found" in done.stdout
+
+
+@needs_promtool
+def test_the_alerts_speak_when_they_should():
+    done = promtool("test", "rules", CASES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# What each planted mistake changes; the cases must notice every one.
+MISTAKES = {
+    "TidelogDown": ("== 0\n        for: 1m", "== 0\n        for: 5m"),
+    "TidelogLogOffline": ("tidelog_offline_logs > 0", "tidelog_offline_logs > 5"),
+    "TidelogUnexpectedError": (
+        "increase(tidelog_unexpected_errors_total[10m])",
+        "tidelog_unexpected_errors_total",
+    ),
+    "TidelogPythonTwin": ('implementation!="compiled"', 'implementation="compiled"'),
+    "TidelogSlowProduce": ('request="Produce"', 'request=~".*"'),
+    "TidelogDoomedOnArrival": (
+        "or (tidelog_doomed_records_total unless tidelog_doomed_records_total offset 10m) > 0",
+        "",
+    ),
+    "TidelogSuspectTimes": ("tidelog_suspect_time_batches_total offset 10m", "vector(0)"),
+    "TidelogWindowRefuses": (
+        "increase(tidelog_window_refused_batches_total[10m]) > 0",
+        "vector(0) > 0",
+    ),
+    "TidelogAppendTimeAhead": ("ahead_ms / 1000 > 60", "ahead_ms > 60"),
+}
+
+
+def test_there_is_a_mistake_for_every_alert():
+    assert set(MISTAKES) == set(alerts())
+
+
+@needs_promtool
+@pytest.mark.parametrize("alert", MISTAKES)
+def test_the_cases_notice_a_wrong_rule(alert, tmp_path):
+    right, wrong = MISTAKES[alert]
+    rules = (PROMETHEUS / "alerts.yml").read_text(encoding="utf-8")
+    assert right in rules
+    (tmp_path / "alerts.yml").write_text(rules.replace(right, wrong), encoding="utf-8")
+    cases = CASES.read_text(encoding="utf-8")
+    assert "../../docker/prometheus/alerts.yml" in cases
+    moved = tmp_path / "alerts_test.yml"
+    moved.write_text(
+        cases.replace("../../docker/prometheus/alerts.yml", "alerts.yml"), encoding="utf-8"
+    )
+    assert promtool("check", "rules", tmp_path / "alerts.yml").returncode == 0
+    done = promtool("test", "rules", moved)
+    assert done.returncode == 1
+    assert f"alertname: {alert}," in done.stdout + done.stderr
