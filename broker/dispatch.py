@@ -68,6 +68,8 @@ HANDLERS: dict[int, Handler] = {
     22: Handler("init_producer_id", 0, 5),
     23: Handler("offset_for_leader_epoch", 0, 4),
     32: Handler("describe_configs", 0, 4),
+    33: Handler("alter_configs", 0, 2),
+    37: Handler("create_partitions", 0, 3),
     44: Handler("incremental_alter_configs", 0, 1),
 }
 # fmt: on

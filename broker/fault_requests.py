@@ -206,6 +206,11 @@ class _Erring:
         self._fail(name, None)
         return await self._node.create_topic(name, **how)
 
+    async def add_partitions(self, name: str, check: Any) -> Any:
+        """Give a topic more partitions, unless a fault strikes at it."""
+        self._fail(name, None)
+        return await self._node.add_partitions(name, check)
+
     async def delete_topic(self, name: str) -> Any:
         """Remove a topic, unless a fault strikes at it."""
         self._fail(name, None)

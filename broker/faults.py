@@ -47,7 +47,7 @@ _FIELDS = (
 )
 # The APIs whose parts are partitions, and those whose parts are topics: only there can one be named.
 BY_PARTITION = ("Produce", "Fetch", "ListOffsets", "DeleteRecords", "OffsetForLeaderEpoch")
-BY_TOPIC = ("Metadata", "CreateTopics", "DeleteTopics")
+BY_TOPIC = ("Metadata", "CreateTopics", "DeleteTopics", "CreatePartitions")
 _ERRNOS = {name: number for number, name in errno.errorcode.items()}
 
 

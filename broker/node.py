@@ -34,7 +34,7 @@ from storage.segment import NotAtHandError
 from storage.timestamps import APPEND_BASIS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from broker.clock import Clock
@@ -275,6 +275,29 @@ class Node:
                 raise
         log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
         return topic
+
+    async def add_partitions(self, name: str, check: Callable[[Topic], int]) -> Topic:
+        """Give a topic more partitions: its metadata first, then their logs.
+
+        `check` says how many there are to be, given the topic as it is; as many as there are change nothing.
+        Raises what it raises, UnknownTopicOrPartition, KafkaStorageError; then the topic is as it was.
+        """
+        async with self._changing:
+            topic = self.metadata.image.topics.get(name)
+            if topic is None:
+                raise UnknownTopicOrPartition(f"there is no topic {name}")
+            partitions = check(topic)
+            if partitions == topic.partitions:
+                return topic
+            grown = await self.metadata.set_partitions(name, partitions)
+            try:
+                config = self._config_under(self.config, topic)
+                await asyncio.to_thread(self.create_logs, grown, config)
+            except BrokerError:
+                await self.metadata.set_partitions(name, topic.partitions)
+                raise
+        log.info("partitions added", extra={"topic": name, "partitions": partitions})
+        return grown
 
     def _settings_that_keep(self, name: str) -> Mapping[str, str]:
         """Settings that delete nothing, for a topic of which a log lies here that is nobody's."""

@@ -31,11 +31,15 @@ DEFAULT = "default"
 
 
 class Given(NamedTuple):
-    """One value somebody set: its text, where it came from, and how strong that source is."""
+    """One value somebody set: its text, where it came from, and how strong that source is.
+
+    `below` is what a change of the running broker hides, for as long as it lasts.
+    """
 
     value: str
     origin: str
     rank: int
+    below: Given | None = None
 
 
 def _node_id(text: str) -> int:
@@ -159,7 +163,6 @@ class BrokerConfig:
         "all, sessions, transactions and the expiry of offsets too. Not a Kafka setting.",
         choices=("log", "all"),
         dynamic=False,
-        effective=False,
     )
     num_partitions: int = setting(
         "num.partitions",
@@ -246,6 +249,71 @@ class BrokerConfig:
         86_400_000,
         "How long, in ms since its last append, an idempotent producer is remembered.",
         low=1,
+        dynamic=False,
+    )
+    group_min_session_timeout_ms: int = setting(
+        "group.min.session.timeout.ms",
+        Type.INT,
+        6_000,
+        "The shortest session timeout, in ms, a member of a group may ask for.",
+        low=1,
+    )
+    group_max_session_timeout_ms: int = setting(
+        "group.max.session.timeout.ms",
+        Type.INT,
+        1_800_000,
+        "The longest session timeout, in ms, a member of a group may ask for.",
+        low=1,
+    )
+    group_max_size: int = setting(
+        "group.max.size", Type.INT, INT_MAX, "The most members one group may have.", low=1
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms",
+        Type.INT,
+        0,
+        "How long, in ms, an empty group waits for more members after the first; Kafka's default is 3000, "
+        "and its own quick start sets 0.",
+        low=0,
+        dynamic=False,
+    )
+    offsets_topic_num_partitions: int = setting(
+        "offsets.topic.num.partitions",
+        Type.INT,
+        50,
+        "How many partitions __consumer_offsets is created with, when the first group is kept.",
+        low=1,
+        dynamic=False,
+    )
+    offsets_topic_segment_bytes: int = setting(
+        "offsets.topic.segment.bytes",
+        Type.INT,
+        100 * 2**20,
+        "The segment.bytes __consumer_offsets is created with.",
+        low=1,
+        dynamic=False,
+    )
+    offsets_retention_minutes: int = setting(
+        "offsets.retention.minutes",
+        Type.INT,
+        10_080,
+        "For how many minutes offsets are kept once their group is empty.",
+        low=1,
+        dynamic=False,
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        "offsets.retention.check.interval.ms",
+        Type.LONG,
+        600_000,
+        "How often, in ms, it is looked whether offsets have expired.",
+        low=1,
+        dynamic=False,
+    )
+    offset_metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes",
+        Type.INT,
+        4_096,
+        "The longest note that may be committed with an offset, in bytes.",
         dynamic=False,
     )
     inter_broker_protocol_version: str = setting(

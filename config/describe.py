@@ -100,7 +100,13 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
 
 def _given(broker: BrokerConfig, names: Iterable[str]) -> list[Synonym]:
     """Where any of the names was set on the broker, strongest first."""
-    found = [(name, broker.given[name]) for name in dict.fromkeys(names) if name in broker.given]
+    found = [
+        (name, given)
+        for name in dict.fromkeys(names)
+        if name in broker.given
+        for given in (broker.given[name], broker.given[name].below)
+        if given is not None
+    ]
     found.sort(key=lambda item: -item[1].rank)  # stable: equal sources keep the order of the names
     return [
         Synonym(

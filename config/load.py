@@ -68,7 +68,7 @@ def reconfigured(broker: BrokerConfig, changes: Mapping[str, str]) -> BrokerConf
         owner = BROKER_NAMES.get(name)
         if owner is not None and not owner.dynamic:
             raise ConfigError(f"{name} cannot be changed while the broker runs")
-        given[name] = Given(value, _DYNAMIC_ORIGIN, DYNAMIC)
+        given[name] = Given(value, _DYNAMIC_ORIGIN, DYNAMIC, given.get(name))
     return _build(given, {})
 
 

@@ -286,6 +286,26 @@ class ReassignmentInProgress(BrokerError, code=ErrorCode.REASSIGNMENT_IN_PROGRES
     """The partition is already on the move."""
 
 
+class ElectionNotNeeded(BrokerError, code=ErrorCode.ELECTION_NOT_NEEDED):
+    """The partition has the leader that was asked for."""
+
+
+class PreferredLeaderNotAvailable(BrokerError, code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE):
+    """The log of the only replica there is is offline."""
+
+
+class NoReassignmentInProgress(BrokerError, code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
+    """There is no move to cancel."""
+
+
+class MismatchedEndpointType(BrokerError, code=ErrorCode.MISMATCHED_ENDPOINT_TYPE):
+    """The listener is for brokers' clients, the request for a controller."""
+
+
+class UnsupportedEndpointType(BrokerError, code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE):
+    """There is no endpoint of this type."""
+
+
 class NotController(BrokerError, code=ErrorCode.NOT_CONTROLLER):
     """Only the controller may do this, and it is another broker."""
 
@@ -342,3 +362,55 @@ class InvalidGroupId(BrokerError, code=ErrorCode.INVALID_GROUP_ID):
 
 class GroupIdNotFound(BrokerError, code=ErrorCode.GROUP_ID_NOT_FOUND):
     """The group does not exist."""
+
+
+class UnknownMemberId(BrokerError, code=ErrorCode.UNKNOWN_MEMBER_ID):
+    """The group has no such member, or no longer."""
+
+
+class IllegalGeneration(BrokerError, code=ErrorCode.ILLEGAL_GENERATION):
+    """The member speaks of a generation that is not the group's."""
+
+
+class RebalanceInProgress(BrokerError, code=ErrorCode.REBALANCE_IN_PROGRESS):
+    """The group gathers its members: join again."""
+
+
+class InconsistentGroupProtocol(BrokerError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
+    """The member shares no protocol with the group, or none was given."""
+
+
+class InvalidSessionTimeout(BrokerError, code=ErrorCode.INVALID_SESSION_TIMEOUT):
+    """The session timeout is outside what the broker allows."""
+
+
+class MemberIdRequired(BrokerError, code=ErrorCode.MEMBER_ID_REQUIRED):
+    """Join again with this id (KIP-394)."""
+
+    def __init__(self, member_id: str) -> None:
+        super().__init__(f"join again as {member_id}")
+        self.member_id = member_id
+
+
+class FencedInstanceId(BrokerError, code=ErrorCode.FENCED_INSTANCE_ID):
+    """Another member has taken over this instance id (KIP-345)."""
+
+
+class GroupMaxSizeReached(BrokerError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
+    """The group has group.max.size members."""
+
+
+class NonEmptyGroup(BrokerError, code=ErrorCode.NON_EMPTY_GROUP):
+    """The group has members, so it cannot go."""
+
+
+class GroupSubscribedToTopic(BrokerError, code=ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC):
+    """The group reads the topic, so its offsets cannot go (KIP-496)."""
+
+
+class OffsetMetadataTooLarge(BrokerError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):
+    """The note with an offset exceeds offset.metadata.max.bytes."""
+
+
+class InvalidCommitOffsetSize(BrokerError, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
+    """The offsets of one commit do not fit into one batch of the log."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 TOPIC = 2
 BROKER = 4
+_BROKER_LOGGER = 8
 
 
 def handle(
@@ -79,7 +80,14 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
         if name:
             return entries
         return [entry for entry in entries if entry.source is Source.DYNAMIC_BROKER]
-    raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
+    raise no_such_resource(resource.resource_type)
+
+
+def no_such_resource(kind: int) -> InvalidRequest:
+    """The error of a resource that is neither a topic nor a broker."""
+    if kind == _BROKER_LOGGER:
+        return InvalidRequest("log levels are set when the broker starts, not by clients")
+    return InvalidRequest(f"resources of type {kind} have no settings here")
 
 
 def check_broker(node: Node, name: str) -> None:

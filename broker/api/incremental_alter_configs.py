@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.api.describe_configs import BROKER, TOPIC, check_broker
+from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
 from broker.context import as_broker_error
 from config import TOPIC_SETTINGS, Type, broker_entries, topic_entries
 from protocol.api.incremental_alter_configs import (
@@ -75,7 +75,7 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
                 raise InvalidRequest(f"{changed} can only be set when the broker starts")
         await node.alter_broker(changes, validate_only=validate_only)
     else:
-        raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
+        raise no_such_resource(resource.resource_type)
 
 
 def _changes(resource: AlterConfigsResource, entries: Mapping[str, Entry]) -> dict[str, str | None]:

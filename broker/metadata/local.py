@@ -103,6 +103,10 @@ class LocalMetadataStore:
         topic = Topic(name, topic_id or new_id(), partitions, replication_factor, dict(configs))
         return await self._run(lambda: self._create_topic(topic, validate_only=validate_only))
 
+    async def set_partitions(self, name: str, partitions: int) -> Topic:
+        """Have a topic count so many partitions. Raises UnknownTopicOrPartition."""
+        return await self._change(lambda db: self._set_partitions(db, name, partitions))
+
     async def delete_topic(self, name: str) -> Topic:
         """Forget a topic. Raises UnknownTopicOrPartition."""
         return await self._run(lambda: self._delete_topic(name))
@@ -216,6 +220,13 @@ class LocalMetadataStore:
     def _deletion_done(self, db: sqlite3.Connection, topic_id: UUID) -> tuple[None, Image]:
         db.execute("DELETE FROM deleted_topic WHERE topic_id = ?", (topic_id.bytes,))
         return None, self.image
+
+    def _set_partitions(
+        self, db: sqlite3.Connection, name: str, partitions: int
+    ) -> tuple[Topic, Image]:
+        topic = self._known(name)._replace(partitions=partitions)
+        db.execute("UPDATE topic SET partitions = ? WHERE name = ?", (partitions, name))
+        return topic, self.image.with_topic(topic)
 
     def _alter_topic_configs(
         self, db: sqlite3.Connection, name: str, changes: dict[str, str | None]

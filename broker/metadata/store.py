@@ -107,6 +107,13 @@ class MetadataStore(Protocol):
         """
         ...
 
+    async def set_partitions(self, name: str, partitions: int) -> Topic:
+        """Have a topic count so many partitions. The number is not judged here.
+
+        Raises UnknownTopicOrPartition.
+        """
+        ...
+
     async def delete_topic(self, name: str) -> Topic:
         """Forget a topic and its settings; returns what it was. Raises UnknownTopicOrPartition.
 

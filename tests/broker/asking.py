@@ -38,6 +38,8 @@ VERSIONS = {
     "OffsetForLeaderEpoch": 4,
     "DescribeConfigs": 4,
     "IncrementalAlterConfigs": 1,
+    "AlterConfigs": 2,
+    "CreatePartitions": 3,
 }
 _names = itertools.count(1)
 
@@ -319,6 +321,21 @@ BODIES = {
                 "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1"}],
             }
         ],
+        "validate_only": True,
+    },
+    "AlterConfigs": {
+        "resources": [
+            {
+                "resource_type": 2,
+                "resource_name": "some-topic",
+                "configs": [{"name": "retention.ms", "value": "1"}],
+            }
+        ],
+        "validate_only": True,
+    },
+    "CreatePartitions": {
+        "topics": [{"name": "some-topic", "count": 2, "assignments": None}],
+        "timeout_ms": 1,
         "validate_only": True,
     },
 }

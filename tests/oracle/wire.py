@@ -44,6 +44,30 @@ SCHEMAS: dict[str, tuple[Any, Any]] = {
         admin.IncrementalAlterConfigsRequest,
         admin.IncrementalAlterConfigsResponse,
     ),
+    "AlterConfigs": (admin.AlterConfigsRequest, admin.AlterConfigsResponse),
+    "CreatePartitions": (admin.CreatePartitionsRequest, admin.CreatePartitionsResponse),
+    "DescribeCluster": (admin.DescribeClusterRequest, admin.DescribeClusterResponse),
+    "DescribeLogDirs": (admin.DescribeLogDirsRequest, admin.DescribeLogDirsResponse),
+    "DescribeTopicPartitions": (
+        admin.DescribeTopicPartitionsRequest,
+        admin.DescribeTopicPartitionsResponse,
+    ),
+    "DescribeProducers": (admin.DescribeProducersRequest, admin.DescribeProducersResponse),
+    "ElectLeaders": (admin.ElectLeadersRequest, admin.ElectLeadersResponse),
+    "AlterPartitionReassignments": (
+        admin.AlterPartitionReassignmentsRequest,
+        admin.AlterPartitionReassignmentsResponse,
+    ),
+    "ListPartitionReassignments": (
+        admin.ListPartitionReassignmentsRequest,
+        admin.ListPartitionReassignmentsResponse,
+    ),
+    "DescribeAcls": (admin.DescribeAclsRequest, admin.DescribeAclsResponse),
+    "CreateAcls": (admin.CreateAclsRequest, admin.CreateAclsResponse),
+    "DeleteAcls": (admin.DeleteAclsRequest, admin.DeleteAclsResponse),
+    "DescribeClientQuotas": (admin.DescribeClientQuotasRequest, admin.DescribeClientQuotasResponse),
+    "DescribeTransactions": (admin.DescribeTransactionsRequest, admin.DescribeTransactionsResponse),
+    "ListTransactions": (admin.ListTransactionsRequest, admin.ListTransactionsResponse),
     "ListGroups": (admin.ListGroupsRequest, admin.ListGroupsResponse),
 }
 

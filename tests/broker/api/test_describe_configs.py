@@ -109,6 +109,13 @@ class TestTopics:
             assert strongest() == ("2222", SOURCE_DYNAMIC)
             assert alter(connection, TOPIC, "t", ("retention.ms", SET, "3333"))[0] == 0
             assert strongest() == ("3333", SOURCE_TOPIC)
+            each = by_name(ask(connection, TOPIC, "t", ["retention.ms"]))["retention.ms"]
+            assert [tuple(synonym.values()) for synonym in each["synonyms"]] == [
+                ("retention.ms", "3333", SOURCE_TOPIC),
+                ("log.retention.ms", "2222", SOURCE_DYNAMIC),
+                ("log.retention.ms", "1111", SOURCE_STATIC),
+                ("log.retention.ms", "604800000", SOURCE_DEFAULT),
+            ]
 
 
 class TestBroker:

@@ -1,0 +1,97 @@
+"""AlterConfigs (key 33): replace all of a topic's, or the broker's, own settings (KIP-133).
+
+Behaviour: what is named is set, what is not named goes back to its default, all together or not at all;
+each resource succeeds or fails on its own. Clients that know IncrementalAlterConfigs use that, for here
+whoever forgets a setting removes it. What may be set, and the errors, are as there; a null value is
+INVALID_REQUEST.
+
+Version notes: 1 is the same as 0; 2 flexible.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
+from broker.context import as_broker_error
+from config import broker_entries
+from protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from protocol.errors import InvalidRequest, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResource
+    from protocol.errors import BrokerError
+
+
+async def handle(
+    node: Node, request: AlterConfigsRequest, _context: Context
+) -> AlterConfigsResponse:
+    """Replace the settings of every resource, each for itself."""
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    responses = []
+    for resource in request.resources:
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequest("the resource is named more than once")
+            await _replace(node, resource, validate_only=request.validate_only)
+        except Exception as error:  # noqa: BLE001 - one resource's failure is its own
+            known = as_broker_error(node, error, "alter_configs")
+            responses.append(_response(resource, known))
+        else:
+            responses.append(_response(resource, None))
+    return AlterConfigsResponse(responses=responses)
+
+
+async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    name, image = resource.resource_name, node.metadata.image
+    if resource.resource_type == TOPIC:
+        topic = image.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"there is no topic {name}")
+        changes = _changes(resource, topic.configs)
+        await node.alter_topic(name, changes, validate_only=validate_only)
+    elif resource.resource_type == BROKER:
+        check_broker(node, name)
+        fixed = {entry.name for entry in broker_entries(node.config) if entry.read_only}
+        changes = _changes(resource, image.broker_configs)
+        for changed in changes:
+            if changed in fixed:
+                raise InvalidRequest(f"{changed} can only be set when the broker starts")
+        await node.alter_broker(changes, validate_only=validate_only)
+    else:
+        raise no_such_resource(resource.resource_type)
+
+
+def _changes(resource: AlterConfigsResource, current: Mapping[str, str]) -> dict[str, str | None]:
+    """What each setting becomes; None takes it back to its default."""
+    changes: dict[str, str | None] = {}
+    for config in resource.configs:
+        if config.name in changes:
+            raise InvalidRequest(f"{config.name} is named more than once")
+        if config.value is None:
+            raise InvalidRequest(f"{config.name} needs a value")
+        changes[config.name] = config.value
+    return {**{name: None for name in current if name not in changes}, **changes}
+
+
+def _response(
+    resource: AlterConfigsResource, error: BrokerError | None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=error.code if error else 0,
+        error_message=error.message if error else None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def refuse(request: AlterConfigsRequest, error: BrokerError) -> AlterConfigsResponse:
+    """Every resource gets the error."""
+    return AlterConfigsResponse(
+        responses=[_response(resource, error) for resource in request.resources]
+    )

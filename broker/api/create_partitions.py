@@ -1,0 +1,90 @@
+"""CreatePartitions (key 37): more partitions for topics that exist (KIP-195).
+
+Behaviour: each topic for itself. The count is what the topic is to have in all; one that is not larger than
+what it has is INVALID_PARTITIONS. An assignment must name this broker, once for each new partition, or is
+INVALID_REPLICA_ASSIGNMENT. A name given twice is INVALID_REQUEST, answered once. When the answer leaves, the
+partitions have been written down and have their logs, and every client that asks for metadata sees them.
+
+Version notes: 1 is the same as 0; 2 flexible; 3 is the same as 2 (it would allow a quota to refuse).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.context import as_broker_error
+from protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from protocol.errors import InvalidPartitions, InvalidReplicaAssignment, InvalidRequest
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.metadata.store import Topic
+    from broker.node import Node
+    from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+    from protocol.errors import BrokerError
+
+
+async def handle(
+    node: Node, request: CreatePartitionsRequest, _context: Context
+) -> CreatePartitionsResponse:
+    """Add partitions to every topic named, each for itself."""
+    times = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        try:
+            if times[topic.name] > 1:
+                raise InvalidRequest(f"topic {topic.name!r} is named more than once")
+            await _grow(node, topic, validate_only=request.validate_only)
+        except Exception as error:  # noqa: BLE001 - one topic's failure is its own
+            known = as_broker_error(node, error, "create_partitions")
+            results.append(_failed(topic.name, known))
+        else:
+            results.append(CreatePartitionsTopicResult(name=topic.name))
+    return CreatePartitionsResponse(results=results)
+
+
+async def _grow(node: Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+    def check(topic: Topic) -> int:
+        partitions = _checked(node, topic, wanted)
+        return topic.partitions if validate_only else partitions
+
+    await node.add_partitions(wanted.name, check)
+
+
+def _checked(node: Node, topic: Topic, wanted: CreatePartitionsTopic) -> int:
+    """How many partitions the topic is to have."""
+    count, limit = wanted.count, node.config.max_partitions_per_topic
+    if count == topic.partitions:
+        raise InvalidPartitions(f"topic {topic.name} has {count} partitions already")
+    if count < topic.partitions:
+        raise InvalidPartitions(
+            f"topic {topic.name} has {topic.partitions} partitions, and {count} would be fewer"
+        )
+    if count > limit:
+        raise InvalidPartitions(f"{count} partitions: at most {limit} are possible")
+    if wanted.assignments is not None:
+        added = count - topic.partitions
+        if len(wanted.assignments) != added:
+            raise InvalidReplicaAssignment(
+                f"{added} partitions are to be added, and {len(wanted.assignments)} are assigned"
+            )
+        for assignment in wanted.assignments:
+            if assignment.broker_ids != [node.config.node_id]:
+                raise InvalidReplicaAssignment(
+                    f"replicas {assignment.broker_ids}: there is one broker, {node.config.node_id}"
+                )
+    return count
+
+
+def _failed(name: str, error: BrokerError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=name, error_code=error.code, error_message=error.message
+    )
+
+
+def refuse(request: CreatePartitionsRequest, error: BrokerError) -> CreatePartitionsResponse:
+    """Every topic gets the error."""
+    return CreatePartitionsResponse(
+        results=[_failed(topic.name, error) for topic in request.topics]
+    )

@@ -1,0 +1,115 @@
+"""AlterConfigs: what is named is set, what is not named is gone, all together or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.asking import BROKER, TOPIC, all_versions, create, new_name
+
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST = 3, 40, 42
+
+
+def replace(connection, kind, name, configs, *, version=2, validate_only=False):
+    answer = connection.ask(
+        "AlterConfigs",
+        version,
+        resources=[
+            {
+                "resource_type": kind,
+                "resource_name": name,
+                "configs": [{"name": key, "value": value} for key, value in configs],
+            }
+        ],
+        validate_only=validate_only,
+    )["responses"][0]
+    return answer["error_code"], answer["error_message"]
+
+
+def own(connection, name, kind=TOPIC, source=1):
+    """The settings of a resource that somebody set on it."""
+    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    answer = connection.ask("DescribeConfigs", 1, resources=[asked], include_synonyms=False)
+    return {
+        each["name"]: each["value"]
+        for each in answer["results"][0]["configs"]
+        if each["config_source"] == source
+    }
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name()
+    create(connection, name, retention_ms="5000", segment_ms="600000")
+    return name
+
+
+@pytest.mark.parametrize("version", all_versions("AlterConfigs"))
+def test_every_version(connection, topic, version):
+    wanted = [("retention.ms", "77"), ("cleanup.policy", "compact")]
+    assert replace(connection, TOPIC, topic, wanted, version=version) == (0, None)
+    assert own(connection, topic) == dict(wanted)
+
+
+def test_nothing_named_is_everything_default(connection, topic):
+    assert replace(connection, TOPIC, topic, []) == (0, None)
+    assert own(connection, topic) == {}
+
+
+@pytest.mark.parametrize(
+    ("configs", "code"),
+    [
+        ([("retention.ms", "soon")], INVALID_CONFIG),
+        ([("retention.ms", "7"), ("segment.bytes", "1")], INVALID_CONFIG),
+        ([("no.such.setting", "1")], INVALID_CONFIG),
+        ([("retention.ms", None)], INVALID_REQUEST),
+        ([("retention.ms", "1"), ("retention.ms", "2")], INVALID_REQUEST),
+    ],
+)
+def test_bad_input_changes_nothing(connection, topic, configs, code):
+    found, sentence = replace(connection, TOPIC, topic, configs)
+    assert found == code
+    assert len(sentence) > 10
+    assert own(connection, topic) == {"retention.ms": "5000", "segment.ms": "600000"}
+
+
+def test_validate_only(connection, topic):
+    assert replace(connection, TOPIC, topic, [("retention.ms", "1")], validate_only=True)[0] == 0
+    assert own(connection, topic) == {"retention.ms": "5000", "segment.ms": "600000"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nowhere", UNKNOWN_TOPIC_OR_PARTITION),
+        (BROKER, "7", INVALID_REQUEST),
+        (8, "1", INVALID_REQUEST),
+        (16, "x", INVALID_REQUEST),
+        (99, "x", INVALID_REQUEST),
+    ],
+)
+def test_no_such_resource(connection, kind, name, code):
+    found, sentence = replace(connection, kind, name, [("retention.ms", "1")])
+    assert found == code
+    assert len(sentence) > 10
+
+
+def test_a_resource_named_twice(connection, topic):
+    one = {"resource_type": TOPIC, "resource_name": topic, "configs": []}
+    answer = connection.ask("AlterConfigs", 2, resources=[one, one], validate_only=False)
+    assert [each["error_code"] for each in answer["responses"]] == [INVALID_REQUEST] * 2
+    assert own(connection, topic) == {"retention.ms": "5000", "segment.ms": "600000"}
+
+
+def test_the_broker_and_a_restart(start):
+    broker = start({"log.roll.ms": "700000"})
+    with broker.connect() as connection:
+        for name, value in (("log.retention.ms", "2222"), ("log.roll.jitter.ms", "5")):
+            assert replace(connection, BROKER, "1", [(name, value)])[0] == 0
+            assert own(connection, "1", BROKER, source=2) == {name: value}
+        code, sentence = replace(connection, BROKER, "1", [("log.dirs", "/elsewhere")])
+        assert code == INVALID_REQUEST
+        assert "log.dirs" in sentence
+    broker.stop()
+    broker.restart()
+    with broker.connect() as connection:
+        assert own(connection, "", BROKER, source=2) == {"log.roll.jitter.ms": "5"}
