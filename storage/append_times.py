@@ -131,17 +131,18 @@ class AppendTimes:
         return low
 
     def _shorten(self, descriptor: files.Descriptor, count: int) -> None:
-        """Have the first `count` entries of the file."""
-        self._forget()
+        """Have the first `count` entries of the file; who asks meanwhile finds them all along."""
         if count <= 0:
+            self._forget()
             return
-        self._last = self._entry(descriptor, count - 1)
-        self._complete = None
-        self._count = count
-        for entry in self._backwards(descriptor):
+        last, known = self._entry(descriptor, count - 1), None
+        for entry in self._backwards(descriptor, count):
             if entry.time != UNKNOWN:
-                self._last_known = entry.time
+                known = entry.time
                 break
+        self._last, self._count = last, count
+        self._last_known, self._complete = known, None
+        self._end, self._is_durable = None, False
 
     def check(self, from_offset: int) -> bool:
         """Check that the entries from an offset on can be; forget all from the first that cannot.
@@ -466,13 +467,16 @@ class AppendTimes:
     def _entry(self, descriptor: files.Descriptor, number: int) -> Entry:
         return Entry(*_ENTRY.unpack(self._bytes(descriptor, number, 1)))
 
-    def _block(self, descriptor: files.Descriptor, number: int) -> list[Entry]:
-        count = min(_BLOCK_ENTRIES, self._count - number)
+    def _block(
+        self, descriptor: files.Descriptor, number: int, count: int | None = None
+    ) -> list[Entry]:
+        """Return entries from `number` on, of `count` that there are."""
+        count = min(_BLOCK_ENTRIES, (self._count if count is None else count) - number)
         return [Entry(*e) for e in _ENTRY.iter_unpack(self._bytes(descriptor, number, count))]
 
-    def _backwards(self, descriptor: files.Descriptor) -> Iterator[Entry]:
-        for number in reversed(range(0, self._count, _BLOCK_ENTRIES)):
-            yield from reversed(self._block(descriptor, number))
+    def _backwards(self, descriptor: files.Descriptor, count: int) -> Iterator[Entry]:
+        for number in reversed(range(0, count, _BLOCK_ENTRIES)):
+            yield from reversed(self._block(descriptor, number, count))
 
 
 def _may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage import files
 from storage.append_times import END, UNKNOWN, AppendTimes
 
 
@@ -237,3 +238,32 @@ def test_append_times_that_end_too_early_are_not_believed(make_log):
     log.close()
     log.open()
     assert log.partition.unknown_append_bytes == log.partition.size
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_who_asks_while_entries_are_dropped_finds_those_that_stay(tmp_path, is_strict):
+    """After a failed append the file is read again, and readers in other threads go on."""
+    times = made(tmp_path / "a", ENTRIES)
+    if is_strict:
+        times.mark_end(115)
+
+    class Asking(files.System):
+        def read(self, number, size, position):
+            if not asking:
+                asking.append(1)
+                found.append([times.at(offset) for offset in (100, 105, 107)])
+                found.append(times.last_time is not None)
+                asking.pop()
+            return super().read(number, size, position)
+
+    asking, found = [], []
+    before = files.use(Asking())
+    try:
+        times.truncate(108)
+    finally:
+        files.use(before)
+    assert found
+    assert all(each in ([1000, 1001, 1005], True) for each in found), found
+    assert entries_of(times) == [(1000, 0), (1001, 5), (1005, 6)]
+    assert times.last_time == 1005
+    assert times.has_end == is_strict
