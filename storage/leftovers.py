@@ -62,8 +62,14 @@ def tidy(directory: Path) -> bool:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file to what no broker reads and none removes; raises OSError."""
-    target = path.with_name(path.name + filenames.STRAY_SUFFIX)
+    """Rename a file to what no broker reads and none removes; raises OSError.
+
+    `.stray`, or `.2.stray` and so on: one that was set aside before stays.
+    """
+    target, number = path.with_name(path.name + filenames.STRAY_SUFFIX), 2
+    while target.exists():
+        target = path.with_name(f"{path.name}.{number}{filenames.STRAY_SUFFIX}")
+        number += 1
     files.rename(path, target)
     return target
 

@@ -482,3 +482,18 @@ def test_a_part_of_a_swap_among_whole_ones_leaves_what_it_was_to_replace(make_lo
     log.open()
     assert [time for _, time, _ in log.contents()] == [0, 1, 2, 3]
     assert (log.directory / f"{1:020}.log.swap.stray").exists()
+
+
+def test_what_was_set_aside_before_stays(tmp_path):
+    name = f"{1:020}.log"
+    for content in (b"first", b"second", b"third"):
+        (tmp_path / name).write_bytes(content)
+        away = leftovers.set_aside(tmp_path / name)
+        assert away.read_bytes() == content
+        assert not filenames.is_leftover(away.name)
+        assert filenames.parse_segment_file(away.name) is None
+    assert sorted(path.read_bytes() for path in tmp_path.iterdir()) == [
+        b"first",
+        b"second",
+        b"third",
+    ]
