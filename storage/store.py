@@ -533,26 +533,30 @@ class LogStore:
             self._open[key] = partition
         return partition
 
+    def _note(self, key: Key, partition: Partition) -> None:
+        """Have the checkpoints say of an open partition what they are to say."""
+        directory = self._places[key]
+        directory.recovery_points[key] = partition.recovery_point
+        if partition.log_start_offset > partition.segments[0].base_offset:
+            directory.log_start_offsets[key] = partition.log_start_offset
+        else:
+            directory.log_start_offsets.pop(key, None)
+
     def _write_checkpoints(self) -> None:
         """Write what is known of open partitions; of the others, what was read at the start."""
         for key, partition in list(self._open.items()):
-            directory = self._places.get(key)
-            if directory is None:
-                continue
-            directory.recovery_points[key] = partition.recovery_point
-            if partition.log_start_offset > partition.segments[0].base_offset:
-                directory.log_start_offsets[key] = partition.log_start_offset
-            else:
-                directory.log_start_offsets.pop(key, None)
+            with self._changing:
+                if self._open.get(key) is partition:  # another of its name may have come since
+                    self._note(key, partition)
         for directory in self._directories:
             here = [key for key, place in list(self._places.items()) if place is directory]
+            directory.noted |= set(here)  # before its offsets are gathered: see `_uncheckpoint`
             points = {key: directory.recovery_points.get(key, 0) for key in here}
             starts = {
                 key: offset
                 for key, offset in list(directory.log_start_offsets.items())
                 if key in points
             }
-            directory.noted |= points.keys()
             marks = points | {
                 key: partition.high_watermark
                 for key, partition in list(self._open.items())

@@ -72,3 +72,26 @@ def test_a_deletion_waits_for_what_is_under_way(make_log):
     finally:
         disk.may_sync.set()
         files.use(before)
+
+
+def test_a_checkpoint_says_nothing_of_the_old_log_under_the_name_of_the_new(log):
+    """The old one is deleted, and the new one made, while the checkpoint goes over what is open."""
+
+    class Changing(dict):
+        def items(self):
+            found = list(super().items())
+            if found and not renewed:
+                renewed.append(found)
+                log.store.delete_partition("t", 0)
+                log.store.create_partition("t", TOPIC_ID, 0, log.config, 0)
+            return found
+
+    renewed = []
+    log.append([1, 2, 3])
+    log.store.checkpoint()
+    checkpoint = log.path / "recovery-point-offset-checkpoint"
+    assert checkpoint.read_text() == "0\n1\nt 0 3\n"
+    log.store._open = Changing(log.store._open)
+    log.store._write_checkpoints()
+    assert renewed
+    assert checkpoint.read_text() == "0\n1\nt 0 0\n"
