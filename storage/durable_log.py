@@ -310,6 +310,8 @@ class DurableLog:
         sync failed.
         """
         with self._flush_lock:
+            if self.offline is not None and not self.is_deleted:
+                self._note_offline()
             with self._append_lock:
                 end_offset, times = self.log_end_offset, self._times_now()
                 active = self._active  # its append times have no file before the first batch
@@ -370,7 +372,8 @@ class DurableLog:
         """
         if self.is_deleted or self._is_closed:
             return
-        self.check_online()
+        if self.offline is not None:
+            self.flush()  # raises that it is
         with self._append_lock:
             self._is_closed = self._is_stopped = True
         try:
@@ -478,12 +481,20 @@ class DurableLog:
             extra={"topic": self.topic, "partition": self.index, "reason": why},
         )
         self._boot_id = _NO_BOOT
-        with contextlib.suppress(OSError):
-            self._keep_times(self._covered_times(), durable=False)
+        self._note_offline()
         for segment in segments:
             if segment.tail.end_offset > self.recovery_point:
                 with contextlib.suppress(OSError):
                     segment.forget_cached()
+
+    def _note_offline(self) -> None:
+        """Have partition.times say that the log went offline, as soon as the disk takes it.
+
+        A start on a disk that never took it believes what append times it reads, unless the machine
+        was started again: what cannot be written down cannot be heeded.
+        """
+        with contextlib.suppress(OSError):
+            self._keep_times(self._covered_times(), durable=False)
 
     def _storage_error(self, what: str, error: OSError) -> BrokerError:
         """Return the error for the client; a failed sync takes the log offline."""

@@ -72,6 +72,15 @@ class Appended(NamedTuple):
     odd: timestamps.Odd | None = None  # about their times
 
 
+class _Judged(NamedTuple):
+    """The oldest segments of a log, which retention lets go of, as they were then."""
+
+    segments: tuple[Segment, ...]
+    tail: Tail | None  # of the last of them, where that was active
+    rules: timestamps.Retention
+    policies: list[str]
+
+
 class Partition(DurableLog):
     """The log of one partition of a topic."""
 
@@ -464,14 +473,47 @@ class Partition(DurableLog):
         for a thread, now and then. Raises KafkaStorageError.
         """
         self.check_online()
-        rules = timestamps.retention_of(self.config)
         try:
-            with self._flush_lock:
-                self._check_usable()
-                self._leaving.remove_due(now_ms)
-                return self._delete_old_segments(now_ms, rules)
+            while True:
+                judged = self._judge(now_ms)
+                with self._flush_lock:
+                    self._check_usable()
+                    self._leaving.remove_due(now_ms)
+                    if self._still_holds(judged):
+                        return self._delete_old_segments(judged, now_ms)
         except OSError as error:
             raise self._storage_error("retention failed", error) from error
+
+    def _judge(self, now_ms: int) -> _Judged:
+        """Tell which segments are to go, reading what is not known of their times; raises OSError.
+
+        Under no lock, for a whole log may be read: commits and a deletion do not wait for it. It
+        writes nothing.
+        """
+        segments, rules = self._segments, timestamps.retention_of(self.config)
+        tail = segments[
+            -1
+        ].tail  # before anything of it is looked at: what comes later is not judged
+        if rules.event_ms is not None:
+            retention.learn(segments)
+        policies = timestamps.segments_to_delete(
+            retention.candidates(segments),
+            rules,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            max_event_time=self.max_event_time,
+        )
+        retention.learn(segments[: len(policies)])
+        is_all = len(policies) == len(segments)
+        return _Judged(segments[: len(policies)], tail if is_all else None, rules, policies)
+
+    def _still_holds(self, judged: _Judged) -> bool:
+        """Tell whether the segments judged are the oldest still, and the settings those they were."""
+        return (
+            self._segments[: len(judged.segments)] == judged.segments
+            and timestamps.retention_of(self.config) == judged.rules
+        )
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log start at `offset`, if it starts before; return where it starts (KIP-107).
@@ -504,8 +546,8 @@ class Partition(DurableLog):
 
         For a clock that was far ahead: its times would be given until it is right again. The mark in the
         log is a new segment, for within one append times never go back. Not beside an append. `keep_times`
-        makes it outlive the process, `flush` and `keep_times` a power loss. Returns the last append time until now; None if it was not ahead, and nothing
-        is changed. Raises KafkaStorageError.
+        makes it outlive the process, `flush` and `keep_times` a power loss. Returns the last append time
+        until now; None if it was not ahead, and nothing is changed. Raises KafkaStorageError.
         """
         last_time = self._last_append_time_ms
         if not timestamps.ahead(last_time, now_ms):
@@ -540,45 +582,41 @@ class Partition(DurableLog):
                 extra={"topic": self.topic, "partition": self.index, "log_start_offset": offset},
             )
 
-    def _delete_old_segments(self, now_ms: int, rules: timestamps.Retention) -> list[Deletion]:
-        segments = self._segments
-        if rules.event_ms is not None:
-            retention.learn(segments)
-        policies = timestamps.segments_to_delete(
-            retention.candidates(segments),
-            rules,
-            now_ms=now_ms,
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-            max_event_time=self.max_event_time,
-        )
-        retention.learn(segments[: len(policies)])
+    def _delete_old_segments(self, judged: _Judged, now_ms: int) -> list[Deletion]:
+        """Delete what has been judged; what the disk does not let go of stays, and goes next time."""
+        policies = judged.policies
         if not policies:
             return []
-        judged = segments[len(policies) - 1].tail
         with self._append_lock:
             if self._is_stopped:
                 return []
-            if len(policies) == len(segments):
-                is_judged = self._active is segments[-1] and self._active.tail == judged
+            if judged.tail is not None:
+                last = judged.segments[-1]
+                is_judged = self._active is last and last.tail == judged.tail
                 if not is_judged or not self._roll_if_there_is_room():
                     policies.pop()
-            going = segments[: len(policies)]
+            going = judged.segments[: len(policies)]
             if not going:
                 return []
             max_event_time, log_start_offset = self.max_event_time, self.log_start_offset
             self._largest_event.keep(max_event_time)
             self._segments = self._segments[len(going) :]
             self._start_at(self._segments[0].base_offset)
-        self._keep_times_on_full_disk(going)
-        deletions = []
-        for segment, policy in zip(going, policies, strict=True):
-            deletion, away = retention.delete(
-                segment, policy, rules, log_start_offset, max_event_time
-            )
-            self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
-            retention.say(self.topic, self.index, deletion)
-            deletions.append(deletion)
+        deletions: list[Deletion] = []
+        try:
+            self._keep_times_on_full_disk(going)
+            for segment, policy in zip(going, policies, strict=True):
+                deletion, away = retention.delete(
+                    segment, policy, judged.rules, log_start_offset, max_event_time
+                )
+                self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
+                retention.say(self.topic, self.index, deletion)
+                deletions.append(deletion)
+        except OSError:
+            # Their files would be segments again after a restart. They are before the log's start now.
+            with self._append_lock:
+                self._segments = (*going[len(deletions) :], *self._segments)
+            raise
         self._forget_epochs()
         return deletions
 

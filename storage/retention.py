@@ -85,7 +85,7 @@ def delete(
 ) -> tuple[Deletion, list[Path]]:
     """Rename a segment's files; return what to say of it, and what is to be removed later.
 
-    Raises OSError.
+    Raises OSError, and then the segment is as it was.
     """
     times, _ = segment.known_times
     limits = {
@@ -105,7 +105,11 @@ def delete(
         max_event_time,
     )
     away = segment.rename_away()
-    files.unlink(recovery.snapshot_path(segment.directory, segment.base_offset))
+    snapshot = recovery.snapshot_path(segment.directory, segment.base_offset)
+    try:
+        files.unlink(snapshot)
+    except OSError as error:  # the next clean stop removes it
+        _log.warning("snapshot left", extra={"file": snapshot, "reason": str(error)})
     return deletion, away
 
 

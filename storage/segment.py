@@ -14,6 +14,7 @@ records alone; once sealed they are read once, and then indexes and headers serv
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from protocol.records.batch import Batch
     from protocol.records.prepare import PreparedBatch
     from storage.partition_times import SegmentLine
+
+_log = logging.getLogger("tidelog.storage")
 
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
 _FIRST_WINDOW = 8 * 1024  # how much a walk over headers reads at first, for it may be a short one
@@ -677,17 +680,25 @@ class Segment:
     # --- removal ---------------------------------------------------------------------------------
 
     def rename_away(self) -> list[Path]:
-        """Give every file of the segment the name of one about to go; return these. Raises OSError.
+        """Give every file of the segment the name of one about to go; return these.
 
-        Reads that have begun go on.
+        Reads that have begun go on. Raises OSError, and then nothing has another name. Once the log has,
+        the segment is gone: what cannot be renamed of the rest is removed at the next start.
         """
-        gone = []
-        for suffix in reversed(_SUFFIXES):
+        gone: list[Path] = []
+        for suffix in reversed(_SUFFIXES):  # the log first
             path = self._path(suffix)
             away = path.with_name(path.name + filenames.DELETED_SUFFIX)
             try:
                 files.rename(path, away)
             except FileNotFoundError:
+                continue
+            except OSError as error:
+                if not gone:
+                    raise
+                _log.warning(
+                    "file of a deleted segment left", extra={"file": path, "reason": str(error)}
+                )
                 continue
             gone.append(away)
             if suffix == filenames.LOG_SUFFIX:
