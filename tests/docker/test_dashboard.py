@@ -1,0 +1,304 @@
+"""The dashboard of docker/grafana: sound as a file, and every panel's query answered by a real Prometheus.
+
+The Prometheus scrapes a real broker, under a load that has something for every panel: late records,
+doomed ones, refused ones, times in another unit, a clock that was ahead. Grafana itself is not run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, OffsetOutOfRangeError
+
+from broker import metrics_of_time, metrics_served
+from tidelog.process import BrokerProcess
+
+ROOT = Path(__file__).parents[2]
+GRAFANA = ROOT / "docker" / "grafana"
+BOARD = json.loads((GRAFANA / "dashboards" / "tidelog.json").read_text(encoding="utf-8"))
+PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+QUERIES = [
+    pytest.param(target["expr"], id=f"{panel['title']} {target['refId']}".replace(" ", "-"))
+    for panel in PANELS
+    for target in panel["targets"]
+]
+PROMETHEUS = shutil.which("prometheus")
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+
+needs_prometheus = pytest.mark.skipif(
+    PROMETHEUS is None, reason="prometheus is not here (on Debian: apt install prometheus)"
+)
+
+
+def declared():
+    """Every name that /metrics may show."""
+    names = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
+    for family in (*metrics_of_time.FAMILIES, *metrics_served.FAMILIES):
+        names.add(family.name + {"counter": "_total", "histogram": "_bucket"}.get(family.kind, ""))
+    return names
+
+
+def named_in(expr):
+    return set(re.findall(r"\b((?:kafka|tidelog|process)_\w+|up)\b(?=\{)", expr))
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+def test_every_metric_of_a_panel_or_an_alert_is_declared():
+    asked = set().union(*(named_in(param.values[0]) for param in QUERIES))
+    assert len(asked) > 20
+    assert asked - declared() == set()
+    alerts = (ROOT / "docker" / "prometheus" / "alerts.yml").read_text(encoding="utf-8")
+    names = set(re.findall(r"\b(?:kafka|tidelog)_\w+", alerts))
+    assert len(names) > 6
+    assert names - declared() == set()
+
+
+def test_every_panel_says_what_it_shows_and_in_which_unit():
+    assert len({panel["title"] for panel in PANELS}) == len(PANELS)
+    for panel in PANELS:
+        assert panel["description"].endswith((".", "in.")), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        refs = [target["refId"] for target in panel["targets"]]
+        assert len(set(refs)) == len(refs) > 0
+
+
+def test_panels_lie_side_by_side():
+    ids = [panel["id"] for panel in BOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+    taken = {}
+    for panel in BOARD["panels"]:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24
+        for x in range(at["x"], at["x"] + at["w"]):
+            for y in range(at["y"], at["y"] + at["h"]):
+                other = taken.setdefault((x, y), panel["title"])
+                assert other == panel["title"], f"{panel['title']} covers {other}"
+
+
+def test_the_data_source_is_the_provisioned_one():
+    provisioned = (GRAFANA / "provisioning/datasources/prometheus.yaml").read_text(encoding="utf-8")
+    (uid,) = re.findall(r"uid: (\S+)", provisioned)
+    told = {panel["datasource"]["uid"] for panel in PANELS}
+    told |= {target["datasource"]["uid"] for panel in PANELS for target in panel["targets"]}
+    told |= {variable["datasource"]["uid"] for variable in BOARD["templating"]["list"]}
+    assert told == {uid}
+
+
+def test_compose_mounts_what_is_provisioned():
+    compose = (ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8")
+    provider = (GRAFANA / "provisioning/dashboards/tidelog.yaml").read_text(encoding="utf-8")
+    (path,) = re.findall(r"path: (\S+)", provider)
+    assert f"./grafana/dashboards:{path}:ro" in compose
+    assert f"DASHBOARD_PATH: {path}/tidelog.json" in compose
+    assert "./grafana/provisioning:/etc/grafana/provisioning:ro" in compose
+
+
+# --- the queries ---------------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+class Prometheus:
+    """A Prometheus that scrapes one broker, often."""
+
+    def __init__(self, directory, broker_http):
+        self.address = f"127.0.0.1:{free_port()}"
+        config = directory / "prometheus.yml"
+        config.write_text(
+            "global: {scrape_interval: 200ms}\n"
+            "scrape_configs:\n"
+            "  - {job_name: tidelog, static_configs: [{targets: ['" + broker_http + "']}]}\n"
+        )
+        self.log = (directory / "prometheus.log").open("wb")
+        self.process = subprocess.Popen(
+            [
+                PROMETHEUS,
+                f"--config.file={config}",
+                f"--storage.tsdb.path={directory / 'data'}",
+                f"--web.listen-address={self.address}",
+            ],
+            stdout=self.log,
+            stderr=self.log,
+        )
+
+    def ask(self, expr):
+        """The samples of an instant query, as (labels, value)."""
+        query = urllib.parse.urlencode({"query": expr})
+        with urllib.request.urlopen(
+            f"http://{self.address}/api/v1/query?{query}", timeout=10
+        ) as answer:
+            told = json.load(answer)
+        assert told["status"] == "success"
+        return [(each["metric"], float(each["value"][1])) for each in told["data"]["result"]]
+
+    def until(self, expr, *, within_s=20.0):
+        """Ask until there is a sample that is a number."""
+        deadline_s = time.monotonic() + within_s
+        while True:
+            try:
+                samples = self.ask(expr)
+            except (urllib.error.URLError, ConnectionError):  # it starts
+                samples = []
+            if any(math.isfinite(value) for _, value in samples):
+                return samples
+            assert self.process.poll() is None, "Prometheus ended"
+            assert time.monotonic() < deadline_s, f"no answer to {expr}: {samples}"
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(20)
+        self.log.close()
+
+
+TOPICS = {
+    "steady": {},
+    "doomed": {"retention.ms": str(HOUR_MS)},
+    "window": {"message.timestamp.difference.max.ms": str(HOUR_MS)},
+    "ahead": {},
+    "unknown": {},
+}
+
+
+def produce(broker, sends):
+    """Send (topic, time) one batch each; a refused one is what was asked for."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=False)
+    for topic, time_ms in sends:
+        try:
+            producer.send(topic, b"v" * 100, timestamp_ms=time_ms).get(20)
+        except KafkaError:
+            assert topic == "window"
+    producer.close()
+
+
+def consume(broker):
+    """Read what is there, then beyond it, which is refused."""
+    partition = TopicPartition("steady", 0)
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="none")
+    consumer.assign([partition])
+    consumer.seek_to_beginning()
+    assert consumer.poll(10_000)
+    consumer.seek(partition, 10**9)
+    with pytest.raises(OffsetOutOfRangeError):
+        polled_until_refused(consumer)
+    consumer.close()
+
+
+def polled_until_refused(consumer):
+    for _ in range(20):
+        consumer.poll(1_000)
+
+
+def load(broker):
+    """A bit of everything the panels show."""
+    now_ms = broker.clock.now_ms()
+    produce(broker, [("steady", now_ms), ("steady", now_ms - DAY_MS), ("steady", now_ms)])
+    produce(broker, [("doomed", now_ms - DAY_MS), ("window", now_ms - DAY_MS)])
+    produce(broker, [("steady", now_ms // 1000)])  # seconds
+    consume(broker)
+
+
+def forget_append_times(broker, topic):
+    """As if another broker had written that log."""
+    broker.stop()
+    (directory,) = broker.log_dir.glob(f"{topic}-0")
+    for file in (*directory.glob("*.appendtimes"), directory / "partition.times"):
+        file.unlink()
+    broker.restart()
+    broker.clock.run(1)
+    produce(broker, [(topic, broker.clock.now_ms())])
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("dashboard")
+    with BrokerProcess(directory / "logs", clock="manual") as broker:
+        broker.clock.run(1)
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        admin.create_topics(
+            {
+                name: {"num_partitions": 1, "replication_factor": 1, "configs": configs}
+                for name, configs in TOPICS.items()
+            }
+        )
+        admin.close()
+        now_ms = broker.clock.now_ms()
+        produce(broker, [("unknown", now_ms)])
+        forget_append_times(broker, "unknown")
+        broker.clock.step("1h")
+        produce(broker, [("ahead", now_ms)])
+        broker.clock.run(1, start=now_ms)
+        load(broker)
+        prometheus = Prometheus(directory, broker.http)
+        try:
+            prometheus.until("tidelog_late_records_total")
+            load(broker)  # between two scrapes: rates want a difference
+            prometheus.until('rate(tidelog_late_records_total{topic="steady"}[1m]) > 0')
+            prometheus.until(
+                "rate(kafka_server_brokertopicmetrics_failedfetchrequests_total[1m]) > 0"
+            )
+            yield prometheus
+        finally:
+            prometheus.stop()
+
+
+def as_grafana_asks(expr):
+    """With Grafana's variables filled in."""
+    return expr.replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$topic", ".*")
+
+
+@needs_prometheus
+@pytest.mark.parametrize("expr", QUERIES)
+def test_the_query_answers(prometheus, expr):
+    asked = as_grafana_asks(expr)
+    assert "$" not in asked
+    assert prometheus.until(asked)
+
+
+@needs_prometheus
+def test_the_variables_have_values(prometheus):
+    assert [variable["name"] for variable in BOARD["templating"]["list"]] == ["instance", "topic"]
+    topics = {
+        labels["topic"] for labels, _ in prometheus.until('kafka_log_log_size{job="tidelog"}')
+    }
+    assert topics == set(TOPICS)
+
+
+@needs_prometheus
+def test_the_numbers_are_those_of_the_load(prometheus):
+    def value(title, **labels):
+        (panel,) = (panel for panel in PANELS if panel["title"] == title)
+        samples = prometheus.until(as_grafana_asks(panel["targets"][0]["expr"]))
+        (found,) = (value for told, value in samples if told == labels)
+        return found
+
+    assert value("Answering") == 1
+    assert value("Offline logs") == value("Unexpected errors") == 0
+    doomed = value("Doomed on arrival, by policy", topic="doomed", policy="retention.ms")
+    assert doomed == 2
+    assert value("Odd times", topic="window") == 2
+    ahead_ms = value("Append time ahead of the clock", topic="ahead", partition="0")
+    assert HOUR_MS - 120_000 < ahead_ms <= HOUR_MS
+
+
+@needs_prometheus
+def test_a_query_without_an_answer_is_noticed(prometheus):
+    with pytest.raises(AssertionError, match="no answer"):
+        prometheus.until('tidelog_no_such_metric{job="tidelog"}', within_s=0.3)
