@@ -19,6 +19,7 @@ import logging
 import os
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from storage import checkpoints, epochs, filenames, files, unopened
 from storage.partition import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from config.topic import TopicConfig
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidelog.storage")
 
+_MANY = 16  # partitions from which closing or flushing them is shared out
+_SYNCS_AT_ONCE = 16
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -146,17 +149,9 @@ class LogStore:
             self._close()
 
     def _close(self) -> None:
-        failures: list[KafkaStorageError] = []
-        unclean = set()
         try:
-            for key, partition in self._open.items():
-                try:
-                    partition.close()
-                except UnknownTopicOrPartition:
-                    continue  # deleted meanwhile
-                except KafkaStorageError as error:  # the others are closed all the same
-                    failures.append(error)
-                    unclean.add(self._places[key])
+            failures = _each(Partition.close, list(self._open.values()))
+            unclean = {self._places[(p.topic, p.index)] for p in failures}
             self._write_checkpoints()
             for directory in self._directories:
                 if directory not in unclean:
@@ -165,8 +160,8 @@ class LogStore:
             raise KafkaStorageError(f"the log directories were not closed: {error}") from error
         finally:
             self._release()
-        if failures:
-            raise failures[0]
+        for failure in failures.values():
+            raise failure
 
     def checkpoint(self) -> None:
         """Make every log durable and note up to where, which bounds the recovery after a crash.
@@ -178,23 +173,17 @@ class LogStore:
                 self._checkpoint()
 
     def _checkpoint(self) -> None:
-        failures: list[KafkaStorageError] = []
-        for partition in list(self._open.values()):
-            if partition.log_end_offset <= partition.recovery_point:
-                continue  # of ten thousand most have nothing new
-            try:
-                partition.flush()
-            except UnknownTopicOrPartition:
-                continue  # deleted meanwhile
-            except KafkaStorageError as error:  # the others are made durable all the same
-                if partition.offline is None:  # that has been said, once
-                    failures.append(error)
+        opened = list(self._open.values())  # of ten thousand most have nothing new
+        failures = _each(
+            Partition.flush, [p for p in opened if p.log_end_offset > p.recovery_point]
+        )
         try:
             self._write_checkpoints()
         except OSError as error:
             raise KafkaStorageError(f"the checkpoints were not written: {error}") from error
-        if failures:
-            raise failures[0]
+        for partition, failure in failures.items():
+            if partition.offline is None:  # that has been said, once
+                raise failure
 
     def _release(self) -> None:
         for directory in self._directories:
@@ -571,6 +560,33 @@ class LogStore:
                     checkpoints.write_offsets(directory.path / name, offsets)
                     directory.written[name] = offsets
             directory.noted &= points.keys()
+
+
+def _each(
+    work: Callable[[Partition], object], partitions: Sequence[Partition]
+) -> dict[Partition, KafkaStorageError]:
+    """Have every partition closed or flushed; return those that failed, and the errors.
+
+    Many partitions go several at once: a file system makes durable together what is synced together.
+    """
+    failures: dict[Partition, KafkaStorageError] = {}
+
+    def do(partition: Partition) -> None:
+        try:
+            work(partition)
+        except UnknownTopicOrPartition:
+            return  # deleted meanwhile
+        except KafkaStorageError as error:  # the others are worked on all the same
+            failures[partition] = error
+
+    if len(partitions) < _MANY:
+        for partition in partitions:
+            do(partition)
+    else:
+        with ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="sync") as pool:
+            for _ in pool.map(do, partitions):
+                pass  # raises what nobody expected
+    return failures
 
 
 def _lock(path: Path) -> int:

@@ -1,5 +1,6 @@
 """Log directories: locks, clean stops, several of them, creating and deleting partitions."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from storage.store import LogDirectoryError, LogStore
 
 CONFIG = TopicConfig()
 ID = uuid.UUID(int=99)
+AT = {"now_ms": 5, "produce_version": 9}
 
 
 @pytest.fixture
@@ -291,3 +293,50 @@ def test_one_bad_partition_does_not_keep_the_others_from_being_durable(
     monkeypatch.undo()
     store = opened(make_store())
     assert [store.partition("t", index).log_end_offset for index in range(3)] == [1, 1, 1]
+
+
+class Together(files.System):
+    """A disk whose first syncs are done only when two have been asked for at once."""
+
+    def __init__(self):
+        self.both = threading.Barrier(2)
+        self.met = False
+
+    def sync(self, number):
+        if not self.met:
+            try:
+                self.both.wait(20)
+            except threading.BrokenBarrierError:
+                raise OSError(errno.EIO, "nobody else syncs") from None
+            self.met = True
+        super().sync(number)
+
+
+@pytest.mark.parametrize("work", ["checkpoint", "close"])
+def test_many_partitions_are_made_durable_several_at_once(make_store, request, work):
+    store = opened(make_store())
+    for index in range(40):
+        store.create_partition("t", ID, index, CONFIG, 0)
+        store.partition("t", index).append(build([Record(0, 5, None, b"x", ())]), **AT)
+    disk = Together()
+    before = files.use(disk)
+    request.addfinalizer(lambda: files.use(before))
+    getattr(store, work)()
+    assert disk.met
+    if work == "close":
+        again = opened(make_store())
+        assert [p.log_end_offset for p in again.partitions()] == [1] * 40
+
+
+def test_partitions_that_cannot_be_closed_hold_up_no_others(make_store, tmp_path):
+    store = opened(make_store())
+    for index in range(40):
+        store.create_partition("t", ID, index, CONFIG, 0)
+        store.partition("t", index).append(build([Record(0, 5, None, b"x", ())]), **AT)
+    (tmp_path / "data/t-7/partition.times.tmp").mkdir()  # where a file is to be made
+    with pytest.raises(KafkaStorageError, match=r"^t-7: "):
+        store.close()
+    assert not (tmp_path / "data/.kafka_cleanshutdown").exists()
+    (tmp_path / "data/t-7/partition.times.tmp").rmdir()
+    again = opened(make_store())
+    assert [p.log_end_offset for p in again.partitions()] == [1] * 40
