@@ -50,7 +50,6 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         self.client_id: str | None = None
         self.software = ""  # name and version, once ApiVersions v3 has told
-        self.told_no_groups = False
         self.last_active_s = 0.0
         self._transport: asyncio.Transport | None = None
         self._chunks: list[bytes] = []  # an incomplete frame, its length prefix included

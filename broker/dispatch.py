@@ -59,7 +59,14 @@ HANDLERS: dict[int, Handler] = {
     1:  Handler("fetch", 0, 16),
     2:  Handler("list_offsets", 0, 11),
     3:  Handler("metadata", 0, 13),
+    8:  Handler("offset_commit", 0, 9),
+    9:  Handler("offset_fetch", 0, 9),
     10: Handler("find_coordinator", 0, 6),
+    11: Handler("join_group", 0, 9),
+    12: Handler("heartbeat", 0, 4),
+    13: Handler("leave_group", 0, 5),
+    14: Handler("sync_group", 0, 5),
+    15: Handler("describe_groups", 0, 6),
     16: Handler("list_groups", 0, 5),
     18: Handler("api_versions", 0, 4),
     19: Handler("create_topics", 0, 7),
@@ -70,7 +77,9 @@ HANDLERS: dict[int, Handler] = {
     32: Handler("describe_configs", 0, 4),
     33: Handler("alter_configs", 0, 2),
     37: Handler("create_partitions", 0, 3),
+    42: Handler("delete_groups", 0, 2),
     44: Handler("incremental_alter_configs", 0, 1),
+    47: Handler("offset_delete", 0, 0),
 }
 # fmt: on
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.adoption import KEEP
 from broker.appends import Appends
 from broker.commits import Commits
+from broker.coordinator import Coordinator
 from broker.forecast import say_what_goes
 from broker.openings import Openings
 from broker.time_watch import TimeWatch
@@ -94,6 +95,7 @@ class Node:
         commits = Commits(self.syncing, metrics)
         self.appends = Appends(clock, self.executor, self.reading, commits, self._appended)
         self.openings = Openings(store, self.reading)
+        self.coordinator = Coordinator(self)
         self.connections: set[Connection] = set()
         self.unsent_bytes = 0  # answers that wait for their peers to read
         self.ready = False
@@ -399,6 +401,7 @@ class Node:
             self.time_watch.forget(name)
             for partition in opened:
                 self.waiting.wake(partition)
+        await self.coordinator.forget_topic(name)
         log.info("topic deleted", extra={"topic": name})
         return topic
 

@@ -150,6 +150,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     control_socket = _listen(*node.config.control) if node.config.control else None
     rounds = Rounds(node)
     node.ready = True
+    node.coordinator.start()
     _say_ready(node, bound, http_socket, control_socket)
     log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
     https = [loop.create_task(start_http(node, http_socket))] if http_socket else []
@@ -168,6 +169,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     await asyncio.gather(*chores, return_exceptions=True)
     if faults is not None:
         faults.stopping()
+    await node.coordinator.stop()
     await _drain(node)
     for http in https:
         await _stop_http(http)

@@ -257,6 +257,7 @@ class BrokerConfig:
         6_000,
         "The shortest session timeout, in ms, a member of a group may ask for.",
         low=1,
+        dynamic=False,
     )
     group_max_session_timeout_ms: int = setting(
         "group.max.session.timeout.ms",
@@ -264,9 +265,15 @@ class BrokerConfig:
         1_800_000,
         "The longest session timeout, in ms, a member of a group may ask for.",
         low=1,
+        dynamic=False,
     )
     group_max_size: int = setting(
-        "group.max.size", Type.INT, INT_MAX, "The most members one group may have.", low=1
+        "group.max.size",
+        Type.INT,
+        INT_MAX,
+        "The most members one group may have.",
+        low=1,
+        dynamic=False,
     )
     group_initial_rebalance_delay_ms: int = setting(
         "group.initial.rebalance.delay.ms",

@@ -40,8 +40,7 @@ _IGNORED_BROKER_NAMES = """
     group.coordinator.append.linger.ms group.coordinator.background.threads
     group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable
     group.coordinator.rebalance.protocols group.coordinator.threads
-    group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
-    group.min.session.timeout.ms group.share.assignment.interval.ms
+    group.share.assignment.interval.ms
     group.share.assignor.offload.enable group.share.assignors group.share.delivery.count.limit
     group.share.dlq.manager.class.name group.share.enable group.share.heartbeat.interval.ms
     group.share.initialize.retry.interval.ms group.share.max.assignment.interval.ms
@@ -82,11 +81,10 @@ _IGNORED_BROKER_NAMES = """
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
     metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
     num.io.threads num.network.threads num.recovery.threads.per.data.dir
-    num.replica.alter.log.dirs.threads num.replica.fetchers offset.metadata.max.bytes
+    num.replica.alter.log.dirs.threads num.replica.fetchers
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
-    offsets.retention.check.interval.ms offsets.retention.minutes
-    offsets.topic.compression.codec offsets.topic.num.partitions
-    offsets.topic.replication.factor offsets.topic.segment.bytes
+    offsets.topic.compression.codec
+    offsets.topic.replication.factor
     password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
     password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
     principal.builder.class process.roles producer.id.expiration.check.interval.ms

@@ -294,6 +294,14 @@ class PreferredLeaderNotAvailable(BrokerError, code=ErrorCode.PREFERRED_LEADER_N
     """The log of the only replica there is is offline."""
 
 
+class EligibleLeadersNotAvailable(BrokerError, code=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
+    """No replica of the partition could lead it."""
+
+
+class InvalidRegularExpression(BrokerError, code=ErrorCode.INVALID_REGULAR_EXPRESSION):
+    """A pattern cannot be understood."""
+
+
 class NoReassignmentInProgress(BrokerError, code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
     """There is no move to cancel."""
 

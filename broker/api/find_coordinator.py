@@ -1,22 +1,18 @@
 """FindCoordinator (key 10): who coordinates a group or a transaction.
 
-Behaviour: nobody does yet. A group gets COORDINATOR_NOT_AVAILABLE, which clients with assigned partitions
-tolerate; a transaction gets INVALID_REQUEST, which a producer reports instead of retrying for ever.
+Behaviour: this broker coordinates every group. Transactions are not served: INVALID_REQUEST, which a
+producer reports instead of retrying for ever. Nothing is made or read for an answer.
 
-Version notes: 0 names this broker: the Java consumers of 0.9 and 0.10, which send it, read nothing before
-they have a coordinator, not even assigned partitions; 1 key type, error message, throttle time; 3 flexible;
-4 several keys in one request.
+Version notes: 0 groups only; 1 key type, error message, throttle time; 3 flexible; 4 several keys in one
+request; 6 share groups, which are INVALID_REQUEST, too.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
-from protocol.errors import CoordinatorNotAvailable, InvalidRequest
-
-log = logging.getLogger("tidelog.groups")
+from protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from broker.context import Context
@@ -31,24 +27,19 @@ _SEVERAL_KEYS_SINCE = 4
 def handle(
     node: Node, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
-    """Say that there is none, and why; the oldest version gets this broker."""
-    if context.version == 0:
-        host, port = context.connection.listener.advertised
-        return FindCoordinatorResponse(node_id=node.config.node_id, host=host, port=port)
-    error: BrokerError
-    if request.key_type == _GROUP:
-        error = CoordinatorNotAvailable("consumer groups are not served by this broker")
-        if not context.connection.told_no_groups:  # once: clients ask again and again
-            context.connection.told_no_groups = True
-            log.warning(
-                "a client waits for a consumer group: not served, it will wait for ever",
-                extra={"client_id": context.header.client_id, "peer": context.connection.peer},
-            )
-    else:
-        error = InvalidRequest("transactions are not served by this broker")
-    if context.version >= _SEVERAL_KEYS_SINCE:
-        return _none_for_each(request, error)
-    return _none(error)
+    """Name this broker, by the address of the listener that was asked."""
+    if context.version > 0 and request.key_type != _GROUP:
+        return refuse(request, InvalidRequest("transactions are not served by this broker"))
+    host, port = context.connection.listener.advertised
+    node_id = node.config.node_id
+    if context.version < _SEVERAL_KEYS_SINCE:
+        return FindCoordinatorResponse(node_id=node_id, host=host, port=port)
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key=key, node_id=node_id, host=host, port=port)
+            for key in request.coordinator_keys
+        ]
+    )
 
 
 def _none(error: BrokerError) -> FindCoordinatorResponse:

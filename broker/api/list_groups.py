@@ -1,15 +1,16 @@
-"""ListGroups (key 16): the consumer groups of this broker.
+"""ListGroups (key 16): the groups of this broker.
 
-Behaviour: there are none. Clients from before ApiVersions ask it to tell a 0.9 broker from older ones.
+Behaviour: every group whose state and type are asked for, whatever their case; all are "classic". A group
+that keeps offsets and never had members has the type "" as its protocol.
 
-Version notes: 1 throttle time; 3 flexible; 4 states filter; 5 types filter.
+Version notes: 1 throttle time; 3 flexible; 4 states filter and states; 5 types filter and types.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.api.list_groups import ListGroupsResponse
+from protocol.api.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
     from broker.context import Context
@@ -17,10 +18,25 @@ if TYPE_CHECKING:
     from protocol.api.list_groups import ListGroupsRequest
     from protocol.errors import BrokerError
 
+_TYPE = "classic"
 
-def handle(_node: Node, _request: ListGroupsRequest, _context: Context) -> ListGroupsResponse:
-    """No groups."""
-    return ListGroupsResponse(groups=[])
+
+def handle(node: Node, request: ListGroupsRequest, _context: Context) -> ListGroupsResponse:
+    """List those that match."""
+    states = {state.lower() for state in request.states_filter}
+    types = {each.lower() for each in request.types_filter}
+    groups = [
+        ListedGroup(
+            group_id=kept.group.group_id,
+            protocol_type=kept.group.protocol_type or "",
+            group_state=kept.group.state.value,
+            group_type=_TYPE,
+        )
+        for kept in node.coordinator.all()
+        if (not states or kept.group.state.value.lower() in states)
+        and (not types or _TYPE in types)
+    ]
+    return ListGroupsResponse(groups=groups)
 
 
 def refuse(_request: ListGroupsRequest, error: BrokerError) -> ListGroupsResponse:

@@ -28,7 +28,16 @@ VERSIONS = {
     "Fetch": 16,
     "ListOffsets": 11,
     "Metadata": 13,
+    "OffsetCommit": 9,
+    "OffsetFetch": 9,
     "FindCoordinator": 6,
+    "JoinGroup": 9,
+    "Heartbeat": 4,
+    "LeaveGroup": 5,
+    "SyncGroup": 5,
+    "DescribeGroups": 6,
+    "DeleteGroups": 2,
+    "OffsetDelete": 0,
     "ListGroups": 5,
     "ApiVersions": 4,
     "CreateTopics": 7,
@@ -285,6 +294,76 @@ BODIES = {
     "ListOffsets": BODY_OF_LIST_OFFSETS,
     "Metadata": {"topics": [{"name": "some-topic"}], "allow_auto_topic_creation": False},
     "FindCoordinator": {"key": "group", "key_type": 0, "coordinator_keys": ["group"]},
+    "OffsetCommit": {
+        "group_id": "no-group",
+        "generation_id_or_member_epoch": 1,
+        "member_id": "nobody",
+        "group_instance_id": None,
+        "retention_time_ms": -1,
+        "topics": [
+            {
+                "name": "some-topic",
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "committed_offset": 1,
+                        "committed_leader_epoch": -1,
+                        "commit_timestamp": -1,
+                        "committed_metadata": "",
+                    }
+                ],
+            }
+        ],
+    },
+    "OffsetFetch": {
+        "group_id": "no-group",
+        "topics": [{"name": "some-topic", "partition_indexes": [0]}],
+        "groups": [
+            {
+                "group_id": "no-group",
+                "member_id": None,
+                "member_epoch": -1,
+                "topics": [{"name": "some-topic", "partition_indexes": [0]}],
+            }
+        ],
+        "require_stable": False,
+    },
+    "JoinGroup": {
+        "group_id": "no-group",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "member_id": "nobody",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+        "reason": None,
+    },
+    "Heartbeat": {
+        "group_id": "no-group",
+        "generation_id": 1,
+        "member_id": "nobody",
+        "group_instance_id": None,
+    },
+    "LeaveGroup": {
+        "group_id": "no-group",
+        "member_id": "nobody",
+        "members": [{"member_id": "nobody", "group_instance_id": None, "reason": None}],
+    },
+    "SyncGroup": {
+        "group_id": "no-group",
+        "generation_id": 1,
+        "member_id": "nobody",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [],
+    },
+    "DescribeGroups": {"groups": ["no-group"], "include_authorized_operations": False},
+    "DeleteGroups": {"groups_names": ["no-group"]},
+    "OffsetDelete": {
+        "group_id": "no-group",
+        "topics": [{"name": "some-topic", "partitions": [{"partition_index": 0}]}],
+    },
     "ListGroups": {"states_filter": ["Stable"], "types_filter": ["classic"]},
     "ApiVersions": SOFTWARE,
     "CreateTopics": {

@@ -1,0 +1,83 @@
+"""DescribeGroups (key 15): who is in a group, and who does what.
+
+Behaviour: what members said of themselves and were assigned is told while the group is stable, as Kafka does.
+Nothing is authorized, so authorized operations are never told.
+
+Version notes: a group that does not exist is "Dead" without an error up to 5, GROUP_ID_NOT_FOUND from 6 on
+(KIP-1043); 4 instance ids; 5 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.context import as_broker_error
+from broker.groups import State
+from protocol.api.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from protocol.errors import GroupIdNotFound
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.groups import Group
+    from broker.node import Node
+    from protocol.api.describe_groups import DescribeGroupsRequest
+    from protocol.errors import BrokerError
+
+_NOT_FOUND_SINCE = 6
+
+
+def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+    """Describe each."""
+    groups = []
+    for group_id in request.groups:
+        try:
+            kept = node.coordinator.find(group_id)
+            if kept is not None:
+                groups.append(_described(kept.group))
+            elif context.version >= _NOT_FOUND_SINCE:
+                raise GroupIdNotFound(f"there is no group {group_id}")
+            else:
+                groups.append(DescribedGroup(group_id=group_id, group_state=State.DEAD.value))
+        except Exception as error:  # noqa: BLE001 - each group has an answer of its own
+            groups.append(_failed(group_id, as_broker_error(node, error, "DescribeGroups")))
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(group: Group) -> DescribedGroup:
+    is_stable = group.state is State.STABLE
+    protocol = group.protocol or ""
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol if is_stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def _failed(group_id: str, error: BrokerError) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group_id,
+        error_code=error.code,
+        error_message=error.message,
+        group_state=State.DEAD.value if error.code == GroupIdNotFound.code else "",
+    )
+
+
+def refuse(request: DescribeGroupsRequest, error: BrokerError) -> DescribeGroupsResponse:
+    """The error for every group."""
+    return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])

@@ -1,0 +1,31 @@
+"""Heartbeat (key 12): a member is alive, and asks whether the group has moved on.
+
+Behaviour: REBALANCE_IN_PROGRESS while members gather, which counts as a sign of life all the same.
+
+Version notes: 1 throttle time; 3 static members; 4 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.api.heartbeat import HeartbeatResponse
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.heartbeat import HeartbeatRequest
+    from protocol.errors import BrokerError
+
+
+def handle(node: Node, request: HeartbeatRequest, _context: Context) -> HeartbeatResponse:
+    """Note the sign of life."""
+    node.coordinator.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return HeartbeatResponse()
+
+
+def refuse(_request: HeartbeatRequest, error: BrokerError) -> HeartbeatResponse:
+    """The error."""
+    return HeartbeatResponse(error_code=error.code)

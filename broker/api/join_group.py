@@ -1,0 +1,88 @@
+"""JoinGroup (key 11): become, or stay, a member of a group.
+
+Behaviour: answered when the generation is complete; see broker/groups.py. An error carries the member id that
+was sent, MEMBER_ID_REQUIRED the one to come back with.
+
+Version notes: 0 the session timeout is the rebalance timeout, too; 1 has its own; 4 who has no id yet is
+given one first (KIP-394), unless it is static; 5 static members (KIP-345); 6 flexible; 7 the answer
+names the protocol type, and no protocol is null; 8 a reason, which is logged; 9 a leader that is back
+may be told not to assign (KIP-814).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.coordinator import new_member_id
+from broker.groups import Join
+from protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
+from protocol.errors import MemberIdRequired
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.join_group import JoinGroupRequest
+    from protocol.errors import BrokerError
+
+log = logging.getLogger("tidelog.groups")
+
+_REBALANCE_TIMEOUT_SINCE = 1
+_ID_FIRST_SINCE = 4
+_SKIPPING_SINCE = 9
+
+
+async def handle(node: Node, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+    """Wait for the generation."""
+    instance_id, client_id = request.group_instance_id, context.header.client_id or ""
+    has_timeout = context.version >= _REBALANCE_TIMEOUT_SINCE
+    joined = await node.coordinator.join(
+        request.group_id,
+        Join(
+            request.member_id,
+            new_member_id(client_id if instance_id is None else instance_id),
+            instance_id,
+            client_id,
+            "/" + context.connection.peer.rpartition(":")[0],
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
+            request.protocol_type,
+            tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+            needs_id=context.version >= _ID_FIRST_SINCE,
+            can_skip=context.version >= _SKIPPING_SINCE,
+        ),
+    )
+    log.debug(
+        "joined",
+        extra={
+            "group": request.group_id,
+            "member": joined.member_id,
+            "generation": joined.generation,
+            "reason": request.reason,
+        },
+    )
+    return JoinGroupResponse(
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=joined.protocol,
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment and context.version >= _SKIPPING_SINCE,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=member, group_instance_id=instance, metadata=metadata)
+            for member, instance, metadata in joined.members
+        ],
+    )
+
+
+def refuse(request: JoinGroupRequest, error: BrokerError) -> JoinGroupResponse:
+    """The error, and the id to go on with."""
+    member_id = error.member_id if isinstance(error, MemberIdRequired) else request.member_id
+    return JoinGroupResponse(
+        error_code=error.code,
+        generation_id=-1,
+        protocol_name="",
+        leader="",
+        member_id=member_id,
+        members=[],
+    )

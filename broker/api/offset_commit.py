@@ -1,0 +1,104 @@
+"""OffsetCommit (key 8): remember how far a group has come.
+
+Behaviour: answered once the offsets are in the log. A partition that does not exist is
+UNKNOWN_TOPIC_OR_PARTITION, a note over offset.metadata.max.bytes OFFSET_METADATA_TOO_LARGE; the others are
+stored all the same. With generation -1 and no member id anybody may commit while the group is empty.
+
+Version notes: 0 nothing but offsets (Kafka kept those in ZooKeeper; here they are as any other); 1 a time for
+each partition, -1 is now; 2-4 a retention time, -1 is the broker's; 6 leader epochs; 7 static members; 8
+flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.group_store import Committed
+from protocol.api.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.errors import BrokerError, OffsetMetadataTooLarge, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.group_store import Name
+    from broker.node import Node
+    from protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+
+_UNTOLD = -1
+
+
+async def handle(
+    node: Node, request: OffsetCommitRequest, _context: Context
+) -> OffsetCommitResponse:
+    """Store what may be stored."""
+    now_ms = node.coordinator.now_ms()
+    offsets: dict[Name, Committed] = {}
+    codes: dict[Name, int] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            name = (topic.name, partition.partition_index)
+            try:
+                _check(node, name, partition)
+            except BrokerError as error:
+                codes[name] = error.code
+                continue
+            offsets[name] = _committed(partition, request.retention_time_ms, now_ms)
+    await node.coordinator.commit(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        offsets,
+    )
+    return _answer(request, codes, 0)
+
+
+def _check(node: Node, name: Name, partition: OffsetCommitRequestPartition) -> None:
+    """Raises why an offset is not stored."""
+    topic = node.metadata.image.topics.get(name[0])
+    if topic is None or not 0 <= name[1] < topic.partitions:
+        raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
+    note = partition.committed_metadata or ""
+    if len(note.encode()) > node.config.offset_metadata_max_bytes:
+        raise OffsetMetadataTooLarge(f"a note of {len(note)} characters")
+
+
+def _committed(
+    partition: OffsetCommitRequestPartition, retention_ms: int, now_ms: int
+) -> Committed:
+    told_ms = partition.commit_timestamp
+    return Committed(
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata or "",
+        now_ms if told_ms == _UNTOLD else told_ms,
+        _UNTOLD if retention_ms == _UNTOLD else now_ms + retention_ms,
+    )
+
+
+def _answer(
+    request: OffsetCommitRequest, codes: dict[Name, int], otherwise: int
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=codes.get((topic.name, partition.partition_index), otherwise),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(request: OffsetCommitRequest, error: BrokerError) -> OffsetCommitResponse:
+    """The error for every partition: there is no other place."""
+    return _answer(request, {}, error.code)

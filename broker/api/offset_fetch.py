@@ -1,0 +1,135 @@
+"""OffsetFetch (key 9): how far a group has come.
+
+Behaviour: in any state of the group, and of one that is not there: an offset that is missing is -1.
+
+Version notes: 0 a missing offset is UNKNOWN_TOPIC_OR_PARTITION, as it was in ZooKeeper's time; 2 null is all
+topics, an error is the whole answer's; 5 leader epochs; 6 flexible; 7 `require_stable` (there are no
+transactions, so everything is); 8 several groups at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.context import as_broker_error
+from protocol.api.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from broker.context import Context
+    from broker.group_store import Committed, Kept
+    from broker.node import Node
+    from protocol.api.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchRequestTopic,
+        OffsetFetchRequestTopics,
+    )
+    from protocol.errors import BrokerError
+
+_SEVERAL_SINCE = 8
+
+Found = dict[str, list[tuple[int, "Committed | None"]]]
+
+
+def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    """Look them up."""
+    if context.version >= _SEVERAL_SINCE:
+        return _several(node, request)
+    kept = node.coordinator.find(request.group_id, may_be_empty=True)
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if context.version == 0 else ErrorCode.NONE
+    topics = [
+        OffsetFetchResponseTopic(
+            name=name, partitions=[_partition(index, at, missing) for index, at in partitions]
+        )
+        for name, partitions in _found(kept, request.topics).items()
+    ]
+    return OffsetFetchResponse(topics=topics)
+
+
+def _found(
+    kept: Kept | None,
+    wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
+) -> Found:
+    """Offsets by topic: of the partitions that were named, or all there are."""
+    offsets = {} if kept is None else kept.offsets
+    names: Iterable[tuple[str, int]]
+    if wanted is None:
+        names = sorted(offsets)
+    else:
+        names = ((topic.name, index) for topic in wanted for index in topic.partition_indexes)
+    found: Found = {} if wanted is None else {topic.name: [] for topic in wanted}
+    for name in names:
+        found.setdefault(name[0], []).append((name[1], offsets.get(name)))
+    return found
+
+
+def _partition(index: int, at: Committed | None, missing: int) -> OffsetFetchResponsePartition:
+    if at is None:
+        return OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=-1, metadata="", error_code=missing
+        )
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=at.offset,
+        committed_leader_epoch=at.leader_epoch,
+        metadata=at.metadata,
+    )
+
+
+def _several(node: Node, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    groups = []
+    for wanted in request.groups:
+        answer = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[])
+        groups.append(answer)
+        try:
+            kept = node.coordinator.find(wanted.group_id, may_be_empty=True)
+        except Exception as error:  # noqa: BLE001 - each group has an answer of its own
+            answer.error_code = as_broker_error(node, error, "OffsetFetch").code
+            continue
+        for name, partitions in _found(kept, wanted.topics).items():
+            topic = OffsetFetchResponseTopics(name=name, partitions=[])
+            answer.topics.append(topic)
+            for index, at in partitions:
+                one = OffsetFetchResponsePartitions(
+                    partition_index=index, committed_offset=-1, metadata=""
+                )
+                if at is not None:
+                    one.committed_offset, one.metadata = at.offset, at.metadata
+                    one.committed_leader_epoch = at.leader_epoch
+                topic.partitions.append(one)
+    return OffsetFetchResponse(groups=groups)
+
+
+def refuse(request: OffsetFetchRequest, error: BrokerError) -> OffsetFetchResponse:
+    """The error, wherever a version has a place for it."""
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=index,
+                    committed_offset=-1,
+                    metadata="",
+                    error_code=error.code,
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or ()
+    ]
+    groups = [
+        OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
+        for group in request.groups
+    ]
+    if groups:
+        return OffsetFetchResponse(groups=groups)
+    return OffsetFetchResponse(topics=topics, error_code=error.code)

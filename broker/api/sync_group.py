@@ -1,0 +1,46 @@
+"""SyncGroup (key 14): the leader hands out the assignment, every member receives its part.
+
+Behaviour: answered when the leader's assignment is stored; see broker/groups.py.
+
+Version notes: 3 static members; 4 flexible; 5 protocol type and name, which must be the group's (KIP-559).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.api.sync_group import SyncGroupResponse
+from protocol.errors import InconsistentGroupProtocol
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.sync_group import SyncGroupRequest
+    from protocol.errors import BrokerError
+
+_PROTOCOLS_SINCE = 5
+
+
+async def handle(node: Node, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+    """Wait for the assignment."""
+    protocols = (request.protocol_type, request.protocol_name)
+    if context.version >= _PROTOCOLS_SINCE and None in protocols:
+        raise InconsistentGroupProtocol("protocol type and name are needed")
+    synced = await node.coordinator.sync(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        protocols,
+        {each.member_id: bytes(each.assignment) for each in request.assignments},
+    )
+    return SyncGroupResponse(
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol,
+        assignment=synced.assignment,
+    )
+
+
+def refuse(_request: SyncGroupRequest, error: BrokerError) -> SyncGroupResponse:
+    """The error."""
+    return SyncGroupResponse(error_code=error.code, assignment=b"")

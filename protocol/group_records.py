@@ -1,0 +1,146 @@
+"""What is written into __consumer_offsets: the keys and values of Apache Kafka's own records.
+
+A key begins with its version: 0 and 1 are an offset of a group, 2 is a group. Values have versions of their
+own, and are written in version 3 (an offset with an expiry time in version 1, the last that has one),
+which every Kafka since 2.1 reads; versions to 4 are read. A value of None is a tombstone.
+
+Source: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMetadataValue messages.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from protocol.message import Codec
+from protocol.schema import Bytes, Int32, Int64, Message, String, since
+from protocol.wire import DecodeError
+
+_OFFSET_KEY: Final = 1
+_GROUP_KEY: Final = 2
+_NEWEST_VALUE: Final = 4
+_WRITTEN: Final = 3
+_WITH_EXPIRY: Final = 1
+_FLEXIBLE_SINCE: Final = 4
+
+
+class OffsetCommitKey(Message):
+    """An offset is of a group and a partition."""
+
+    group: String = since(0)
+    topic: String = since(0)
+    partition: Int32 = since(0)
+
+
+class OffsetCommitValue(Message):
+    """An offset, with the times in ms at which it was committed and, if told, expires."""
+
+    offset: Int64 = since(0)
+    leader_epoch: Int32 = since(3, default=-1, ignorable=True)
+    metadata: String = since(0)
+    commit_timestamp: Int64 = since(0)
+    expire_timestamp: Int64 = since(1, until=1, default=-1, ignorable=True)
+
+
+class GroupMetadataKey(Message):
+    """A group."""
+
+    group: String = since(2)
+
+
+class MemberMetadata(Message):
+    """One member; `subscription` is what it said of itself for the group's protocol."""
+
+    member_id: String = since(0)
+    group_instance_id: String | None = since(3, default=None, ignorable=True)
+    client_id: String = since(0)
+    client_host: String = since(0)
+    rebalance_timeout: Int32 = since(1, default=-1, ignorable=True)
+    session_timeout: Int32 = since(0)
+    subscription: Bytes = since(0)
+    assignment: Bytes = since(0)
+
+
+class GroupMetadataValue(Message):
+    """One generation of a group, as its leader has assigned it."""
+
+    protocol_type: String = since(0)
+    generation: Int32 = since(0)
+    protocol: String | None = since(0, default=None)
+    leader: String | None = since(0, default=None)
+    current_state_timestamp: Int64 = since(2, default=-1, ignorable=True)
+    members: list[MemberMetadata] = since(0)
+
+
+_codecs: dict[tuple[type[Message], int], Codec] = {}
+
+
+def _codec(cls: type[Message], version: int) -> Codec:
+    known = _codecs.get((cls, version))
+    if known is None:
+        known = Codec(cls, version, flexible=version >= _FLEXIBLE_SINCE)
+        _codecs[cls, version] = known
+    return known
+
+
+def _written(version: int, message: Message) -> bytes:
+    return version.to_bytes(2, "big") + _codec(type(message), version).encode(message)
+
+
+def offset_key(group: str, topic: str, partition: int) -> bytes:
+    """The key of a group's offset."""
+    return _written(_OFFSET_KEY, OffsetCommitKey(group=group, topic=topic, partition=partition))
+
+
+def group_key(group: str) -> bytes:
+    """The key of a group."""
+    return _written(_GROUP_KEY, GroupMetadataKey(group=group))
+
+
+def offset_value(value: OffsetCommitValue) -> bytes:
+    """The value of an offset; one that expires at a time is written in the version that can say so."""
+    return _written(_WITH_EXPIRY if value.expire_timestamp != -1 else _WRITTEN, value)
+
+
+def group_value(value: GroupMetadataValue) -> bytes:
+    """The value of a group."""
+    return _written(_WRITTEN, value)
+
+
+def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
+    """The key of a record; None for a kind that came after these. Raises DecodeError."""
+    version = int.from_bytes(key[:2], "big", signed=True)
+    if len(key) < 2 or version < 0:
+        raise DecodeError(f"a key of {len(key)} bytes, version {version}")
+    if version > _GROUP_KEY:
+        return None
+    cls = GroupMetadataKey if version == _GROUP_KEY else OffsetCommitKey
+    found: OffsetCommitKey | GroupMetadataKey = _codec(cls, version).decode(key, 2)[0]
+    return found
+
+
+def read_offset(value: bytes) -> OffsetCommitValue:
+    """The value of an offset; raises DecodeError."""
+    found: OffsetCommitValue = _read(OffsetCommitValue, value)
+    return found
+
+
+def read_group(value: bytes) -> GroupMetadataValue:
+    """The value of a group; raises DecodeError."""
+    found: GroupMetadataValue = _read(GroupMetadataValue, value)
+    return found
+
+
+def _read(cls: type[Any], value: bytes) -> Any:
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if len(value) < 2 or not 0 <= version <= _NEWEST_VALUE:
+        raise DecodeError(f"{cls.__name__}: {len(value)} bytes, version {version}")
+    return _codec(cls, version).decode(value, 2)[0]
+
+
+def partition_of(group: str, partitions: int) -> int:
+    """Which partition a group is kept in: Java's hash of its id, as in Kafka."""
+    encoded = group.encode("utf-16-be", "surrogatepass")
+    found = 0
+    for at in range(0, len(encoded), 2):
+        found = (31 * found + int.from_bytes(encoded[at : at + 2], "big")) & 0xFFFFFFFF
+    return (found & 0x7FFFFFFF) % partitions

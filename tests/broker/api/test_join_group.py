@@ -1,0 +1,177 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup over the wire, in every version and with every refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.asking import all_versions, new_name
+from tests.broker.members import RawMember, settled, state_of
+from tests.broker.subject import eventually
+
+NONE, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 0, 22, 23, 24
+UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS = 25, 26, 27
+MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID = 79, 81, 82
+
+
+@pytest.fixture
+def member(broker):
+    made = []
+
+    def make(group, **more):
+        made.append(RawMember(broker, group, **more))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("version", all_versions("JoinGroup"))
+def test_a_group_of_two_lives_and_ends(member, connection, version):
+    group = new_name("group")
+    one, two = member(group, version=version), member(group, version=version)
+    assert one.join_now()["error_code"] == NONE
+    second = two.join()
+    eventually(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
+    first = one.join_now()
+    assert [each["metadata"] for each in first["members"]] == [b"one", b"one"]
+    assert second.result()["members"] == []
+    assert (first["generation_id"], second.result()["generation_id"]) == (2, 2)
+    if version >= 7:
+        assert (first["protocol_type"], first["protocol_name"]) == ("consumer", "range")
+    parts = {one.member_id: b"1", two.member_id: b"2"}
+    waiting = two.sync()
+    assert one.sync_now(parts)["assignment"] == b"1"
+    assert waiting.result()["assignment"] == b"2"
+    assert state_of(connection, group) == "Stable"
+    assert (one.heartbeat(), two.heartbeat()) == (NONE, NONE)
+    assert one.heartbeat(generation_id=1) == ILLEGAL_GENERATION
+    assert one.heartbeat(member_id="nobody") == UNKNOWN_MEMBER_ID
+    assert two.leave()["error_code"] == NONE
+    assert one.heartbeat() == REBALANCE_IN_PROGRESS
+    assert one.join_now()["generation_id"] == 3
+    assert one.leave()["error_code"] == NONE
+    assert state_of(connection, group) == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"group_id": ""}, INVALID_GROUP_ID),
+        ({"session_timeout_ms": 5_999}, INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": 1_800_001}, INVALID_SESSION_TIMEOUT),
+        ({"protocol_type": ""}, INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": []}, INCONSISTENT_GROUP_PROTOCOL),
+        ({"member_id": "somebody"}, UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_joins_that_are_refused(member, given, code):
+    answer = member(new_name("group"))._join(**given)
+    assert (answer["error_code"], answer["generation_id"], answer["members"]) == (code, -1, [])
+
+
+def test_who_has_no_id_is_given_one_first(member):
+    one = member(new_name("group"))
+    answer = one._join()
+    assert answer["error_code"] == MEMBER_ID_REQUIRED
+    assert answer["member_id"].startswith("oracle-")
+    assert one._join(member_id=answer["member_id"])["error_code"] == NONE
+
+
+def test_no_protocol_or_type_in_common(member):
+    group = new_name("group")
+    one, two = member(group), member(group)
+    settled(one)
+    two.protocols = [("sticky", b"")]
+    assert two._join()["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+    assert one.heartbeat() == NONE
+    two.protocols, two.kind = one.protocols, "connect"
+    assert two._join()["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_sync_says_the_protocol_it_means(member):
+    one = member(new_name("group"))
+    settled(one)
+    assert one.sync_now(protocol_name="sticky")["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+    assert one.sync_now(protocol_type="connect")["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+    assert one.sync_now(generation_id=7)["error_code"] == ILLEGAL_GENERATION
+    assert one.sync_now()["assignment"] == b"part of " + one.member_id.encode()
+
+
+def test_a_static_member_is_back_without_a_rebalance(member, connection):
+    group = new_name("group")
+    one, two = member(group, instance="i-1"), member(group, instance="i-2")
+    parts = settled(one, two)
+    again = member(group, instance="i-2")
+    answer = again.join_now()
+    assert (answer["error_code"], answer["generation_id"]) == (NONE, two.generation)
+    assert again.member_id != two.member_id
+    assert again.sync_now()["assignment"] == parts[two.member_id]
+    assert (two.heartbeat(), one.heartbeat()) == (FENCED_INSTANCE_ID, NONE)
+    assert two.sync_now()["error_code"] == FENCED_INSTANCE_ID
+    assert two.leave()["members"][0]["error_code"] == FENCED_INSTANCE_ID
+    answer = connection.ask(
+        "LeaveGroup",
+        5,
+        group_id=group,
+        members=[
+            {"member_id": "", "group_instance_id": "i-2", "reason": "removed"},
+            {"member_id": "", "group_instance_id": "i-9", "reason": "removed"},
+        ],
+    )
+    codes = [each["error_code"] for each in answer["members"]]
+    assert (answer["error_code"], codes) == (NONE, [NONE, UNKNOWN_MEMBER_ID])
+    assert one.heartbeat() == REBALANCE_IN_PROGRESS
+
+
+def test_a_static_leader_that_is_back_does_not_assign(member):
+    group = new_name("group")
+    one = member(group, instance="i-1")
+    parts = settled(one)
+    again = member(group, instance="i-1")
+    answer = again.join_now()
+    assert (answer["skip_assignment"], len(answer["members"])) == (True, 1)
+    older = member(group, instance="i-1", version=5)
+    answer = older.join_now()
+    assert (answer["leader"], answer["members"]) == (again.member_id, [])
+    assert older.sync_now()["assignment"] == parts[one.member_id]
+
+
+def test_sessions_end_by_the_clock_in_the_hand(start):
+    broker = start({"clock": "manual", "clock.scope": "all", "control.listener": "127.0.0.1:0"})
+    with broker.connect() as connection:
+        one = RawMember(broker, "timed")
+        two = RawMember(broker, "timed")
+        settled(one, two)
+        broker.clock.step(9_000)
+        assert one.heartbeat() == NONE
+        broker.clock.step(9_000)
+        eventually(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
+        assert one.join_now()["error_code"] == NONE
+        assert len(one.join_now()["members"]) == 1
+        broker.clock.step(10_000)
+        eventually(lambda: state_of(connection, "timed") == "Empty")
+        one.close()
+        two.close()
+
+
+def test_a_group_has_room_for_so_many(start):
+    broker = start({"group.max.size": "1"})
+    one, two = RawMember(broker, "small"), RawMember(broker, "small", version=3)
+    settled(one)
+    assert two.join_now()["error_code"] == GROUP_MAX_SIZE_REACHED
+    assert one.heartbeat() == NONE
+    one.close()
+    two.close()
+
+
+def test_who_waits_is_told_when_the_broker_stops(start):
+    broker = start()
+    one, two = RawMember(broker, "stopped"), RawMember(broker, "stopped", version=3)
+    settled(one)
+    waiting = two.join()
+    eventually(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
+    assert broker.stop() == 0
+    assert waiting.result(timeout=10)["error_code"] == 15
+    one.close()
+    two.close()
