@@ -92,6 +92,7 @@ class Appends:
         self._commits = commits
         self._told = told
         self._queues: dict[Partition, deque[_Job]] = {}
+        self._untold: dict[Partition, list[Appended]] = {}  # their sync has failed, as yet
 
     def is_busy(self, partition: Partition) -> bool:
         """Whether an append of the partition is in a thread or waits for one that is."""
@@ -192,7 +193,10 @@ class Appends:
     ) -> None:
         """The disk has it, or has failed."""
         error = durable.exception()
-        if error is None and tell:
+        if tell and error is not None:
+            self._untold.setdefault(partition, []).append(appended)
+        elif tell:
+            self._tell_late(partition)
             self._told(partition, appended)
         if answer.cancelled():
             return
@@ -200,6 +204,27 @@ class Appends:
             answer.set_result(appended)
         else:
             answer.set_exception(error)
+
+    def tell_late(self) -> None:
+        """Tell of appends whose sync failed, of a full disk say, and that can be read now all the same.
+
+        A checkpoint may have made them durable. Those of a log that is gone nobody will ever read.
+        """
+        for partition in list(self._untold):
+            self._tell_late(partition)
+
+    def _tell_late(self, partition: Partition) -> None:
+        untold = self._untold.pop(partition, None)
+        if untold is None or partition.is_deleted or partition.offline is not None:
+            return
+        left = []
+        for appended in untold:
+            if appended.last_offset < partition.high_watermark:
+                self._told(partition, appended)
+            else:
+                left.append(appended)
+        if left:
+            self._untold[partition] = left
 
     def _start(self, partition: Partition) -> None:
         """Send the next append that somebody still wants to a thread."""

@@ -240,7 +240,7 @@ async def free_append_time(control: Control, given: Mapping[str, Any]) -> dict[s
     last_time = partition.let_append_time_go_back(now_ms)
     if last_time is not None:  # what recovery reads must no longer show the old time
         await finished(partition.keep_times)
-        await finished(node.store.checkpoint)
+        await node.checkpoint()
     else:
         last_time = partition.last_append_time
     return _append_time(partition, last_time, now_ms)

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.adoption import KEEP
 from broker.appends import Appends
-from broker.commits import Commits
+from broker.commits import Commits, Syncing
 from broker.coordinator import Coordinator
 from broker.forecast import say_what_goes
 from broker.openings import Openings
+from broker.retention import finished
 from broker.time_watch import TimeWatch
 from broker.waiting import Waiting
 from config import ConfigError, reconfigured, topic_config
@@ -90,11 +92,11 @@ class Node:
         self.time_watch = TimeWatch(clock)
         self.waiting = Waiting()
         self.executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="append")
-        self.syncing = ThreadPoolExecutor(max_workers=8, thread_name_prefix="sync")
+        self.syncing = Syncing(store.log_dirs)
         self.reading = ThreadPoolExecutor(max_workers=4, thread_name_prefix="read")
-        commits = Commits(self.syncing, metrics)
+        commits = Commits(self.syncing.of, metrics)
         self.appends = Appends(clock, self.executor, self.reading, commits, self._appended)
-        self.openings = Openings(store, self.reading)
+        self.openings = Openings(store, self.open_log, self.reading)
         self.coordinator = Coordinator(self)
         self.connections: set[Connection] = set()
         self.unsent_bytes = 0  # answers that wait for their peers to read
@@ -141,10 +143,24 @@ class Node:
 
         Raises UnknownTopicOrPartition, and KafkaStorageError if it is offline or cannot be opened.
         """
-        found = self.store.partition(topic, index)
+        found = self.open_log(topic, index)
         if found is None:
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
         found.check_online()
+        return found
+
+    def open_log(self, topic: str, index: int) -> Partition | None:
+        """The partition's log, offline or not, opened now if need be; None if there is none.
+
+        One whose partition.metadata has been damaged gets it back. Raises KafkaStorageError.
+        """
+        found = self.store.partition(topic, index)
+        known = self.metadata.image.topics.get(topic)
+        if found is not None and found.topic_id is None and known is not None:
+            try:
+                self.store.assign_topic_id(topic, index, known.topic_id)
+            except BrokerError as error:  # it is served all the same
+                log.warning("%s", error.message, extra={"log": f"{topic}-{index}"})
         return found
 
     def opened_partition(self, topic: str, index: int) -> Partition:
@@ -202,6 +218,16 @@ class Node:
         """Append as the leader; see `Appends.append`."""
         return self.appends.append(partition, records, produce_version, waits=waits)
 
+    async def checkpoint(self) -> None:
+        """Make every log durable, and tell who waits of what can be read only now.
+
+        Raises KafkaStorageError.
+        """
+        try:
+            await finished(self.store.checkpoint)
+        finally:
+            self.appends.tell_late()
+
     def offline(self) -> list[Partition]:
         """The logs that a failed disk has put offline."""
         return [each for each in self.store.opened() if each.offline is not None]
@@ -258,18 +284,20 @@ class Node:
         async with self._changing:
             given = {**self._settings_that_keep(name), **(configs or {})}
             config, brought = self.settled(name, given)
-            configs = {**given, **brought}
-            topic = await self.metadata.create_topic(
+            create = partial(
+                self.metadata.create_topic,
                 name,
                 partitions=self.config.num_partitions if partitions is None else partitions,
                 replication_factor=1,
-                configs=configs,
-                validate_only=validate_only,
+                configs={**given, **brought},
             )
+            topic = await create(validate_only=True)
             if validate_only:
                 return topic
+            # For a log that is taken over: once there is a topic, it is judged by its settings.
+            self.store.set_config(name, config)
+            topic = await create()
             try:
-                self.store.set_config(name, config)  # for a log that is taken over
                 await asyncio.to_thread(self.create_logs, topic, config)
             except BrokerError:
                 await self.metadata.delete_topic(name)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
 
+    from storage.partition import Partition
     from storage.store import LogStore
 
     Name = tuple[str, int]  # topic and partition
@@ -26,8 +27,15 @@ if TYPE_CHECKING:
 class Openings:
     """Those under way."""
 
-    def __init__(self, store: LogStore, executor: Executor) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        open_log: Callable[[str, int], Partition | None],
+        executor: Executor,
+    ) -> None:
+        """`open_log` opens one, for threads; raises BrokerError."""
         self._store = store
+        self._open_log = open_log
         self._executor = executor
         self._under_way: dict[Name, asyncio.Future[Failures]] = {}
 
@@ -53,7 +61,7 @@ class Openings:
         failures: Failures = {}
         for name in names:
             try:
-                self._store.partition(*name)
+                self._open_log(*name)
             except BrokerError as error:
                 failures[name] = error
         return failures

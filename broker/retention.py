@@ -68,7 +68,7 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
         try:
             if node.store.keeps_everything(topic, index, node.clock.now_ms()):
                 continue  # and need not be opened
-            partition = node.store.partition(topic, index)
+            partition = node.open_log(topic, index)
             if partition is None:
                 continue
             if partition.offline is not None:
@@ -78,6 +78,12 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
             deleted = partition.apply_retention(node.clock.now_ms())
         except BrokerError as error:
             done.failed.append(Failed(topic, index, error.message))
+            continue
+        except (
+            Exception
+        ) as error:  # one log's trouble is its own: those behind it come all the same
+            log.exception("retention failed", extra={"log": f"{topic}-{index}"})
+            done.failed.append(Failed(topic, index, repr(error)))
             continue
         node.metrics.segments_deleted += len(deleted)
         done.deleted.extend(Swept(topic, index, deletion, asked) for deletion in deleted)

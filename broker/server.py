@@ -30,7 +30,7 @@ from broker.metadata.local import LocalMetadataStore
 from broker.metadata.store import MetadataError
 from broker.metrics import Metrics
 from broker.node import Listener, Node
-from broker.retention import Rounds, finished
+from broker.retention import Rounds
 from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.store import LogDirectoryError, LogStore
@@ -253,7 +253,7 @@ async def _chores(node: Node) -> None:
         if closed:
             log.info("idle connections closed", extra={"count": closed})
         try:
-            await finished(node.store.checkpoint)
+            await node.checkpoint()
         except Exception:  # the next round may go better; this loop must not end
             log.exception("checkpoint failed")
 

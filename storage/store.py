@@ -445,11 +445,17 @@ class LogStore:
         return away
 
     def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID) -> None:
-        """Write down whose a partition is that is here; raises KafkaStorageError."""
+        """Write down whose a partition is.
+
+        Raises UnknownTopicOrPartition where it is not here, KafkaStorageError.
+        """
         key = (topic, index)
-        path = self._places[key].path / filenames.partition_directory(topic, index)
         try:
             with self._alone_with(key), self._changing:
+                directory = self._places.get(key)
+                if directory is None:
+                    raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+                path = directory.path / filenames.partition_directory(topic, index)
                 checkpoints.write_topic_id(path, topic_id)
                 partition = self._open.get(key)
                 if partition is not None:

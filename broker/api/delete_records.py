@@ -66,7 +66,7 @@ async def _one(
             )
         # It waits for the disk, and must not keep lookups from the threads they need.
         low_watermark = await asyncio.get_running_loop().run_in_executor(
-            node.syncing, partition.delete_records_before, offset
+            node.syncing.of(partition), partition.delete_records_before, offset
         )
     except Exception as error:  # noqa: BLE001 - one partition's failure is its own
         return _failed(wanted, as_broker_error(node, error, "delete_records"))

@@ -1,10 +1,11 @@
 """flush.ms by timers: the settings may change while one runs, and no topic pays for what it did not ask."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-from broker.commits import Commits
+from broker.commits import Commits, Syncing
 from broker.metrics import Metrics
 from config.setting import LONG_MAX
 
@@ -30,7 +31,7 @@ def committed_after(*flush_ms):
 
     async def scenario():
         with ThreadPoolExecutor(1) as executor:
-            commits = Commits(executor, Metrics())
+            commits = Commits(lambda _: executor, Metrics())
             log = Log(flush_ms[0])
             for each in flush_ms:
                 log.config.flush_ms = each
@@ -52,3 +53,32 @@ def test_a_longer_one_does_not_put_off_what_is_under_way():
 
 def test_flush_ms_that_is_set_later_holds():
     assert committed_after(LONG_MAX, 5) == 0
+
+
+def test_a_dead_disk_stops_the_commits_of_no_other(tmp_path):
+    """More logs wait for it than it has threads."""
+
+    async def scenario():
+        dead, alive = tmp_path / "dead", tmp_path / "alive"
+        answers = threading.Event()
+        threads = Syncing([dead, alive])
+        commits = Commits(threads.of, Metrics())
+        try:
+            logs = [Log(1) for _ in range(50)]
+            for each in logs:
+                each.directory = dead / "t-0"
+                each.commit = lambda: answers.wait(20) and 1
+            waiting = [commits.up_to(each, 1) for each in logs]
+            other = Log(1)
+            other.directory = alive / "t-0"
+            async with asyncio.timeout(10):
+                await commits.up_to(other, 1)
+            assert not any(each.done() for each in waiting)
+            answers.set()
+            async with asyncio.timeout(20):
+                await asyncio.gather(*waiting)
+        finally:
+            answers.set()
+            threads.shutdown()
+
+    asyncio.run(scenario())

@@ -1,6 +1,8 @@
 """Flush mode over TCP: who is answered when, how many share a sync, and what a failed one does."""
 
+import asyncio
 import contextlib
+import errno
 import threading
 
 import pytest
@@ -221,3 +223,53 @@ def test_a_real_client_meets_a_full_disk_and_gets_over_it(broker, disk):
         assert delivered == [None] or delivered[0].code() == KafkaError.NO_ERROR
         assert asking.read_values(connection, topic) == [b"first", b"late"]
     assert broker.page("/readyz")[0] == 200
+
+
+class Picky(Disk):
+    """A disk on which partition.times finds no room, so that no commit that needs it comes to its end."""
+
+    is_full = False
+
+    def rename(self, path, target):
+        if self.is_full and target.name == "partition.times":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().rename(path, target)
+
+
+@pytest.mark.parametrize("later", ["checkpoint", "append"])
+def test_what_failed_to_become_durable_at_first_wakes_who_waits_once_it_has(tmp_path, later):
+    disk = Picky()
+    before = files.use(disk)
+    try:
+        with Inside(tmp_path) as broker:
+            topic, node = asking.new_name(), broker.node
+            with broker.connect() as connection:
+                asking.create(connection, topic, **{"flush.messages": "1"})
+                disk.is_full = True
+                for _ in range(2):
+                    answer = asking.produce(connection, topic, asking.batch_of("more"))
+                    assert answer["error_code"] == STORAGE_ERROR
+                partition = node.store.partition(topic, 0)
+                assert (partition.high_watermark, partition.log_end_offset) == (0, 2)
+                size, fetched = partition.size, []
+
+                def wait():
+                    with broker.connect() as other:
+                        fetched.append(
+                            asking.fetch(other, topic, 0, min_bytes=size, max_wait_ms=15_000)
+                        )
+
+                waiting = threading.Thread(target=wait)
+                waiting.start()
+                eventually(lambda: len(node.waiting) == 1, what="a fetch to wait")
+                disk.is_full = False
+                if later == "checkpoint":
+                    checkpoint = node.checkpoint()
+                    asyncio.run_coroutine_threadsafe(checkpoint, broker._loop).result(20)
+                else:
+                    asking.produce(connection, topic, asking.batch_of("x"))
+                waiting.join(10)
+                assert fetched, "nobody has told it"
+                assert len(fetched[0]["records"]) >= size
+    finally:
+        files.use(before)

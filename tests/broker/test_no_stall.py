@@ -14,7 +14,7 @@ import os
 import shutil
 import socket
 import threading
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from broker import node
+from broker import commits
 from broker.api import list_offsets
 from broker.clock import ManualClock
 from broker.connection import Connection
@@ -415,12 +415,7 @@ class AtOnce(Executor):
 
 
 def what_waits_for_the_disk_runs_on_the_loop(monkeypatch):
-    def pool(*, max_workers, thread_name_prefix):
-        if thread_name_prefix == "sync":
-            return AtOnce()
-        return ThreadPoolExecutor(max_workers, thread_name_prefix)
-
-    monkeypatch.setattr(node, "ThreadPoolExecutor", pool)
+    monkeypatch.setattr(commits, "ThreadPoolExecutor", lambda *_, **__: AtOnce())
 
 
 @pytest.mark.parametrize(

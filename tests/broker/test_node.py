@@ -12,7 +12,7 @@ from broker.metrics import Metrics
 from broker.node import Node
 from broker.retention import delete_due
 from config import BrokerConfig
-from protocol.errors import KafkaStorageError, UnknownTopicOrPartition
+from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from storage.store import LogStore
 from tests.broker import asking
 
@@ -156,3 +156,87 @@ def test_a_topic_whose_settings_do_not_fit_any_more_loses_nothing(tmp_path):
         assert broker.store.partition("t", 0).log_start_offset == 0
 
     run(tmp_path, sweep)
+
+
+def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, caplog):
+    async def scenario(broker):
+        for name in ("a", "b", "c"):
+            await broker.node.create_topic(name, partitions=1, configs={"retention.ms": "1"})
+            broker.node.append(broker.node.partition(name, 0), asking.batch_of("old"), 7)
+
+        def fail(now_ms):
+            raise ZeroDivisionError("planted")
+
+        broker.node.partition("b", 0).apply_retention = fail
+        broker.node.clock = ManualClock(10**15)
+        broker.node.ready = True
+        done = delete_due(broker.node)
+        assert [swept.topic for swept in done.deleted] == ["a", "c"]
+        (failed,) = done.failed
+        assert failed[:2] == ("b", 0)
+        assert "planted" in failed.reason
+        assert "ZeroDivisionError" in caplog.text, "the traceback is what finds such a mistake"
+
+    run(tmp_path, scenario)
+
+
+def test_a_topic_is_never_judged_by_other_settings_than_its_own(tmp_path):
+    """A round of retention looks at the metadata, and may do so as soon as the topic is there."""
+
+    async def scenario(broker):
+        create, seen = broker.metadata.create_topic, []
+
+        async def look(*arguments, **how):
+            topic = await create(*arguments, **how)
+            if "t" in broker.metadata.image.topics:
+                config = broker.store._configs.get("t", broker.store.default_config)
+                seen.append(config.retention_ms)
+            return topic
+
+        broker.metadata.create_topic = look
+        await broker.node.create_topic("t", partitions=1, configs={"retention.ms": "12345"})
+        assert seen == [12345]
+        with pytest.raises(TopicAlreadyExists):
+            await broker.node.create_topic("t", partitions=1, configs={"retention.ms": "1"})
+        assert broker.node.partition("t", 0).config.retention_ms == 12345
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    "damaged",
+    [b"", bytes(43), b"version: 0\ntopic_id: AAAA\n", b"version: 1\n", b"\xff\xfe topic_id"],
+)
+def test_a_damaged_topic_id_is_written_anew(tmp_path, damaged, is_clean):
+    run(tmp_path, _create_and_fill)
+    path = tmp_path / "t-0" / "partition.metadata"
+    whole = path.read_bytes()
+    path.write_bytes(damaged)
+    if not is_clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+
+    async def look(broker):
+        topic_id = broker.metadata.image.topics["t"].topic_id
+        assert broker.store.topic_id("t", 0) == topic_id
+        assert broker.node.partition("t", 0).topic_id == topic_id
+        assert broker.node.partition("t", 0).log_end_offset == 1
+        assert path.read_bytes() == whole
+
+    run(tmp_path, look)
+
+
+@pytest.mark.parametrize("damaged", [b"", bytes(43)])
+def test_a_topic_id_damaged_while_the_log_was_closed_is_written_anew(tmp_path, damaged):
+    run(tmp_path, _create_and_fill)
+    path = tmp_path / "t-0" / "partition.metadata"
+    whole = path.read_bytes()
+
+    async def look(broker):
+        assert broker.store.is_closed("t", 0)
+        path.write_bytes(damaged)
+        partition = await broker.node.open_partition("t", 0)
+        assert partition.topic_id == broker.metadata.image.topics["t"].topic_id
+        assert path.read_bytes() == whole
+
+    run(tmp_path, look)
