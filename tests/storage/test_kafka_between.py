@@ -97,3 +97,18 @@ def test_planted_belief_is_noticed(ours, monkeypatch):
     appends(ours)
     ours.open()
     assert ours.partition.append_time_of(5) == 5_000
+
+
+@pytest.mark.parametrize(
+    "content", [bytes(size) for size in range(1, 8)] + [b"\1\2\3", b"\xff" * 7]
+)
+@pytest.mark.parametrize("stop", ["close", "crash"])
+def test_a_torn_index_is_made_anew_and_shows_nothing(log, content, stop):
+    for now in (1_000, 2_000):
+        log.append([0], now=now)
+    log.store.checkpoint()
+    getattr(log, stop)()
+    path_of(log, 0, ".index").write_bytes(content)
+    log.open()
+    assert [log.partition.append_time_of(offset) for offset in (0, 1)] == [1_000, 2_000]
+    assert len(log.contents()) == 2
