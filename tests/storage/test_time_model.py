@@ -315,9 +315,9 @@ def believing_headers(monkeypatch):
 def believing_cut_indexes(monkeypatch):
     """Neither count the entries of an index nor look what the last one says."""
 
-    def planted(segment, line, *, is_true):
+    def planted(segment, line, **known):
         line = line._replace(index_entries=0, time_index_entries=0)
-        ADOPT(segment, line, is_true=is_true)
+        ADOPT(segment, line, **known)
 
     monkeypatch.setattr(Segment, "adopt", planted)
     monkeypatch.setattr(Segment, "_is_time_index_true", lambda _: True)

@@ -694,8 +694,8 @@ PLANTS_33 = {
         patched(
             Segment,
             "adopt",
-            lambda segment, line, *, is_true: ADOPT(
-                segment, line._replace(index_entries=0, time_index_entries=0), is_true=is_true
+            lambda segment, line, **known: ADOPT(
+                segment, line._replace(index_entries=0, time_index_entries=0), **known
             ),
         ),
         patched(Segment, "_is_time_index_true", lambda _: True),
@@ -704,8 +704,8 @@ PLANTS_33 = {
     "the largest time is lost at a start": patched(
         Segment,
         "adopt",
-        lambda segment, line, *, is_true: ADOPT(
-            segment, line._replace(times=without_largest(line.times)), is_true=is_true
+        lambda segment, line, **known: ADOPT(
+            segment, line._replace(times=without_largest(line.times)), **known
         ),
     ),
     "the future blocks retention": noting(
