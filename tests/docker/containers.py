@@ -1,0 +1,95 @@
+"""Brokers in containers, and clients on the host."""
+
+from __future__ import annotations
+
+import http.client
+import secrets
+import socket
+import time
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from tests.docker import engine
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def ready(port):
+    """Whether /readyz says so."""
+    ask = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        ask.request("GET", "/readyz")
+        return ask.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False  # nobody there yet
+    finally:
+        ask.close()
+
+
+class Container:
+    """A broker in a container, on ports of its own."""
+
+    def __init__(self, image, *, environ=(), volume=None, arguments=()):
+        self.name = f"tidelog-test-{secrets.token_hex(4)}"
+        self.port, self.http = free_port(), free_port()
+        words = [engine.name(), "run", "--detach", "--name", self.name, "--read-only"]
+        words += ["--publish", f"127.0.0.1:{self.port}:9092"]
+        words += ["--publish", f"127.0.0.1:{self.http}:8080"]
+        advertised = f"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:{self.port}"
+        for variable in (advertised, *environ):
+            words += ["--env", variable]
+        if volume:
+            words += ["--volume", f"{volume}:/var/lib/tidelog"]
+        engine.run(*words, image, *arguments)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        engine.run(engine.name(), "rm", "--force", "--volumes", self.name)
+
+    @property
+    def bootstrap(self):
+        return f"localhost:{self.port}"
+
+    def log(self):
+        return engine.run(engine.name(), "logs", self.name)
+
+    def until_ready(self, within_s=60):
+        deadline_s = time.monotonic() + within_s
+        while not ready(self.http):
+            state = engine.inspect("container", self.name)["State"]
+            assert state["Running"], self.log()
+            assert time.monotonic() < deadline_s, self.log()
+        return self
+
+    def execute(self, *command, status=0):
+        return engine.run(engine.name(), "exec", self.name, *command, status=status)
+
+    def ended(self, within_s=30):
+        """Wait for its end; the exit status."""
+        return int(engine.run(engine.name(), "wait", self.name, within_s=within_s).split()[-1])
+
+
+def produce(bootstrap, topic, count, **more):
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    sent = [producer.send(topic, b"%d" % n, **more).get(30) for n in range(count)]
+    producer.close()
+    return sent
+
+
+def values(bootstrap, topic, count):
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning()
+    found, deadline_s = [], time.monotonic() + 30
+    while len(found) < count and time.monotonic() < deadline_s:
+        for records in consumer.poll(1_000).values():
+            found += [record.value for record in records]
+    consumer.close()
+    return found
