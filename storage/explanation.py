@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from config.instants import to_iso
 from storage import timestamps
 
 if TYPE_CHECKING:
@@ -191,10 +192,12 @@ def _held(
         if is_empty:
             return EMPTY, None, "It is active and empty: there is nothing to delete."
         return NOT_SEEN, None, "It is kept until consumers have been shown all of it."
-    waits = " ".join(_sentence(wait, rules, now_ms) for wait in fate.waits)
-    if before is not None and before.held_by is not None and _waits_for(before, fate):
+    is_behind = before is not None and before.held_by is not None and _waits_for(before, fate)
+    deletes = "would delete" if is_behind else "deletes"
+    waits = " ".join(_sentence(wait, rules, now_ms, deletes) for wait in fate.waits)
+    if before is not None and is_behind:
         holder = before.base_offset if before.held_by_segment is None else before.held_by_segment
-        when = "stays" if fate.due_ms is None else f"goes at {fate.due_ms}"
+        when = "stays" if fate.due_ms is None else f"goes at {_when(fate.due_ms)}"
         text = f"Segments go oldest first, and the one at {holder} {when}. {waits}"
         return OLDER, holder, text.rstrip()
     if not fate.waits:
@@ -224,8 +227,8 @@ def _hold(wait: Wait) -> str:
     return NO_EVENT_TIME if wait.event_time is None else EVENT_TIME
 
 
-def _sentence(wait: Wait, rules: Retention, now_ms: int) -> str:
-    """Say what one policy does or waits for."""
+def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
+    """Say what one policy does or waits for; it only would where an older segment is in the way."""
     policy, due_ms, event_time, growth = wait
     is_due = due_ms is not None and timestamps.is_due(due_ms, now_ms)
     if policy == timestamps.BY_START:
@@ -233,23 +236,30 @@ def _sentence(wait: Wait, rules: Retention, now_ms: int) -> str:
     if policy == timestamps.BY_SIZE:
         setting = f"retention.bytes={rules.retention_bytes}"
         if is_due:
-            return f"{setting} deletes it: without it the log is still that large."
-        return f"{setting} deletes it when the log has grown by {growth} bytes."
+            return f"{setting} {deletes} it: without it the log is still that large."
+        return f"{setting} {deletes} it when the log has grown by {growth} bytes."
     if policy == timestamps.BY_TIME:
         setting = f"retention.ms={rules.retention_ms}"
+        if due_ms is None:
+            return f"{setting} does not apply: nobody knows how old it is."
         return (
-            f"{setting} deletes it with the next round."
+            f"{setting} {deletes} it with the next round."
             if is_due
-            else f"{setting} deletes it at {due_ms}."
+            else f"{setting} {deletes} it at {_when(due_ms)}."
         )
     setting = f"retention.max.eventtime.ms={rules.event_ms}"
     if event_time is None:
         return f"{setting} does not apply: no record up to the next segments' has an event time."
     if due_ms is None:
-        return f"{setting} deletes it when an event time reaches {event_time}."
+        return f"{setting} {deletes} it when an event time reaches {_when(event_time)}."
     if is_due:
-        return f"{setting} deletes it with the next round."
+        return f"{setting} {deletes} it with the next round."
     return (
-        f"{setting} deletes it at {due_ms},"
+        f"{setting} {deletes} it at {_when(due_ms)},"
         f" retention.max.eventtime.grace.ms={rules.grace_ms} after its last append."
     )
+
+
+def _when(time_ms: int) -> str:
+    """Write a time as people read it; in milliseconds where no calendar reaches."""
+    return to_iso(time_ms) or f"{time_ms} ms"

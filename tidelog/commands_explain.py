@@ -76,7 +76,7 @@ def _tell_partition(told: dict[str, Any], partition: dict[str, Any], *, with_rea
     tell("")
     tell_table(_COLUMNS, [_row(segment) for segment in segments], right=("size",), wraps="goes")
     if with_reasons:
-        tell("", *(f"{segment['base_offset']}: {_sentence(segment)}" for segment in segments))
+        tell("", *(f"{segment['base_offset']}: {segment['sentence']}" for segment in segments))
     if any(segment["has_unknown_append_times"] for segment in segments):
         tell("", "?: of some batches nobody knows when they were appended; the file's date counts.")
     tell(
@@ -126,15 +126,6 @@ def _fate(segment: dict[str, Any]) -> str:
     if held_by == "retention.bytes":
         return "when the log has grown, by retention.bytes"
     return f"stays: {held_by}"
-
-
-def _sentence(segment: dict[str, Any]) -> str:
-    """What the broker says of a segment, its times as people read them."""
-    sentence: str = segment["sentence"]
-    for name in ("due", "due_event_time"):
-        if segment[name] is not None:
-            sentence = sentence.replace(str(segment[f"{name}_ms"]), segment[name])
-    return sentence
 
 
 def _is_behind(segment: dict[str, Any]) -> bool:

@@ -162,11 +162,28 @@ def test_an_explanation_tells_the_facts(make_log):
     assert (first.first_append_time, first.last_append_time) == (1_000, 1_000)
     assert (first.lacks_times, first.has_unknown_append_times) == (True, False)
     assert (second.largest_time, second.event_time) == (10**15, 2_000 + HOUR)
-    assert first.sentence == "retention.ms=100 deletes it at 1101."
+    assert first.sentence == "retention.ms=100 deletes it at 1970-01-01T00:00:01.101Z."
     assert second.is_active
     assert explained.max_event_time == 2_000 + HOUR
     assert explained.size == first.size + second.size == log.partition.size
     assert explained.going == (0, 0, 0, ())
+
+
+def test_what_waits_for_an_older_segment_is_not_said_to_go_before_it(make_log):
+    by_record = {"retention_ms": 1_000, "retention_time_basis": "record"}
+    log = log_of(make_log, [(1_000, [1_000]), (1_000, [500])], **by_record)
+    first, second = log.partition.explain(1_800).segments
+    assert first.sentence == "retention.ms=1000 deletes it at 1970-01-01T00:00:02.001Z."
+    assert second.held_by == "older segment"
+    assert second.sentence == (
+        "Segments go oldest first, and the one at 0 goes at 1970-01-01T00:00:02.001Z."
+        " retention.ms=1000 would delete it with the next round."
+    )
+    _, second = log.partition.explain(1_200).segments  # its own moment is not the one it goes at
+    assert second.due_ms == 2_001
+    assert second.sentence.endswith("would delete it at 1970-01-01T00:00:01.501Z.")
+    beyond = log_of(make_log, [(1_000, [1_000])], retention_ms=10**18).partition.explain(1_000)
+    assert beyond.segments[0].sentence.endswith(" deletes it at 1000000000000001001 ms.")
 
 
 def test_a_changed_setting_is_tried_without_being_set(make_log):

@@ -192,6 +192,9 @@ def test_explain_tells_when_a_segment_goes(run, broker, connection):
     fates = [row[-1] for row in rows(out) if len(row) == 5]
     assert fates[0] == "2026-01-01T01:00:00.001Z, by retention.ms"
     assert fates[1] == "2026-01-01T01:00:00.001Z, by retention.ms, behind 0"
+    older = "1: Segments go oldest first, and the one at 0 goes at 2026-01-01T01:00:00.001Z. "
+    assert older + "retention.ms=3600000 would delete it with the next round." in out
+    assert "The next round of retention deletes nothing." in out
 
 
 def test_an_empty_topic_is_explained(run, connection):
