@@ -142,7 +142,7 @@ class ManualClock:
     def run(self, rate: float = 1, from_ms: int | None = None) -> None:
         """Run at a rate, from now on or from a time; raises ClockRangeError."""
         if not 0 < rate <= _MOST_RATE or math.isnan(rate):
-            raise ClockRangeError(f"rate {rate:g}: expected a number above 0, at most 1e9")
+            raise ClockRangeError(f"rate {rate}: expected a number above 0, at most 1e9")
         self._touch(self.now_ms() if from_ms is None else from_ms, rate)
 
     def _touch(self, now_ms: int, rate: float) -> None:

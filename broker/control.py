@@ -150,6 +150,8 @@ async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any
 async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """Apply retention now, to one topic or to all; what went since the last sweep, and what failed."""
     topic = given.get("topic")
+    if topic is not None and not isinstance(topic, str):
+        raise Refused(400, "BAD_REQUEST", f"topic={topic!r}: expected a name")
     if topic is not None and topic not in control.node.metadata.image.topics:
         raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic}")
     deleted, failed = await control.rounds.sweep(topic)
@@ -322,7 +324,7 @@ def _body(text: str, route: _Route) -> Mapping[str, Any]:
         return {}
     try:
         given = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(400, "BAD_JSON", f"the body is no JSON: {error}") from None
     if not isinstance(given, dict):
         raise Refused(400, "BAD_JSON", "the body is no JSON object")

@@ -110,9 +110,13 @@ def test_the_clock(broker):
         ("clock/freeze", {"at": "later"}, "BAD_TIME", "at: 'later' is no time"),
         ("clock/run", {"rate": 0}, "BAD_REQUEST", "rate 0: expected a number above 0, at most 1e9"),
         ("clock/run", {"rate": "fast"}, "BAD_RATE", "rate='fast': expected a number above 0"),
+        ("clock/run", {"rate": 10**400}, "BAD_REQUEST", "expected a number above 0, at most 1e9"),
         ("clock/run", {"rate": True}, "BAD_RATE", "rate=True: expected a number above 0"),
         ("clock/run", "{", "BAD_JSON", "the body is no JSON: Expecting property name"),
         ("clock/run", "[]", "BAD_JSON", "the body is no JSON object"),
+        ("clock/run", "[" * 60_000, "BAD_JSON", "the body is no JSON: maximum recursion depth"),
+        ("sweep", {"topic": ["a"]}, "BAD_REQUEST", "topic=['a']: expected a name"),
+        ("sweep", {"topic": 5}, "BAD_REQUEST", "topic=5: expected a name"),
         ("sweep", {"topics": "a"}, "UNKNOWN_FIELD", "'topics' is no field of this request"),
     ],
 )
