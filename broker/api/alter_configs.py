@@ -3,7 +3,8 @@
 Behaviour: what is named is set, what is not named goes back to its default, all together or not at all;
 each resource succeeds or fails on its own. Clients that know IncrementalAlterConfigs use that, for here
 whoever forgets a setting removes it. What may be set, and the errors, are as there; a null value is
-INVALID_REQUEST.
+INVALID_REQUEST. One setting does not go by being forgotten: retention.time.basis=append, which event-time
+retention brings along for good. Who never set it cannot name it, and without it old data would be deleted.
 
 Version notes: 1 is the same as 0; 2 flexible.
 """
@@ -18,6 +19,7 @@ from broker.context import as_broker_error
 from config import broker_entries
 from protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from protocol.errors import InvalidRequest, UnknownTopicOrPartition
+from storage.timestamps import APPEND_BASIS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResource
     from protocol.errors import BrokerError
+
+_BASES = ("retention.time.basis", "log.retention.time.basis")
 
 
 async def handle(
@@ -76,7 +80,13 @@ def _changes(resource: AlterConfigsResource, current: Mapping[str, str]) -> dict
         if config.value is None:
             raise InvalidRequest(f"{config.name} needs a value")
         changes[config.name] = config.value
-    return {**{name: None for name in current if name not in changes}, **changes}
+    forgotten = {name for name in current if name not in changes} - _kept(current)
+    return {**dict.fromkeys(forgotten), **changes}
+
+
+def _kept(current: Mapping[str, str]) -> set[str]:
+    """The settings that go only if somebody names them."""
+    return {name for name in _BASES if current.get(name) == APPEND_BASIS}
 
 
 def _response(

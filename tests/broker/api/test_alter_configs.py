@@ -100,6 +100,21 @@ def test_a_resource_named_twice(connection, topic):
     assert own(connection, topic) == {"retention.ms": "5000", "segment.ms": "600000"}
 
 
+def test_the_basis_that_event_time_brought_along_is_not_forgotten(connection, topic):
+    basis = {"retention.time.basis": "append"}
+    event_time = [("retention.max.eventtime.ms", "1000")]
+    assert replace(connection, TOPIC, topic, event_time) == (0, None)
+    assert own(connection, topic) == dict(event_time) | basis
+    for _ in range(2):  # switched off by being forgotten, and forgotten again
+        assert replace(connection, TOPIC, topic, [("retention.ms", "77")]) == (0, None)
+        assert own(connection, topic) == {"retention.ms": "77"} | basis
+    named = [("retention.time.basis", "record")]
+    assert replace(connection, TOPIC, topic, named) == (0, None)
+    assert own(connection, topic) == dict(named)
+    assert replace(connection, TOPIC, topic, []) == (0, None)
+    assert own(connection, topic) == {}
+
+
 def test_the_broker_and_a_restart(start):
     broker = start({"log.roll.ms": "700000"})
     with broker.connect() as connection:
