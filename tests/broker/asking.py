@@ -49,6 +49,19 @@ VERSIONS = {
     "IncrementalAlterConfigs": 1,
     "AlterConfigs": 2,
     "CreatePartitions": 3,
+    "DescribeAcls": 3,
+    "CreateAcls": 3,
+    "DeleteAcls": 3,
+    "DescribeLogDirs": 4,
+    "ElectLeaders": 2,
+    "AlterPartitionReassignments": 0,
+    "ListPartitionReassignments": 0,
+    "DescribeClientQuotas": 1,
+    "DescribeCluster": 2,
+    "DescribeProducers": 0,
+    "DescribeTransactions": 0,
+    "ListTransactions": 2,
+    "DescribeTopicPartitions": 0,
 }
 _names = itertools.count(1)
 
@@ -286,6 +299,25 @@ def all_versions(api: str) -> Sequence[int]:
     return range(VERSIONS[api] + 1)
 
 
+ACL = {
+    "resource_type": 2,
+    "resource_name": "some-topic",
+    "resource_pattern_type": 3,
+    "principal": "User:somebody",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+ACL_FILTER = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 3,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+
 # One request of every API that every version can be made of; none of them changes anything.
 SOFTWARE = {"client_software_name": "raw", "client_software_version": "1"}
 BODIES = {
@@ -416,5 +448,40 @@ BODIES = {
         "topics": [{"name": "some-topic", "count": 2, "assignments": None}],
         "timeout_ms": 1,
         "validate_only": True,
+    },
+    "DescribeAcls": ACL_FILTER,
+    "CreateAcls": {"creations": [ACL]},
+    "DeleteAcls": {"filters": [ACL_FILTER]},
+    "DescribeLogDirs": {"topics": [{"topic": "some-topic", "partitions": [0]}]},
+    "ElectLeaders": {
+        "election_type": 0,
+        "topic_partitions": [{"topic": "some-topic", "partitions": [0]}],
+        "timeout_ms": 1,
+    },
+    "AlterPartitionReassignments": {
+        "timeout_ms": 1,
+        "topics": [
+            {"name": "some-topic", "partitions": [{"partition_index": 0, "replicas": None}]}
+        ],
+    },
+    "ListPartitionReassignments": {"timeout_ms": 1, "topics": None},
+    "DescribeClientQuotas": {"components": [], "strict": False},
+    "DescribeCluster": {
+        "include_cluster_authorized_operations": True,
+        "endpoint_type": 1,
+        "include_fenced_brokers": True,
+    },
+    "DescribeProducers": {"topics": [{"name": "some-topic", "partition_indexes": [0]}]},
+    "DescribeTransactions": {"transactional_ids": ["some-id"]},
+    "ListTransactions": {
+        "state_filters": [],
+        "producer_id_filters": [],
+        "duration_filter": -1,
+        "transactional_id_pattern": None,
+    },
+    "DescribeTopicPartitions": {
+        "topics": [{"name": "some-topic"}],
+        "response_partition_limit": 10,
+        "cursor": None,
     },
 }

@@ -62,8 +62,11 @@ def code(connection, topic, partition=0, **how):
     [
         ({}, "say where: api (such as Produce) or storage (such as write), one of them"),
         ({"api": "Produce", "storage": "write", "error": "EIO"}, "say where: api"),
-        ({"api": "produce", "error": "X"}, "api='produce': expected "),
-        ({"api": "Vote", "error": "X"}, "api='Vote': expected Produce, Fetch, ListOffsets"),
+        (
+            {"api": "produce", "error": "X"},
+            "api='produce': there is none of that name; did you mean Produce?",
+        ),
+        ({"api": "Vote", "error": "X"}, "api='Vote': there is none of that name"),
         ({"api": "Produce"}, "say what: error, delay or disconnect, one of them"),
         ({"api": "Produce", "error": "X", "delay": 1}, "say what: error, delay or disconnect"),
         (

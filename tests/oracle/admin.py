@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.oracle.admin_apis import admin_api_cases
 from tests.oracle.scenario import Case, ask, send_raw
 
 if TYPE_CHECKING:
@@ -343,4 +344,4 @@ def admin_cases() -> list[Case]:
         settings_described,
         coordinators,
     )
-    return [case for maker in makers for case in maker()]
+    return [case for maker in makers for case in maker()] + admin_api_cases()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.oracle import wire
 from tests.oracle.apache_kafka import Process, answers_metadata, free_ports
-from tests.oracle.scenario import CLOSED, SILENT, Case, Context, play
+from tests.oracle.scenario import CLOSED, SETTINGS, SILENT, Case, Context, play
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,8 +162,8 @@ def settle(connection: wire.Connection, api: str, fields: Mapping[str, Any], ans
     """Wait until what a request changed is seen: a KRaft broker answers before it is itself told."""
     if answer in (None, CLOSED, SILENT) or fields.get("validate_only"):
         return
-    if api == "IncrementalAlterConfigs":
-        time.sleep(0.15)  # nothing tells when a setting has arrived
+    if api in SETTINGS or api == "CreatePartitions":
+        time.sleep(0.15)  # nothing tells when a setting has arrived, or a partition can be used
         return
     topics = answer["topics"] if api == "CreateTopics" else answer["responses"]
     done = [topic["name"] for topic in topics if not topic["error_code"] and topic["name"]]

@@ -445,6 +445,16 @@ def no_file_times(d: Difference) -> bool:
 
 
 @reason(
+    "a producer's last timestamp is an append time",
+    "DESIGN 3: nothing of the broker's own is decided by record times",
+    "Kafka tells the record time of the last batch, and forgets a producer by it",
+)
+def producers_append_time(d: Difference) -> bool:
+    last = d.step.api == "DescribeProducers" and d.path.endswith(".last_timestamp")
+    return last and d.kafka in (1_000, 1_001) and d.tidelog > 1_600_000_000_000
+
+
+@reason(
     "coordinators are not offered yet",
     "ARCHITECTURE: group membership and transactions come later; facts 1.3",
     "FindCoordinator is answered so that clients which ask it at once can go on",

@@ -27,7 +27,8 @@ CLOSED = "<connection closed>"
 SILENT = "<no answer>"
 NO_LIMIT_BYTES = 1 << 20
 COORDINATOR_LOAD_IN_PROGRESS = 14
-CHANGES = {"CreateTopics", "DeleteTopics", "IncrementalAlterConfigs"}
+SETTINGS = {"IncrementalAlterConfigs", "AlterConfigs"}
+CHANGES = {"CreateTopics", "DeleteTopics", "CreatePartitions"} | SETTINGS
 
 
 class Append(NamedTuple):
@@ -332,6 +333,10 @@ def canonical(api: str, answer: dict[str, Any], context: Context) -> Any:
         for one in (answer, *(answer.get("coordinators") or ())):
             if one.get("port", -1) >= 0:
                 one["host"], one["port"] = "<host>", "<port>"
+    if api in ("DescribeCluster", "DescribeLogDirs"):
+        _name_the_machine(answer)
+    if api in ("CreatePartitions", "AlterConfigs", "ElectLeaders"):
+        _in_order(answer)
     if api == "DeleteTopics":
         answer["responses"].sort(key=lambda one: one["name"] or "")
     if answer.get("session_id"):
@@ -353,6 +358,38 @@ def _name_the_broker(answer: dict[str, Any]) -> None:
     for topic in answer["topics"]:
         topic["partitions"].sort(key=lambda one: one["partition_index"])
     answer["topics"].sort(key=lambda one: (one["name"] or "", one.get("topic_id") or ""))
+
+
+def _name_the_machine(answer: dict[str, Any]) -> None:
+    """What DescribeCluster and DescribeLogDirs say of where a broker runs."""
+    for broker in answer.get("brokers", ()):
+        broker["host"], broker["port"] = "<host>", "<port>"
+    if answer.get("cluster_id"):
+        answer["cluster_id"] = "<cluster>"
+    for directory in answer.get("results", ()):
+        directory["log_dir"] = "<directory>"
+        for key in ("total_bytes", "usable_bytes"):
+            if directory.get(key, -1) > 0:
+                directory[key] = "<bytes>"
+        for topic in directory["topics"]:
+            topic["partitions"].sort(key=lambda one: one["partition_index"])
+
+
+def _in_order(answer: dict[str, Any]) -> None:
+    """Results of topics, resources and partitions, which come in any order; none of coordinators' topics."""
+    if "replica_election_results" in answer:
+        answer["replica_election_results"] = [
+            one for one in answer["replica_election_results"] if not one["topic"].startswith("__")
+        ]
+    for one in answer.get("replica_election_results", ()):
+        one["partition_result"].sort(key=lambda each: each["partition_id"])
+    for key, name in (
+        ("results", "name"),
+        ("responses", "resource_name"),
+        ("replica_election_results", "topic"),
+    ):
+        if key in answer:
+            answer[key].sort(key=lambda one: one[name])
 
 
 def _canonical_records(records: bytes | None) -> Any:

@@ -1,0 +1,91 @@
+"""AlterPartitionReassignments (key 45): there is one broker to move partitions to, this one (KIP-455).
+
+Behaviour: each partition for itself. To this broker alone, where it is: done. To any other, to none, or to
+one twice: INVALID_REPLICA_ASSIGNMENT. To cancel a move (null) is NO_REASSIGNMENT_IN_PROGRESS. What does not
+exist is UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.errors import (
+    BrokerError,
+    InvalidReplicaAssignment,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        ReassignablePartition,
+    )
+
+
+def handle(
+    node: Node, request: AlterPartitionReassignmentsRequest, _context: Context
+) -> AlterPartitionReassignmentsResponse:
+    """Move nothing, and say so."""
+    return AlterPartitionReassignmentsResponse(
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_one(node, topic.name, wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _one(node: Node, topic: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
+    try:
+        _check(node, topic, wanted)
+    except BrokerError as error:
+        return _failed(wanted, error)
+    return ReassignablePartitionResponse(partition_index=wanted.partition_index)
+
+
+def _check(node: Node, topic: str, wanted: ReassignablePartition) -> None:
+    known = node.metadata.image.topics.get(topic)
+    if known is None:
+        raise UnknownTopicOrPartition(f"there is no topic {topic}")
+    if not 0 <= wanted.partition_index < known.partitions:
+        raise UnknownTopicOrPartition(f"there is no partition {topic}-{wanted.partition_index}")
+    if wanted.replicas is None:
+        raise NoReassignmentInProgress(f"{topic}-{wanted.partition_index} is not being moved")
+    if wanted.replicas != [node.config.node_id]:
+        raise InvalidReplicaAssignment(
+            f"replicas {wanted.replicas}: there is one broker, {node.config.node_id}"
+        )
+
+
+def _failed(wanted: ReassignablePartition, error: BrokerError) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=error.code,
+        error_message=error.message,
+    )
+
+
+def refuse(
+    request: AlterPartitionReassignmentsRequest, error: BrokerError
+) -> AlterPartitionReassignmentsResponse:
+    """The error at the top, and on every partition."""
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=error.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name, partitions=[_failed(wanted, error) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )

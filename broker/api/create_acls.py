@@ -1,0 +1,34 @@
+"""CreateAcls (key 30): there is no authorizer that had rules to add (KIP-140).
+
+Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker take for "no access rules here".
+
+Version notes: 1 kinds of patterns (KIP-290); 2 flexible; 3 is the same as 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from protocol.api.create_acls import AclCreationResult, CreateAclsResponse
+from protocol.errors import SecurityDisabled
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.create_acls import CreateAclsRequest
+    from protocol.errors import BrokerError
+
+
+def handle(_node: Node, _request: CreateAclsRequest, _context: Context) -> NoReturn:
+    """Say that there are no rules; raises SecurityDisabled."""
+    raise SecurityDisabled("no authorizer is configured: everybody may do everything")
+
+
+def refuse(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse:
+    """Every rule gets the error."""
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=error.code, error_message=error.message)
+            for _ in request.creations
+        ]
+    )

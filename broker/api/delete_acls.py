@@ -1,0 +1,36 @@
+"""DeleteAcls (key 31): there is no authorizer that had rules to remove (KIP-140).
+
+Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker take for "no access rules here".
+
+Version notes: 1 kinds of patterns (KIP-290); 2 flexible; 3 is the same as 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
+from protocol.errors import SecurityDisabled
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.delete_acls import DeleteAclsRequest
+    from protocol.errors import BrokerError
+
+
+def handle(_node: Node, _request: DeleteAclsRequest, _context: Context) -> NoReturn:
+    """Say that there are no rules; raises SecurityDisabled."""
+    raise SecurityDisabled("no authorizer is configured: everybody may do everything")
+
+
+def refuse(request: DeleteAclsRequest, error: BrokerError) -> DeleteAclsResponse:
+    """Every filter gets the error."""
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_code=error.code, error_message=error.message, matching_acls=[]
+            )
+            for _ in request.filters
+        ]
+    )

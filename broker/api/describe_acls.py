@@ -1,0 +1,29 @@
+"""DescribeAcls (key 29): there is no authorizer that had rules to tell (KIP-140).
+
+Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker take for "no access rules here".
+
+Version notes: 1 kinds of patterns (KIP-290); 2 flexible; 3 is the same as 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from protocol.api.describe_acls import DescribeAclsResponse
+from protocol.errors import SecurityDisabled
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.describe_acls import DescribeAclsRequest
+    from protocol.errors import BrokerError
+
+
+def handle(_node: Node, _request: DescribeAclsRequest, _context: Context) -> NoReturn:
+    """Say that there are no rules; raises SecurityDisabled."""
+    raise SecurityDisabled("no authorizer is configured: everybody may do everything")
+
+
+def refuse(_request: DescribeAclsRequest, error: BrokerError) -> DescribeAclsResponse:
+    """The error."""
+    return DescribeAclsResponse(error_code=error.code, error_message=error.message, resources=[])

@@ -1,0 +1,50 @@
+"""DescribeCluster (key 60): the broker, which is the controller too, and the cluster's id (KIP-700).
+
+Behaviour: the address given is the advertised one of the listener the request came in by. Asked for
+controllers (endpoint type 2), MISMATCHED_ENDPOINT_TYPE, as any broker's listener answers; for anything
+else, UNSUPPORTED_ENDPOINT_TYPE. There is no authorizer: everybody may do everything.
+
+Version notes: 1 the type of endpoint (KIP-919); 2 fenced brokers, of which there are none (KIP-1073).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.api.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.describe_cluster import DescribeClusterRequest
+    from protocol.errors import BrokerError
+
+_BROKERS, _CONTROLLERS = 1, 2
+# Create, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite.
+_EVERYTHING = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+_NOT_ASKED = -(2**31)
+
+
+def handle(
+    node: Node, request: DescribeClusterRequest, context: Context
+) -> DescribeClusterResponse:
+    """Describe the cluster of one."""
+    if request.endpoint_type == _CONTROLLERS:
+        raise MismatchedEndpointType("this listener is for brokers, and controllers are asked for")
+    if request.endpoint_type != _BROKERS:
+        raise UnsupportedEndpointType(f"there is no endpoint of type {request.endpoint_type}")
+    host, port = context.connection.listener.advertised
+    return DescribeClusterResponse(
+        cluster_id=node.metadata.image.cluster_id,
+        controller_id=node.config.node_id,
+        brokers=[DescribeClusterBroker(broker_id=node.config.node_id, host=host, port=port)],
+        cluster_authorized_operations=_EVERYTHING
+        if request.include_cluster_authorized_operations
+        else _NOT_ASKED,
+    )
+
+
+def refuse(_request: DescribeClusterRequest, error: BrokerError) -> DescribeClusterResponse:
+    """The error at the top."""
+    return DescribeClusterResponse(error_code=error.code, error_message=error.message, brokers=[])

@@ -1,0 +1,90 @@
+"""DescribeProducers (key 61): the idempotent producers each partition knows (KIP-664).
+
+Behaviour: each partition for itself; one that is closed is opened in a thread. A producer's last timestamp is
+when its last batch was appended: that is what decides when it is forgotten. Kafka tells the batch's largest
+record time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.context import as_broker_error
+from broker.metadata.names import check_topic_name
+from protocol.api.describe_producers import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.describe_producers import DescribeProducersRequest
+    from protocol.errors import BrokerError
+    from storage.partition import Partition
+
+
+async def handle(
+    node: Node, request: DescribeProducersRequest, _context: Context
+) -> DescribeProducersResponse:
+    """Tell of every partition named, each for itself."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[await _one(node, topic.name, i) for i in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _one(node: Node, topic: str, index: int) -> PartitionResponse:
+    try:
+        check_topic_name(topic)
+        partition = await node.open_partition(topic, index)
+        loop = asyncio.get_running_loop()
+        producers = await loop.run_in_executor(node.reading, _states, partition)
+    except Exception as error:  # noqa: BLE001 - one partition's failure is its own
+        return _failed(index, as_broker_error(node, error, "describe_producers"))
+    return PartitionResponse(partition_index=index, active_producers=producers)
+
+
+def _states(partition: Partition) -> list[ProducerState]:
+    """In a thread, for they may have to be read; appends go on, hence the copy first."""
+    return [
+        ProducerState(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.last_append_time_ms,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.transaction_first_offset,
+        )
+        for producer in list(partition.producers)
+    ]
+
+
+def _failed(index: int, error: BrokerError) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index,
+        error_code=error.code,
+        error_message=error.message,
+        active_producers=[],
+    )
+
+
+def refuse(request: DescribeProducersRequest, error: BrokerError) -> DescribeProducersResponse:
+    """Every partition gets the error."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_failed(index, error) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,146 @@
+"""DescribeTopicPartitions (key 75): topics and their partitions, page by page (KIP-966).
+
+Behaviour: topics by name, in order, each once; no names ask for all. A page has at most the partitions asked
+for, 2000 at the most and 1 at the least, and ends with a cursor where more is to come. The cursor names
+the first topic and partition of the next page; where all are asked for, one that is gone meanwhile is
+passed over, and where some are named it must be one of them, or it is INVALID_REQUEST. A topic that does
+not exist is UNKNOWN_TOPIC_OR_PARTITION, a name that no topic may have INVALID_TOPIC_EXCEPTION. There is no
+authorizer: everybody may do everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.metadata.names import check_topic_name
+from protocol.api.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from protocol.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.context import Context
+    from broker.metadata.store import Topic
+    from broker.node import Node
+    from protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+
+_MOST = 2_000
+# Read, Write, Create, Delete, Alter, Describe, DescribeConfigs, AlterConfigs, as bits of AclOperation.
+_EVERYTHING = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+_NOT_TOLD = -(2**31)
+
+
+async def handle(
+    node: Node, request: DescribeTopicPartitionsRequest, _context: Context
+) -> DescribeTopicPartitionsResponse:
+    """Describe one page, after reading the leader epochs that are not known."""
+    names, begin = _from_cursor(node, request)
+    left = max(1, min(_MOST, request.response_partition_limit))
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    next_cursor = None
+    for name in names:
+        if left == 0:
+            next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = node.metadata.image.topics.get(name)
+        if topic is None:
+            if request.topics:
+                topics.append(_unknown(name))
+            continue
+        indexes = range(begin, topic.partitions)[:left]
+        begin = 0
+        await _read_epochs(node, topic, indexes)
+        topics.append(_describe(node, topic, indexes))
+        left -= len(indexes)
+        if indexes and indexes[-1] + 1 < topic.partitions:
+            next_cursor = Cursor(topic_name=name, partition_index=indexes[-1] + 1)
+            break
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
+
+
+def _from_cursor(node: Node, request: DescribeTopicPartitionsRequest) -> tuple[list[str], int]:
+    """The topics of this page and those behind it, and the first partition of the first of them."""
+    asked = {topic.name for topic in request.topics} or node.metadata.image.topics.keys()
+    cursor = request.cursor
+    if cursor is None:
+        return sorted(asked), 0
+    if cursor.partition_index < 0:
+        raise InvalidRequest(f"the cursor's partition is {cursor.partition_index}")
+    if request.topics and cursor.topic_name not in asked:
+        raise InvalidRequest(f"the cursor's topic {cursor.topic_name!r} is not among those named")
+    names = sorted(name for name in asked if name >= cursor.topic_name)
+    is_there = names[:1] == [cursor.topic_name]
+    return names, cursor.partition_index if is_there else 0
+
+
+async def _read_epochs(node: Node, topic: Topic, indexes: range) -> None:
+    unread = [
+        (topic.name, index)
+        for index in indexes
+        if node.store.leader_epoch(topic.name, index) is None
+    ]
+    if unread:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(node.reading, node.store.read_leader_epochs, unread)
+
+
+def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    """Some partitions of a topic: this node leads each."""
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=node.is_internal(topic.name),
+        partitions=list(_partitions(node, topic, indexes)),
+        topic_authorized_operations=_EVERYTHING,
+    )
+
+
+def _partitions(
+    node: Node, topic: Topic, indexes: range
+) -> Iterator[DescribeTopicPartitionsResponsePartition]:
+    replicas = [node.config.node_id]
+    for index in indexes:
+        yield DescribeTopicPartitionsResponsePartition(
+            partition_index=index,
+            leader_id=node.config.node_id,
+            leader_epoch=node.store.leader_epoch(topic.name, index) or 0,
+            replica_nodes=replicas,
+            isr_nodes=replicas,
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+            offline_replicas=[],
+        )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        check_topic_name(name)
+    except BrokerError as error:
+        return _failed(name, error)
+    return _failed(name, UnknownTopicOrPartition())
+
+
+def _failed(
+    name: str, error: BrokerError, operations: int = _EVERYTHING
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error.code,
+        name=name,
+        partitions=[],
+        topic_authorized_operations=operations,
+    )
+
+
+def refuse(
+    request: DescribeTopicPartitionsRequest, error: BrokerError
+) -> DescribeTopicPartitionsResponse:
+    """Every topic gets the error."""
+    return DescribeTopicPartitionsResponse(
+        topics=[_failed(topic.name, error, _NOT_TOLD) for topic in request.topics]
+    )

@@ -1,0 +1,94 @@
+"""ElectLeaders (key 43): there is one broker, and it leads already (KIP-183, KIP-460).
+
+Behaviour: a partition named is ELECTION_NOT_NEEDED; one whose log a failed disk took offline
+PREFERRED_LEADER_NOT_AVAILABLE (ELIGIBLE_LEADERS_NOT_AVAILABLE where any replica would do); asked for all
+(null), only these are told, and of the other topics no partition, as Kafka has it. What does not exist is
+UNKNOWN_TOPIC_OR_PARTITION, a kind of election that is none INVALID_REQUEST.
+
+Version notes: 1 the kind of election, an error at the top; 2 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.context import as_broker_error
+from protocol.api.elect_leaders import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from protocol.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    InvalidRequest,
+    PreferredLeaderNotAvailable,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.elect_leaders import ElectLeadersRequest
+    from protocol.errors import BrokerError
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+def handle(node: Node, request: ElectLeadersRequest, _context: Context) -> ElectLeadersResponse:
+    """Elect nobody, and say why."""
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        raise InvalidRequest(f"there is no election of type {request.election_type}")
+    if request.topic_partitions is None:
+        asked: dict[str, list[int]] = {name: [] for name in node.metadata.image.topics}
+        for partition in node.offline():
+            asked.setdefault(partition.topic, []).append(partition.index)
+    else:
+        asked = {each.topic: each.partitions for each in request.topic_partitions}
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic,
+                partition_result=[
+                    _result(index, _why_not(node, topic, index, request.election_type))
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in asked.items()
+        ]
+    )
+
+
+def _why_not(node: Node, topic: str, index: int, kind: int) -> BrokerError:
+    try:
+        known = node.metadata.image.topics.get(topic)
+        if known is None:
+            return UnknownTopicOrPartition(f"there is no topic {topic}")
+        if not 0 <= index < known.partitions:
+            return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        opened = node.store.opened_partition(topic, index)
+        if opened is not None and opened.offline is not None:
+            if kind == _UNCLEAN:
+                return EligibleLeadersNotAvailable(opened.offline)
+            return PreferredLeaderNotAvailable(opened.offline)
+    except Exception as error:  # noqa: BLE001 - one partition's failure is its own
+        return as_broker_error(node, error, "elect_leaders")
+    return ElectionNotNeeded(f"{topic}-{index} is led by broker {node.config.node_id} already")
+
+
+def _result(index: int, error: BrokerError) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+
+
+def refuse(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResponse:
+    """The error at the top (v1), and on every partition named."""
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=each.topic,
+                partition_result=[_result(index, error) for index in each.partitions],
+            )
+            for each in request.topic_partitions or ()
+        ],
+    )
