@@ -126,7 +126,9 @@ def test_nobody_overtakes(executor):
     log = Log(held=300_000)
     other = Log()
     told = []
-    appends = Appends(ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0]))
+    appends = Appends(
+        ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0])
+    )
 
     async def scenario():
         tasks = [
@@ -146,7 +148,9 @@ def test_nobody_overtakes(executor):
 def test_a_failed_append_lets_the_next_go(executor):
     log = Log(held=300_000)
     told = []
-    appends = Appends(ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0]))
+    appends = Appends(
+        ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0])
+    )
 
     async def scenario():
         tasks = [
@@ -165,7 +169,9 @@ def test_a_failed_append_lets_the_next_go(executor):
 def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(executor):
     log = Log(held=300_000)
     told = []
-    appends = Appends(ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0]))
+    appends = Appends(
+        ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0])
+    )
 
     async def scenario():
         gone = appends.append(log, record_set(300_000, codec=LZ4), 9)
