@@ -8,8 +8,9 @@ mistake in the command line or the settings, which is told in one sentence.
 `tidelog dump FILE...` shows what the files of a log directory hold and judges each. Exit status: 0 when
 all are fine, 1 when something was found, 2 for a mistake in the command line.
 
-`tidelog explain|offsets|times|delete-records` ask a running broker, over HTTP and Kafka's protocol. Exit
-status: 0 when done, 1 when it could not be done, 2 for a mistake in the command line.
+`tidelog topics|configs|produce|consume|explain|offsets|times|delete-records` ask a running broker, over
+HTTP and Kafka's protocol. Exit status: 0 when done, 1 when it could not be done, 2 for a mistake in the
+command line.
 
 What a command does not need is not imported: starting must stay fast.
 """
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 
 # What asks a running broker: the module, the functions that add its options and run it, and a line of help.
 _ASKING = {
+    "topics": (
+        "tidelog.commands_topics",
+        "add_topics",
+        "run_topics",
+        "list, describe, create, delete and alter topics",
+    ),
+    "configs": (
+        "tidelog.commands_configs",
+        "add_configs",
+        "run_configs",
+        "show and change settings, and say first what a change would delete",
+    ),
     "explain": (
         "tidelog.commands_explain",
         "add_explain",

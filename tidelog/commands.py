@@ -1,12 +1,13 @@
 """What the commands that ask a running broker share: its address, its answers, tables and mistakes.
 
-They ask over HTTP what Kafka's protocol cannot say, and change things over Kafka's protocol. Times are told
+They ask over HTTP what Kafka's protocol cannot say; commands_kafka.py has the rest. Times are told
 as they were given: the broker reads them, by its own clock. Exit status: 0 when done, 1 when it could not be
 done, 2 for a mistake in the command line. Every mistake is one sentence on standard error.
 """
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import os
@@ -18,8 +19,8 @@ from urllib.parse import quote, urlencode
 from tidelog.control import ControlClient, ControlError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
 
 FAILED, USAGE = 1, 2
 
@@ -29,7 +30,6 @@ NONE = -1  # the offset of what is not found
 
 _TIMEOUT_S = 600.0  # a log that somebody else wrote is read once before it is explained
 _MISTAKES = frozenset({"BAD_REQUEST", "BAD_TIME", "BAD_OFFSET", "NO_TIME", "INVALID_CONFIG"})
-_CONNECT_S = 10.0
 _LEAST_WRAPPED = 26  # a time and what follows it
 _WIDE = 500  # columns, where nobody looks at a terminal
 _BROKEN_PIPE = 1
@@ -44,15 +44,23 @@ class CommandError(Exception):
         self.status = status
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """The options that every one of these commands has."""
+def add_common(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """The options that every one of these commands has.
+
+    `again`: a command above has them too, and what is given there counts.
+    """
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",
-        default=HTTP_ADDRESS,
+        default=argparse.SUPPRESS if again else HTTP_ADDRESS,
         help=f"the broker's HTTP port ({HTTP_ADDRESS})",
     )
-    parser.add_argument("--json", action="store_true", help="the answer as JSON, for scripts")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS if again else False,
+        help="the answer as JSON, for scripts",
+    )
 
 
 def add_topic(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +96,7 @@ def ask(address: str, *path: str, query: Iterable[tuple[str, str | None]] = ()) 
 
     Raises CommandError.
     """
-    _check_address("--http", address)
+    check_address("--http", address)
     given = urlencode([(name, value) for name, value in query if value is not None])
     url = "/v1/" + "/".join(quote(part, safe="") for part in path) + (f"?{given}" if given else "")
     client = ControlClient(address, timeout_s=_TIMEOUT_S)
@@ -108,54 +116,11 @@ def ask(address: str, *path: str, query: Iterable[tuple[str, str | None]] = ()) 
         client.close()
 
 
-def _check_address(option: str, address: str) -> None:
+def check_address(option: str, address: str) -> None:
+    """Raise CommandError unless it is HOST:PORT."""
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) < 65_536):
         raise CommandError(f"{option} {address}: expected HOST:PORT", USAGE)
-
-
-def delete_records(address: str, topic: str, topic_id: str, offsets: dict[int, int]) -> None:
-    """Have the log of each partition begin at an offset, over Kafka's protocol.
-
-    `topic_id` is that of the topic that was looked at: another of its name is left alone. Raises
-    CommandError.
-    """
-    _check_address("--broker", address)
-    try:
-        from kafka import KafkaAdminClient, TopicPartition  # noqa: PLC0415 - only here, and optional
-        from kafka.errors import KafkaError  # noqa: PLC0415 - as above
-    except ImportError:
-        raise CommandError("deleting needs kafka-python 3: pip install 'tidelog[admin]'") from None
-    import logging  # noqa: PLC0415 - as above
-    import socket  # noqa: PLC0415 - as above
-
-    host, _, port = address.rpartition(":")
-    try:  # the client would try again and again
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
-    except OSError as error:
-        raise CommandError(
-            f"no broker answers at {address} ({error.strerror or error}): is one running there? "
-            "--broker HOST:PORT names another"
-        ) from None
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised as well
-    try:
-        admin = KafkaAdminClient(bootstrap_servers=address, client_id="tidelog")
-    except (KafkaError, OSError, ValueError) as error:
-        raise CommandError(
-            f"what answers at {address} is no Kafka broker ({type(error).__name__})"
-        ) from None
-    try:
-        (found,) = admin.describe_topics([topic])
-        if str(found.get("topic_id")) != topic_id:
-            raise CommandError(
-                f"the topic {topic} at --broker {address} is not the one that --http looked at: "
-                "nothing was deleted"
-            )
-        admin.delete_records({TopicPartition(topic, n): at for n, at in offsets.items()})
-    except (KafkaError, OSError) as error:
-        raise CommandError(f"not all was deleted: {error}") from None
-    finally:
-        admin.close()
 
 
 # --- telling -------------------------------------------------------------------------------------
@@ -228,3 +193,31 @@ def size_of(count: int) -> str:
 def counted(count: int, what: str) -> str:
     """A number of things: "1 record", "2 records"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+# --- asking first, and times -----------------------------------------------------------------------
+
+
+def confirm(question: str, *, refusal: str, declined: str, yes: bool) -> None:
+    """Ask before what cannot be undone; where nobody can be asked, refuse. Raises CommandError."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(refusal, USAGE)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandError(declined)
+
+
+def instants() -> ModuleType:
+    """The broker's own reading of times (config/instants.py). Raises CommandError."""
+    from tidelog._house import HouseError, open_house  # noqa: PLC0415 - not every command needs it
+
+    try:
+        open_house()
+    except HouseError as error:
+        raise CommandError(str(error)) from None
+    from config import instants  # noqa: PLC0415 - importable only from here on
+
+    return instants

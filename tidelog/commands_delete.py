@@ -7,18 +7,15 @@ are kept.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.commands import (
-    BROKER_ADDRESS,
     NONE,
-    USAGE,
     CommandError,
     add_common,
     add_topic,
+    confirm,
     counted,
-    delete_records,
     run,
     shown,
     size_of,
@@ -26,6 +23,7 @@ from tidelog.commands import (
     tell_json,
     tell_table,
 )
+from tidelog.commands_kafka import Kafka, add_broker
 from tidelog.commands_offsets import look_up
 
 if TYPE_CHECKING:
@@ -65,12 +63,7 @@ def add_delete(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
     )
-    parser.add_argument(
-        "--broker",
-        metavar="HOST:PORT",
-        default=BROKER_ADDRESS,
-        help=f"the broker's Kafka port ({BROKER_ADDRESS})",
-    )
+    add_broker(parser)
     add_common(parser)
 
 
@@ -89,13 +82,14 @@ def _delete(options: argparse.Namespace) -> None:
         _tell(found, plans)
     done = bool(going) and not options.dry_run
     if done:
-        _confirm(found["topic"], going, options)
-        delete_records(
-            options.broker,
-            found["topic"],
-            found["topic_id"],
-            {plan.partition: plan.offset for plan in going},
+        what = f"{_sum(going)} of {found['topic']}"
+        confirm(
+            f"Delete {what} for good?",
+            refusal=f"{what} would be gone for good: add --yes to delete them, --dry-run to look only",
+            declined="nothing was deleted",
+            yes=options.yes,
         )
+        _delete_records(options.broker, found, {plan.partition: plan.offset for plan in going})
     if options.json:
         tell_json(
             {
@@ -115,6 +109,18 @@ def _delete(options: argparse.Namespace) -> None:
         )
     elif done:
         tell("", f"Deleted: {_sum(going)}.")
+
+
+def _delete_records(address: str, found: dict[str, Any], offsets: dict[int, int]) -> None:
+    """Delete from the topic that was looked at: another of its name is left alone. Raises CommandError."""
+    with Kafka(address) as kafka:
+        (topic,) = kafka.topics([found["topic"]])
+        if str(topic.get("topic_id")) != found["topic_id"]:
+            raise CommandError(
+                f"the topic {found['topic']} at --broker {address} is not the one that --http looked "
+                "at: nothing was deleted"
+            )
+        kafka.delete_records(found["topic"], offsets)
 
 
 def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:
@@ -166,19 +172,3 @@ def _tell(found: dict[str, Any], plans: Sequence[Plan]) -> None:
 def _sum(plans: Sequence[Plan]) -> str:
     records, size = sum(plan.records for plan in plans), sum(plan.bytes for plan in plans)
     return f"{counted(records, 'record')}, {size_of(size)}"
-
-
-def _confirm(topic: str, plans: Sequence[Plan], options: argparse.Namespace) -> None:
-    """Ask before records are gone for good; raises CommandError if that is not wanted."""
-    if options.yes:
-        return
-    what = f"{_sum(plans)} of {topic}"
-    if not sys.stdin.isatty():
-        raise CommandError(
-            f"{what} would be gone for good: add --yes to delete them, --dry-run to look only",
-            USAGE,
-        )
-    sys.stderr.write(f"Delete {what} for good? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError("nothing was deleted")

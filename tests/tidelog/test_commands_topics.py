@@ -1,0 +1,231 @@
+"""`tidelog topics` and `tidelog configs`: what they tell, what they change, and what they ask first."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.conftest import healthy
+from tests.oracle import recordset
+from tests.oracle.recordset import Rec
+from tidelog.cli import main
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
+        yield subject
+
+
+@pytest.fixture
+def connection(broker):
+    with broker.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def run(broker, capsys):
+    """Run a command against the broker: exit status, what it printed, what it complained of."""
+
+    def run(*arguments, http=None, kafka=None):
+        capsys.readouterr()
+        where = ["--http", http or broker.http, "--broker", kafka or broker.bootstrap]
+        try:
+            status = main([*arguments, *where])
+        except SystemExit as left:
+            status = left.code
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def old(connection):
+    """A topic whose three records of the year 1970 are kept for ever."""
+    name = asking.new_name("old")
+    asking.create(connection, name, partitions=2, retention_ms="-1")
+    records = recordset.batch([Rec(time, b"v") for time in (1000, -DAY_MS, 3000)])
+    assert asking.produce(connection, name, records)["error_code"] == 0
+    return name
+
+
+def settings(run, topic):
+    status, out, _ = run("configs", "show", topic, "--json")
+    assert status == 0
+    return json.loads(out)["settings"]
+
+
+def test_a_topic_is_made_listed_described_altered_and_deleted(run):
+    name = asking.new_name("made")
+    arguments = ("--partitions", "2", "--set", "retention.ms=7d", "--set", "segment.bytes=1000")
+    assert run("topics", "create", name, *arguments) == (0, f"Created {name}.\n", "")
+    listed = {each["topic"]: each for each in json.loads(run("topics", "--json")[1])}
+    assert listed[name]["partitions"] == 2
+    assert name in run("topics", "list")[1]
+    status, out, _ = run("topics", "describe", name)
+    assert status == 0
+    assert listed[name]["topic_id"] in out
+    assert "2 partitions" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["retention.ms", "604800000", "topic", "604800000"] in rows
+    assert run("topics", "alter", name, "--partitions", "3", "--unset", "segment.bytes")[0] == 0
+    (told,) = json.loads(run("topics", "describe", name, "--json")[1])
+    assert [each["partition"] for each in told["partitions"]] == [0, 1, 2]
+    assert list(told["settings"]) == ["retention.ms"]
+    status, _, err = run("topics", "delete", name)
+    assert status == 2
+    assert "--yes" in err
+    assert run("topics", "delete", name, "--yes") == (0, f"Deleted {name}.\n", "")
+    assert run("topics", "describe", name)[0] == 1
+
+
+def test_describe_tells_offsets_and_sizes(run, old):
+    (told,) = json.loads(run("topics", "describe", old, "--json")[1])
+    first, second = told["partitions"]
+    assert (first["log_start_offset"], first["end_offset"]) == (0, 3)
+    assert (second["log_start_offset"], second["end_offset"]) == (0, 0)
+    assert first["size"] > second["size"] == 0
+    assert f"{first['size']} B" in run("topics", "describe", old)[1]
+
+
+def test_a_setting_is_shown_with_its_source_default_and_meaning(run, old):
+    entry = settings(run, old)["retention.ms"]
+    assert (entry["value"], entry["source"], entry["default"]) == ("-1", "topic", str(7 * DAY_MS))
+    assert "may be deleted" in entry["doc"]
+    status, out, _ = run("configs", "show", old, "--changed")
+    assert status == 0
+    assert "may be deleted" in out
+    assert "cleanup.policy" not in out
+    assert "log.retention.ms" in run("configs", "show", "--of-broker")[1]
+
+
+def test_what_deletes_nothing_is_changed_at_once(run, old):
+    assert run("configs", "set", old, "segment.ms=1h") == (
+        0,
+        f"Changed {old}: segment.ms=3600000.\n",
+        "",
+    )
+    assert settings(run, old)["segment.ms"]["value"] == "3600000"
+    assert run("configs", "set", old, "retention.ms=40000d")[0] == 0
+    assert run("configs", "unset", old, "segment.ms")[0] == 0
+    assert settings(run, old)["segment.ms"]["source"] == "default"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("configs", "set", "T", "retention.ms=1h"), ("configs", "unset", "T", "retention.ms")],
+)
+def test_what_deletes_is_said_first(run, old, change):
+    change = [old if each == "T" else each for each in change]
+    status, out, err = run(*change)
+    assert (status, out) == (2, "")
+    assert "1 segment, 3 records" in err
+    assert "--yes" in err
+    assert err.count("\n") == 1
+    status, out, _ = run(*change, "--dry-run")
+    assert status == 0
+    assert f"of {old} (by retention.ms)." in out
+    told = json.loads(run(*change, "--dry-run", "--json")[1])
+    assert told["deletes"][0]["records"] == 3
+    assert told["changed"] is False
+    assert settings(run, old)["retention.ms"]["value"] == "-1"
+    assert run(*change, "--yes")[0] == 0
+    assert settings(run, old)["retention.ms"]["value"] != "-1"
+
+
+def test_topics_alter_says_first_what_it_deletes_too(run, old):
+    status, _, err = run("topics", "alter", old, "--set", "retention.ms=1h", "--partitions", "3")
+    assert status == 2
+    assert "3 records" in err
+    (told,) = json.loads(run("topics", "describe", old, "--json")[1])
+    assert len(told["partitions"]) == 2
+
+
+def test_a_setting_of_the_broker_is_judged_by_every_topic_without_its_own(run, broker, connection):
+    name = asking.new_name("heir")
+    asking.create(connection, name)
+    now = broker.clock.now_ms()
+    records = recordset.batch([Rec(now - DAY_MS, b"v")])
+    assert asking.produce(connection, name, records)["error_code"] == 0
+    change = ("configs", "set", "--of-broker", "log.retention.ms=1h")
+    status, _, err = run(*change)
+    assert status == 2
+    assert f"1 record, 69 B of {name}" in err
+    assert "of old-" not in err
+    assert run(*change, "--yes")[0] == 0
+    assert settings(run, name)["retention.ms"]["source"] == "broker, set live"
+    assert run("configs", "unset", "--of-broker", "log.retention.ms", "--yes")[0] == 0
+    assert settings(run, name)["retention.ms"]["source"] == "default"
+
+
+@pytest.mark.parametrize(("answer", "value"), [("y", "3600000"), ("", "-1")])
+def test_at_a_terminal_it_asks(run, old, monkeypatch, answer, value):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
+    status, _, err = run("configs", "set", old, "retention.ms=1h")
+    assert "Change it? [y/N]" in err
+    assert status == (0 if answer else 1)
+    assert settings(run, old)["retention.ms"]["value"] == value
+
+
+def test_without_http_what_may_delete_wants_yes(run, old):
+    change = ("configs", "set", old, "retention.ms=1h")
+    status, _, err = run(*change, http="127.0.0.1:1")
+    assert status == 2
+    assert "nobody can tell what retention.ms=3600000 would delete" in err
+    assert run("configs", "set", old, "segment.ms=1h", http="127.0.0.1:1")[0] == 0
+    assert run(*change, "--yes", http="127.0.0.1:1")[0] == 0
+
+
+def test_the_http_port_of_another_broker_is_not_believed(run, old, tmp_path):
+    with healthy(tmp_path) as other, other.connect() as there:
+        asking.create(there, old, partitions=2)
+        status, _, err = run("configs", "set", old, "retention.ms=1h", http=other.http)
+    assert status == 2
+    assert "nobody can tell" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["topics", "create", "T"], 1, "exists"),
+        (["topics", "create", "x", "--partitions", "0"], 2, "from 1 on"),
+        (["topics", "create", "x", "--set", "retenion.ms=1"], 2, "did you mean retention.ms"),
+        (["topics", "create", "x", "--set", "retention.ms"], 2, "expected KEY=VALUE"),
+        (["topics", "create", "../x"], 2, "../x"),
+        (["topics", "alter", "T"], 2, "nothing to alter"),
+        (["topics", "alter", "T", "--partitions", "1"], 2, "fewer"),
+        (["topics", "delete"], 2, "TOPIC"),
+        (["topics", "delete", "nobody", "--yes"], 1, "there is no topic nobody"),
+        (["topics", "nonsense"], 2, "nonsense"),
+        (["configs", "show"], 2, "TOPIC is missing"),
+        (["configs", "show", "nobody"], 1, "there is no topic nobody"),
+        (["configs", "show", "T", "retention.mz"], 2, "there is no setting retention.mz"),
+        (["configs", "set", "T"], 2, "no setting is named"),
+        (["configs", "set", "T", "retention.ms=soon"], 2, "expected an integer"),
+        (["configs", "set", "T", "segment.ms=1", "segment.ms=2"], 2, "given twice"),
+        (["configs", "set", "--of-broker", "node.id=2"], 2, "can only be set when"),
+        (["configs", "unset", "T", "segment.ms=1"], 2, "names alone"),
+    ],
+)
+def test_a_mistake_is_one_sentence(run, old, arguments, status, words):
+    arguments = [old if each == "T" else each for each in arguments]
+    got, _, err = run(*arguments)
+    assert (got, err.count("\n")) == (status, 1), err
+    assert words in err
+
+
+def test_nothing_answers(run):
+    status, _, err = run("topics", kafka="127.0.0.1:1")
+    assert status == 1
+    assert "no broker answers at 127.0.0.1:1" in err
+    assert run("topics", kafka="nowhere")[0] == 2
