@@ -33,7 +33,8 @@ from broker.node import Listener, Node
 from broker.retention import Rounds
 from protocol.errors import BrokerError
 from protocol.records import kernels
-from storage.store import LogDirectoryError, LogStore
+from storage.log_directory import LogDirectoryError
+from storage.store import LogStore
 
 if TYPE_CHECKING:
     from broker.clock import Clock

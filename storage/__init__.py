@@ -2,5 +2,5 @@
 
 Synchronous and pure of event loop, socket and clock: `now_ms` is an argument. `store.LogStore`
 is the door; it hands out `partition.Partition`s, which append, read and look up. Everything that
-is wrong is raised as a `protocol.errors.BrokerError`, or as `store.LogDirectoryError` at start.
+is wrong is raised as a `protocol.errors.BrokerError`, or as `log_directory.LogDirectoryError` at start.
 """

@@ -1,9 +1,6 @@
-"""The log directories: which partitions there are, who holds them, and how they were left.
+"""The partitions of all log directories: which there are, and which are open.
 
-Beside the partitions' directories each log directory has Kafka's files: `.lock` keeps a second
-process out; `.kafka_cleanshutdown` is there only between a clean stop and the next start; the
-checkpoints say up to where each log is durable, where it starts, and its high watermark.
-`meta.properties` and whatever else lies there is left alone.
+`log_directory` is about the files beside them. `meta.properties` and whatever else lies there is left alone.
 
 After a clean stop a partition is opened when it is first asked for and nothing of its log is read;
 after any other, all are recovered at start. A deleted partition is renamed, which takes effect
@@ -14,9 +11,7 @@ is never removed: it is renamed to `-stray`, as Kafka does, and left alone from 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
-import os
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from storage import checkpoints, epochs, filenames, files, unopened
+from storage.log_directory import LogDirectory, LogDirectoryError
 from storage.partition import Partition
 
 if TYPE_CHECKING:
@@ -40,35 +36,6 @@ _log = logging.getLogger("tidelog.storage")
 
 _MANY = 16  # partitions from which closing or flushing them is shared out
 _SYNCS_AT_ONCE = 16
-_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
-
-
-class LogDirectoryError(Exception):
-    """A log directory that cannot be used; the message names it and says why."""
-
-
-class _LogDirectory:
-    """One of the log directories, held by its lock."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lock = _lock(path)
-        self.partitions = 0  # how many are here
-        self.written: dict[str, Offsets] = {}  # the checkpoints, by name, as they are on disk
-        self.noted: set[Key] = set()  # the partitions its checkpoints may speak of
-        marker = path / filenames.CLEAN_SHUTDOWN_FILE
-        self.was_clean = marker.exists()
-        self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
-        self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
-        self.noted |= self.recovery_points.keys() | self.log_start_offsets.keys()
-        if self.was_clean:
-            # From here on a crash must be taken for one.
-            files.unlink(marker)
-            files.sync(path)
-
-    def release(self) -> None:
-        """Let another process have the directory."""
-        os.close(self.lock)
 
 
 class LogStore:
@@ -96,8 +63,8 @@ class LogStore:
         self.default_config = default_config
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._boot_id = boot_id
-        self._directories: list[_LogDirectory] = []
-        self._places: dict[Key, _LogDirectory] = {}
+        self._directories: list[LogDirectory] = []
+        self._places: dict[Key, LogDirectory] = {}
         self._indexes: dict[str, set[int]] = {}  # the partitions of each topic
         self._open: dict[Key, Partition] = {}
         self._configs: dict[str, TopicConfig] = {}
@@ -124,7 +91,7 @@ class LogStore:
         try:
             for path in self.log_dirs:
                 files.make_directories(path)
-                directory = _LogDirectory(path)
+                directory = LogDirectory(path)
                 self._directories.append(directory)
                 self._find_partitions(directory)
             for key, directory in list(self._places.items()):
@@ -155,7 +122,7 @@ class LogStore:
             self._write_checkpoints()
             for directory in self._directories:
                 if directory not in unclean:
-                    files.replace(directory.path / filenames.CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
+                    directory.mark_clean()
         except OSError as error:
             raise KafkaStorageError(f"the log directories were not closed: {error}") from error
         finally:
@@ -324,8 +291,7 @@ class LogStore:
             if key in self._places or not self._directories:
                 return
             for directory in self._directories:
-                directory.recovery_points.pop(key, None)
-                directory.log_start_offsets.pop(key, None)
+                directory.forget(key)
             try:
                 self._write_checkpoints()
             except OSError as error:
@@ -339,11 +305,8 @@ class LogStore:
             raise KafkaStorageError("the log directories are closed")
         if key in self._places:
             raise TopicAlreadyExists(f"{topic}-{index} exists in {self._places[key].path}")
-        for (
-            directory
-        ) in self._directories:  # a log of this name that is gone may be in memory still
-            directory.recovery_points.pop(key, None)
-            directory.log_start_offsets.pop(key, None)
+        for directory in self._directories:  # a log of this name that is gone may be known still
+            directory.forget(key)
         directory = min(self._directories, key=attrgetter("partitions"))
         path = directory.path / filenames.partition_directory(topic, index)
         try:
@@ -408,8 +371,7 @@ class LogStore:
         self._leader_epochs.pop(key, None)
         self._indexes[key[0]].discard(key[1])
         directory.partitions -= 1
-        directory.recovery_points.pop(key, None)
-        directory.log_start_offsets.pop(key, None)
+        directory.forget(key)
 
     def delete_topic(self, topic: str) -> None:
         """Take every partition of a topic away; raises KafkaStorageError."""
@@ -474,7 +436,7 @@ class LogStore:
                 if partition is not None:
                     partition.config = config
 
-    def _find_partitions(self, directory: _LogDirectory) -> None:
+    def _find_partitions(self, directory: LogDirectory) -> None:
         for path in directory.path.iterdir():
             if not path.is_dir():
                 continue
@@ -492,7 +454,7 @@ class LogStore:
                 )
             self._put(key, directory)
 
-    def _put(self, key: Key, directory: _LogDirectory) -> None:
+    def _put(self, key: Key, directory: LogDirectory) -> None:
         self._places[key] = directory
         self._indexes.setdefault(key[0], set()).add(key[1])
         directory.partitions += 1
@@ -528,44 +490,15 @@ class LogStore:
             self._open[key] = partition
         return partition
 
-    def _note(self, key: Key, partition: Partition) -> None:
-        """Have the checkpoints say of an open partition what they are to say."""
-        directory = self._places[key]
-        directory.recovery_points[key] = partition.recovery_point
-        if partition.log_start_offset > partition.segments[0].base_offset:
-            directory.log_start_offsets[key] = partition.log_start_offset
-        else:
-            directory.log_start_offsets.pop(key, None)
-
     def _write_checkpoints(self) -> None:
         """Write what is known of open partitions; of the others, what was read at the start."""
         for key, partition in list(self._open.items()):
             with self._changing:
                 if self._open.get(key) is partition:  # another of its name may have come since
-                    self._note(key, partition)
+                    self._places[key].note(key, partition)
         for directory in self._directories:
             here = [key for key, place in list(self._places.items()) if place is directory]
-            directory.noted |= set(here)  # before its offsets are gathered: see `_uncheckpoint`
-            points = {key: directory.recovery_points.get(key, 0) for key in here}
-            starts = {
-                key: offset
-                for key, offset in list(directory.log_start_offsets.items())
-                if key in points
-            }
-            marks = points | {
-                key: partition.high_watermark
-                for key, partition in list(self._open.items())
-                if key in points
-            }
-            for name, offsets in (
-                (filenames.RECOVERY_POINT_CHECKPOINT, points),
-                (filenames.LOG_START_CHECKPOINT, starts),
-                (filenames.HIGH_WATERMARK_CHECKPOINT, marks),
-            ):
-                if directory.written.get(name) != offsets:
-                    checkpoints.write_offsets(directory.path / name, offsets)
-                    directory.written[name] = offsets
-            directory.noted &= points.keys()
+            directory.write_checkpoints(here, self._open)
 
 
 def _each(
@@ -593,28 +526,3 @@ def _each(
             for _ in pool.map(do, partitions):
                 pass  # raises what nobody expected
     return failures
-
-
-def _lock(path: Path) -> int:
-    """Hold a log directory for this process; raises LogDirectoryError when another has it.
-
-    Of the two kinds of lock, Java's takes the second; the first also keeps this process from itself.
-    """
-    number = os.open(path / filenames.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as error:
-        os.close(number)
-        raise LogDirectoryError(
-            f"log directory {path} is in use: another broker holds {filenames.LOCK_FILE} there"
-        ) from error
-    return number
-
-
-def _read(path: Path) -> Offsets:
-    try:
-        return checkpoints.read_offsets(path)
-    except checkpoints.CheckpointError as error:
-        _log.warning("checkpoint ignored, more to recover", extra={"reason": str(error)})
-        return {}

@@ -20,7 +20,7 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
-from storage import partition_times, recovery, store
+from storage import log_directory, partition_times, recovery
 from storage.append_times import AppendTimes
 from storage.segment import Segment
 from storage.store import LogStore
@@ -311,7 +311,7 @@ def patched(target, name, replacement):
     return lambda monkeypatch: monkeypatch.setattr(target, name, replacement)
 
 
-READ = store._read
+READ = log_directory._read
 PLANTS = {  # what is patched, and which files' damages can show it
     "a torn batch is accepted": (patched(recovery, "verify", lambda *_: None), ".log"),
     "a log that has been cut is taken to be clean": (
@@ -347,7 +347,9 @@ PLANTS = {  # what is patched, and which files' damages can show it
         ".times",
     ),
     "a log's start is not kept twice": (
-        patched(store, "_read", lambda path: {} if "log-start" in path.name else READ(path)),
+        patched(
+            log_directory, "_read", lambda path: {} if "log-start" in path.name else READ(path)
+        ),
         ".times",
     ),
 }
