@@ -186,6 +186,25 @@ def test_what_waits_for_an_older_segment_is_not_said_to_go_before_it(make_log):
     assert beyond.segments[0].sentence.endswith(" deletes it at 1000000000000001001 ms.")
 
 
+def test_what_two_policies_delete_waits_for_an_older_segment_also_where_one_ends_with_it(make_log):
+    log = log_of(
+        make_log,
+        [(1_000, [9_000]), (1_000, [500])],  # one append time: retention.ms ends for both at once
+        retention_ms=5_000,
+        retention_max_eventtime_ms=1_000,
+        retention_max_eventtime_grace_ms=0,
+    )
+    first, second = log.partition.explain(2_000).segments
+    assert (first.due_ms, second.due_ms) == (6_001, 6_001)
+    assert (second.held_by, second.held_by_segment) == ("older segment", 0)
+    assert second.sentence == (
+        "Segments go oldest first, and the one at 0 goes at 1970-01-01T00:00:06.001Z."
+        " retention.ms=5000 would delete it at 1970-01-01T00:00:06.001Z."
+        " retention.max.eventtime.ms=1000 would delete it with the next round."
+    )
+    assert log.partition.apply_retention(2_000) == []
+
+
 def test_a_changed_setting_is_tried_without_being_set(make_log):
     log = log_of(make_log, [(1_000, [10, 11]), (2_000, [20])])
     log.partition.delete_records_before(1)
