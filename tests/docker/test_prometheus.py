@@ -96,7 +96,6 @@ def test_the_cases_notice_a_wrong_rule(alert, tmp_path):
     moved.write_text(
         cases.replace("../../docker/prometheus/alerts.yml", "alerts.yml"), encoding="utf-8"
     )
-    assert promtool("check", "rules", tmp_path / "alerts.yml").returncode == 0
     done = promtool("test", "rules", moved)
     assert done.returncode == 1
     assert f"alertname: {alert}," in done.stdout + done.stderr
