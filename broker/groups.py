@@ -370,9 +370,8 @@ class Group:
         """Everybody who will come has come: begin the next generation."""
         self._is_initial = False
         gone = [m for m in self.members.values() if m.joining is None and m.instance_id is None]
-        if "keep who does not join" not in self.planted:
-            for member in gone:
-                self._drop(member)
+        for member in gone:
+            self._drop(member)
         present = [member for member in self.members.values() if member.joining is not None]
         if self.members and not present:  # static members all, and none is back yet
             self.join_deadline_ms = now_ms + self._rebalance_timeout_ms()
@@ -538,7 +537,8 @@ class Group:
             raise IllegalGeneration(f"generation {generation}: it is {self.generation}")
 
     def _touch(self, member: Member, now_ms: int) -> None:
-        member.deadline_ms = now_ms + member.session_timeout_ms
+        lasts_ms = 2**40 if "never expire" in self.planted else member.session_timeout_ms
+        member.deadline_ms = now_ms + lasts_ms
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -556,8 +556,6 @@ class Group:
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
             self.sync_deadline_ms = None
             expired = [m for m in self.members.values() if m in expired or not m.has_synced]
-        if "never expire" in self.planted:
-            expired = []
         for member in expired:
             actions += self._drop(member)
         late = [member_id for member_id, at_ms in self.pending.items() if at_ms <= now_ms]

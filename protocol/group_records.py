@@ -143,4 +143,6 @@ def partition_of(group: str, partitions: int) -> int:
     found = 0
     for at in range(0, len(encoded), 2):
         found = (31 * found + int.from_bytes(encoded[at : at + 2], "big")) & 0xFFFFFFFF
-    return (found & 0x7FFFFFFF) % partitions
+    if found >= 1 << 31:
+        found = (1 << 32) - found if found > 1 << 31 else 0  # what Kafka makes of the smallest int
+    return found % partitions

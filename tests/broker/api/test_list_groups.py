@@ -1,15 +1,66 @@
-"""ListGroups: no groups, in every version's shape; old clients probe with version 0."""
+"""ListGroups and DescribeGroups: what is there, filtered, in every version's shape."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import all_versions
+from tests.broker.asking import all_versions, new_name
+from tests.broker.members import RawMember, settled
+
+GROUP_ID_NOT_FOUND, INVALID_GROUP_ID = 69, 24
+
+
+@pytest.fixture
+def group(broker):
+    one = RawMember(broker, new_name("listed"), instance="i")
+    one.kind = "connect"
+    settled(one)
+    yield one
+    one.close()
+
+
+def listed(connection, version, states=(), types=()):
+    answer = connection.ask(
+        "ListGroups", version, states_filter=list(states), types_filter=list(types)
+    )
+    assert answer["error_code"] == 0
+    return {each["group_id"]: each for each in answer["groups"]}
 
 
 @pytest.mark.parametrize("version", all_versions("ListGroups"))
-def test_there_are_none(connection, version):
+def test_a_group_is_listed(connection, group, version):
+    found = listed(connection, version)[group.group]
+    assert found["protocol_type"] == "connect"
+    if version >= 4:
+        assert found["group_state"] == "Stable"
+    if version >= 5:
+        assert found["group_type"] == "classic"
+
+
+def test_filters_do_not_mind_case(connection, group):
+    assert group.group in listed(connection, 5, ["sTABLE", "Empty"], ["CLASSIC"])
+    assert group.group not in listed(connection, 5, ["Empty"])
+    assert group.group not in listed(connection, 5, [], ["consumer"])
+
+
+@pytest.mark.parametrize("version", all_versions("DescribeGroups"))
+def test_a_group_is_described(connection, group, version):
     answer = connection.ask(
-        "ListGroups", version, states_filter=["Stable"], types_filter=["classic"]
+        "DescribeGroups",
+        version,
+        groups=[group.group, "not-there", ""],
+        include_authorized_operations=True,
     )
-    assert (answer["error_code"], answer["groups"]) == (0, [])
+    found, missing, nameless = answer["groups"]
+    assert (found["error_code"], found["group_state"]) == (0, "Stable")
+    assert (found["protocol_type"], found["protocol_data"]) == ("connect", "range")
+    (member,) = found["members"]
+    assert (member["member_id"], member["client_id"]) == (group.member_id, "oracle")
+    assert member["client_host"] == "/127.0.0.1"
+    assert member["member_metadata"] == b"one"
+    assert member["member_assignment"] == b"part of " + group.member_id.encode()
+    if version >= 4:
+        assert member["group_instance_id"] == "i"
+    code = GROUP_ID_NOT_FOUND if version >= 6 else 0
+    assert (missing["error_code"], missing["group_state"]) == (code, "Dead")
+    assert nameless["error_code"] == INVALID_GROUP_ID

@@ -1,0 +1,178 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: every version, every refusal, restarts and expiry."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.asking import all_versions, create, new_name
+from tests.broker.members import RawMember, all_fetched, commit, fetched, settled
+from tests.broker.subject import eventually
+
+NONE, UNKNOWN_TOPIC, METADATA_TOO_LARGE, ILLEGAL_GENERATION = 0, 3, 12, 22
+UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
+NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC = 68, 69, 86
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name("committed")
+    create(connection, name)
+    return name
+
+
+@pytest.mark.parametrize("version", all_versions("OffsetCommit"))
+def test_every_version_commits(connection, topic, version):
+    group = new_name("group")
+    assert commit(connection, group, topic, 7, version=version, note="n", epoch=3) == NONE
+    assert fetched(connection, group, topic) == (7, 3 if version >= 6 else -1, "n", NONE)
+
+
+@pytest.mark.parametrize("version", all_versions("OffsetFetch"))
+def test_every_version_fetches(connection, topic, version):
+    group = new_name("group")
+    missing = UNKNOWN_TOPIC if version == 0 else NONE
+    assert fetched(connection, group, topic, version=version) == (-1, -1, "", missing)
+    commit(connection, group, topic, 9, epoch=4)
+    epoch = 4 if version >= 5 else -1
+    assert fetched(connection, group, topic, version=version) == (9, epoch, "", NONE)
+
+
+def test_what_is_refused(broker, connection, topic):
+    group = new_name("group")
+    assert commit(connection, group, "not-there", 1) == UNKNOWN_TOPIC
+    assert commit(connection, group, topic, 1, partition=1) == UNKNOWN_TOPIC
+    assert commit(connection, group, topic, 1, note="é" * 2_049) == METADATA_TOO_LARGE
+    assert commit(connection, group, topic, 1, note="é" * 2_048) == NONE
+    assert commit(connection, new_name("group"), topic, 1, generation_id_or_member_epoch=1) == (
+        ILLEGAL_GENERATION
+    )
+    one, two = RawMember(broker, group), RawMember(broker, group)
+    settled(one, two)
+    assert one.commit(topic, 5) == NONE
+    assert one.commit(topic, 6, generation_id_or_member_epoch=1) == ILLEGAL_GENERATION
+    assert one.commit(topic, 6, member_id="somebody") == UNKNOWN_MEMBER_ID
+    assert commit(connection, group, topic, 6) == UNKNOWN_MEMBER_ID
+    rejoined = [one.join()]
+    eventually(lambda: two.heartbeat() == REBALANCE_IN_PROGRESS)
+    assert two.commit(topic, 7) == NONE, "members gather: what was read may still be committed"
+    assert two.join_now()["error_code"] == rejoined[0].result()["error_code"] == NONE
+    assert two.commit(topic, 8) == REBALANCE_IN_PROGRESS
+    assert fetched(connection, group, topic)[0] == 7
+    one.close()
+    two.close()
+
+
+def test_offsets_are_deleted_where_nobody_reads(broker, connection, topic):
+    def delete(group, *names):
+        answer = connection.ask(
+            "OffsetDelete",
+            0,
+            group_id=group,
+            topics=[{"name": name, "partitions": [{"partition_index": 0}]} for name in names],
+        )
+        codes = [one["partitions"][0]["error_code"] for one in answer["topics"]]
+        return answer["error_code"] or codes
+
+    group, other = new_name("group"), new_name("other")
+    create(connection, other)
+    assert delete(group, topic) == GROUP_ID_NOT_FOUND
+    commit(connection, group, topic, 1)
+    commit(connection, group, other, 2)
+    one = RawMember(broker, group)
+    one.protocols = [("range", _subscription(topic))]
+    settled(one)
+    assert delete(group, topic, other, "not-there") == [
+        GROUP_SUBSCRIBED_TO_TOPIC,
+        NONE,
+        UNKNOWN_TOPIC,
+    ]
+    assert all_fetched(connection, group) == {(topic, 0): 1}
+    answer = connection.ask("DeleteGroups", 2, groups_names=[group, "not-there"])
+    codes = [each["error_code"] for each in answer["results"]]
+    assert codes == [NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND]
+    one.leave()
+    assert connection.ask("DeleteGroups", 2, groups_names=[group])["results"][0]["error_code"] == 0
+    assert all_fetched(connection, group) == {}
+    one.close()
+
+
+def _subscription(*topics):
+    names = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_offsets_and_members_outlive_the_broker(start, end):
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "kept")
+        create(connection, "dropped")
+        for at in range(20):
+            assert commit(connection, f"g{at}", "kept", at) == NONE
+            assert commit(connection, f"g{at}", "dropped", at) == NONE
+        connection.ask("DeleteGroups", 2, groups_names=["g7"])
+        connection.ask("DeleteTopics", 1, topic_names=["dropped"], timeout_ms=10_000)
+        one = RawMember(broker, "live", session_ms=60_000)
+        settled(one)
+        assert one.commit("kept", 5) == NONE
+        one.close()
+    broker.stop() if end == "stop" else broker.kill()
+    broker.restart()
+    one.connection = broker.connect()
+    eventually(lambda: one.heartbeat() == NONE)
+    assert one.sync_now()["assignment"] == b"part of " + one.member_id.encode()
+    with broker.connect() as connection:
+        for at in range(20):
+            wanted = {} if at == 7 else {("kept", 0): at}
+            assert all_fetched(connection, f"g{at}") == wanted
+    assert one.commit("kept", 6) == NONE
+    one.close()
+
+
+def test_offsets_expire_when_nobody_is_left(start):
+    broker = start(
+        {
+            "clock": "manual",
+            "clock.scope": "all",
+            "control.listener": "127.0.0.1:0",
+            "group.max.session.timeout.ms": "2000000000",
+        }
+    )
+    with broker.connect() as connection:
+        create(connection, "t")
+        commit(connection, "alone", "t", 1)
+        commit(connection, "short", "t", 2, version=4, retention_ms=DAY_MS)
+        member = RawMember(broker, "live", session_ms=2_000_000_000)
+        settled(member)
+        member.commit("t", 3)
+        broker.clock.step(DAY_MS + 1)
+        eventually(lambda: all_fetched(connection, "short") == {})
+        broker.clock.step(5 * DAY_MS)
+        assert all_fetched(connection, "alone") == {("t", 0): 1}
+        broker.clock.step(DAY_MS)
+        eventually(lambda: all_fetched(connection, "alone") == {})
+        assert all_fetched(connection, "live") == {("t", 0): 3}
+        member.leave()
+        broker.clock.step(6 * DAY_MS)
+        assert all_fetched(connection, "live") == {("t", 0): 3}
+        broker.clock.step(DAY_MS + 600_000)
+        eventually(lambda: all_fetched(connection, "live") == {})
+        listed = connection.ask("ListGroups", 5, states_filter=[], types_filter=["Classic"])
+        eventually(
+            lambda: (
+                connection.ask("ListGroups", 5, states_filter=[], types_filter=[])["groups"] == []
+            )
+        )
+        assert listed["error_code"] == NONE
+        member.close()
+
+
+def test_commits_wait_for_the_disk_where_the_log_says_so(start):
+    broker = start({"log.flush.interval.messages": "1"})
+    with broker.connect() as connection:
+        create(connection, "t")
+        before = broker.metric("tidelog_commits_total")
+        assert commit(connection, "g", "t", 4) == NONE
+        assert broker.metric("tidelog_commits_total") > before
+        assert fetched(connection, "g", "t")[0] == 4
