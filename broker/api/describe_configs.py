@@ -79,8 +79,15 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
         entries = broker_entries(node.config)
         if name:
             return entries
-        return [entry for entry in entries if entry.source is Source.DYNAMIC_BROKER]
+        return [_of_all(entry) for entry in entries if entry.source is Source.DYNAMIC_BROKER]
     raise no_such_resource(resource.resource_type)
+
+
+def _of_all(entry: Entry) -> Entry:
+    """What was changed live, as a default of all brokers: with one of them it is the same."""
+    dynamic = (each for each in entry.synonyms if each.source is Source.DYNAMIC_BROKER)
+    synonyms = tuple(each._replace(source=Source.DYNAMIC_DEFAULT_BROKER) for each in dynamic)
+    return entry._replace(source=Source.DYNAMIC_DEFAULT_BROKER, synonyms=synonyms)
 
 
 def no_such_resource(kind: int) -> InvalidRequest:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.api.describe_log_dirs import DescribeLogDirsRequest
     from protocol.errors import BrokerError
+    from storage.store import LogStore
     from storage.weights import Weight
 
     Key = tuple[str, int]
@@ -43,24 +44,25 @@ log = logging.getLogger("tidelog.node")
 async def handle(
     node: Node, request: DescribeLogDirsRequest, _context: Context
 ) -> DescribeLogDirsResponse:
-    """Weigh every directory."""
-    wanted = set(node.store.names())
+    """Weigh every directory, in a thread."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(node.reading, _weigh, node.store, request)
+
+
+def _weigh(store: LogStore, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted = set(store.names())
     if request.topics is not None:
         wanted &= {(each.topic, index) for each in request.topics for index in each.partitions}
-    opened = {(each.topic, each.index): each.size for each in node.store.opened()}
-    loop = asyncio.get_running_loop()
+    opened = {(each.topic, each.index): each.size for each in store.opened()}
     return DescribeLogDirsResponse(
-        results=[
-            await loop.run_in_executor(node.reading, _result, path, opened, wanted)
-            for path in node.store.log_dirs
-        ]
+        results=[_result(path, opened, wanted) for path in store.log_dirs]
     )
 
 
 def _result(
     path: Path, opened: Mapping[Key, int], wanted: Collection[Key]
 ) -> DescribeLogDirsResult:
-    """Weigh one directory; in a thread."""
+    """Weigh one directory."""
     name = str(path.absolute())
     try:
         weight = weights.weigh(path, opened, wanted)

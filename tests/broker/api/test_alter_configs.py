@@ -127,4 +127,4 @@ def test_the_broker_and_a_restart(start):
     broker.stop()
     broker.restart()
     with broker.connect() as connection:
-        assert own(connection, "", BROKER, source=2) == {"log.roll.jitter.ms": "5"}
+        assert own(connection, "", BROKER, source=3) == {"log.roll.jitter.ms": "5"}

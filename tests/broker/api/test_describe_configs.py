@@ -7,7 +7,7 @@ import pytest
 from tests.broker.asking import BROKER, TOPIC, all_versions, alter, create, new_name
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST = 3, 42
-SOURCE_TOPIC, SOURCE_DYNAMIC, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2, 4, 5
+SOURCE_TOPIC, SOURCE_DYNAMIC, SOURCE_DYNAMIC_DEFAULT, SOURCE_STATIC, SOURCE_DEFAULT = range(1, 6)
 SET = 0
 
 
@@ -135,9 +135,10 @@ class TestBroker:
             assert by_name(ask(connection, BROKER, "")) == {}
             alter(connection, BROKER, "", ("log.retention.ms", SET, "2222"))
             configs = by_name(ask(connection, BROKER, ""))
-            assert {name: each["value"] for name, each in configs.items()} == {
-                "log.retention.ms": "2222"
-            }
+            (each,) = configs.values()
+            told = (each["name"], each["value"], each["config_source"])
+            assert told == ("log.retention.ms", "2222", SOURCE_DYNAMIC_DEFAULT)
+            assert [synonym["source"] for synonym in each["synonyms"]] == [SOURCE_DYNAMIC_DEFAULT]
 
     @pytest.mark.parametrize("name", ["2", "one", "-1"])
     def test_another_broker(self, connection, name):
