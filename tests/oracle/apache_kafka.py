@@ -45,6 +45,9 @@ COORDINATES: dict[str, tuple[str, ...]] = {
     "3.9.1": ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
     # A JDK newer than 8 lacks the javax.xml.bind that this one encodes its cluster id with.
     "0.10.2.2": ("org.apache.kafka:kafka_2.12:0.10.2.2", "javax.xml.bind:jaxb-api:2.3.1"),
+    # The command line tools, for tests/tools. Of their own they log nowhere.
+    "tools-3.9.1": ("org.apache.kafka:kafka-tools:3.9.1", "org.apache.kafka:kafka_2.13:3.9.1"),
+    "tools-4.1.1": ("org.apache.kafka:kafka-tools:4.1.1", "org.apache.kafka:kafka_2.13:4.1.1"),
 }
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 FETCH_TIMEOUT_S = 600
@@ -522,7 +525,7 @@ def main(arguments: Sequence[str]) -> int:
     if (
         len(arguments) != 2
         or arguments[0] not in ("fetch", "run")
-        or not re.fullmatch(r"[\d.]+", arguments[1])
+        or not re.fullmatch(r"[\w.-]+", arguments[1])
     ):
         print(f"usage: apache_kafka.py fetch|run {'|'.join(COORDINATES)}", file=sys.stderr)
         return 2

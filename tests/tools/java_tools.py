@@ -1,0 +1,119 @@
+"""Apache Kafka's own command line tools, many commands in one Java process.
+
+    with JavaTools("4.1.1", directory) as tools:
+        done = tools.run("kafka-topics", "--bootstrap-server", bootstrap, "--list")
+
+`Done` has the exit status and what the tool wrote. The jars come from the cache of tests/oracle; a process
+that does not answer in time is ended and its last words are in the error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from tests.oracle import apache_kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOURCE = Path(__file__).with_name("Tools.java")
+ANSWER_TIMEOUT_S = 90
+_TOOLS = "org.apache.kafka.tools."
+# What the scripts in Kafka's bin/ start.
+CLASSES: Mapping[str, str] = {
+    "kafka-topics": _TOOLS + "TopicCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-get-offsets": _TOOLS + "GetOffsetShell",
+    "kafka-delete-records": _TOOLS + "DeleteRecordsCommand",
+    "kafka-log-dirs": _TOOLS + "LogDirsCommand",
+    "kafka-console-producer": _TOOLS + "ConsoleProducer",
+    "kafka-console-consumer": _TOOLS + "consumer.ConsoleConsumer",
+    "kafka-producer-perf-test": _TOOLS + "ProducerPerformance",
+    "kafka-consumer-perf-test": _TOOLS + "ConsumerPerformance",
+    "kafka-broker-api-versions": _TOOLS + "BrokerApiVersionsCommand",
+    "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
+    "kafka-reassign-partitions": _TOOLS + "reassign.ReassignPartitionsCommand",
+    "kafka-transactions": _TOOLS + "TransactionsCommand",
+    "kafka-acls": _TOOLS + "AclCommand",
+}
+OLDER: Mapping[str, Mapping[str, str]] = {
+    "3.9.1": {
+        "kafka-console-producer": "kafka.tools.ConsoleProducer",
+        "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+        "kafka-acls": "kafka.admin.AclCommand",
+    }
+}
+
+
+class Done(NamedTuple):
+    """What one command did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """What it wrote to standard output, line by line, without empty ones."""
+        return [line for line in self.out.splitlines() if line.strip()]
+
+
+class JavaTools:
+    """One Java process that runs the tools of one version of Kafka."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.version = version
+        self.directory = directory
+        self._numbers = itertools.count(1)
+        jars = apache_kafka.fetch(f"tools-{version}")
+        java = apache_kafka.find_java()
+        assert java is not None
+        command = [java, "-Xmx384m", "-XX:+UseSerialGC", "-cp", f"{jars}/*", str(SOURCE)]
+        self._log = (directory / "java.log").open("wb")
+        self._process = subprocess.Popen(
+            command, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._log.close()
+
+    def run(self, tool: str, *arguments: str, stdin: str | None = None) -> Done:
+        """Run one command to its end. Raises AssertionError if it does not come."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        place = self.directory / str(next(self._numbers))
+        if stdin is not None:
+            place.with_suffix(".in").write_text(stdin)
+        name = OLDER.get(self.version, {}).get(tool, CLASSES[tool])
+        line = "\t".join((str(place), name, *arguments))
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+        answers = self._process.stdout
+        if not select.select([answers], [], [], ANSWER_TIMEOUT_S)[0]:
+            self._process.kill()
+        answer = answers.readline()
+        out, err = (
+            path.read_text(errors="replace") if path.exists() else ""
+            for path in (place.with_suffix(".out"), place.with_suffix(".err"))
+        )
+        if not answer:
+            log = (self.directory / "java.log").read_text(errors="replace")
+            raise AssertionError(f"no end of {tool} {arguments}:\n{out}\n{err}\n{log[-4000:]}")
+        return Done(int(answer), out, err)

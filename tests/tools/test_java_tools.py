@@ -1,0 +1,283 @@
+"""Apache Kafka's command line tools against the broker: exit status and output.
+
+Two versions of Kafka, one Java process each. What a tool says is compared where it is the broker's doing, not
+the tool's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.broker.asking import create, new_name, produce
+from tests.broker.subject import Subject
+from tests.oracle import apache_kafka, recordset
+from tests.oracle.recordset import Rec
+from tests.tools.java_tools import JavaTools
+
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+
+VERSIONS = ("3.9.1", "4.1.1")
+DAY_MS = 86_400_000
+BASE_MS = 1_600_000_000_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    settings = {"log.retention.ms": "-1", "auto.create.topics.enable": "false"}
+    with Subject(tmp_path_factory.mktemp("tools") / "data", settings) as subject:
+        yield subject
+        assert subject.unexpected_errors == 0, subject.log()[-8000:]
+        assert subject.stop() == 0, subject.log()[-8000:]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def tools(request, tmp_path_factory):
+    usable = apache_kafka.available(f"tools-{request.param}")
+    if not usable:
+        pytest.skip(usable.reason)
+    with JavaTools(request.param, tmp_path_factory.mktemp("java")) as running:
+        yield running
+
+
+@pytest.fixture
+def run(broker, tools):
+    """Run a tool against the broker; it must succeed, unless it is expected to fail."""
+
+    def run_one(tool, *arguments, status=0, stdin=None):
+        done = tools.run(tool, "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin)
+        assert done.status == status, done
+        return done
+
+    return run_one
+
+
+@pytest.fixture
+def topic(broker):
+    name = new_name("tools")
+    with broker.connect() as connection:
+        create(connection, name, partitions=2)
+    return name
+
+
+class TestTopics:
+    def test_from_creation_to_deletion(self, run):
+        name = new_name("made")
+        made = run(
+            "kafka-topics",
+            "--create",
+            "--topic",
+            name,
+            "--partitions",
+            "2",
+            "--config",
+            "retention.ms=77",
+        )
+        assert f"Created topic {name}." in made.out
+        run("kafka-topics", "--alter", "--topic", name, "--partitions", "5")
+        head, *partitions = run("kafka-topics", "--describe", "--topic", name).lines
+        assert "PartitionCount: 5\tReplicationFactor: 1\tConfigs: retention.ms=77" in head
+        assert len(partitions) == 5
+        for i, line in enumerate(partitions):
+            assert f"Partition: {i}\tLeader: 1\tReplicas: 1\tIsr: 1" in line
+        assert name in run("kafka-topics", "--list").lines
+        run("kafka-topics", "--delete", "--topic", name)
+        assert name not in run("kafka-topics", "--list").lines
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (("--create", "--topic", "KNOWN"), "KNOWN"),
+            (("--create", "--topic", "new", "--replication-factor", "3"), "one broker"),
+            (("--create", "--topic", "new", "--config", "retention.ms=soon"), "retention.ms"),
+            (("--alter", "--topic", "KNOWN", "--partitions", "1"), "would be fewer"),
+            (("--alter", "--topic", "nowhere", "--partitions", "9"), "nowhere"),
+            (("--describe", "--topic", "nowhere"), "nowhere"),
+            (("--delete", "--topic", "nowhere"), "nowhere"),
+        ],
+    )
+    def test_mistakes(self, run, topic, arguments, sentence):
+        given = [topic if each == "KNOWN" else each for each in arguments]
+        done = run("kafka-topics", *given, status=1)
+        assert sentence.replace("KNOWN", topic) in done.out + done.err
+
+
+class TestConfigs:
+    def test_a_topic(self, run, topic):
+        where = ("--entity-type", "topics", "--entity-name", topic)
+        changes = "retention.ms=5000,cleanup.policy=[compact,delete]"
+        run("kafka-configs", *where, "--alter", "--add-config", changes)
+        own = run("kafka-configs", *where, "--describe").out
+        assert "cleanup.policy=compact,delete sensitive=false" in own
+        assert "STATIC_BROKER_CONFIG:log.retention.ms=-1" in own
+        assert "segment.bytes" not in own
+        everything = run("kafka-configs", *where, "--describe", "--all").out
+        assert "segment.bytes=1073741824 sensitive=false" in everything
+        run("kafka-configs", *where, "--alter", "--delete-config", "cleanup.policy,retention.ms")
+        assert len(run("kafka-configs", *where, "--describe").lines) == 1
+
+    @pytest.mark.parametrize("whose", [("--entity-name", "1"), ("--entity-default",)])
+    def test_the_broker(self, run, whose):
+        where = ("--entity-type", "brokers", *whose)
+        run("kafka-configs", *where, "--alter", "--add-config", "log.segment.delete.delay.ms=5000")
+        told = run("kafka-configs", *where, "--describe").out
+        assert "log.segment.delete.delay.ms=5000 sensitive=false" in told
+        run("kafka-configs", *where, "--alter", "--delete-config", "log.segment.delete.delay.ms")
+        assert "5000" not in run("kafka-configs", *where, "--describe").out
+
+    def test_everything_of_the_broker(self, run):
+        told = run(
+            "kafka-configs", "--entity-type", "brokers", "--entity-name", "1", "--describe", "--all"
+        )
+        assert re.search(r"^  log\.dirs=/\S+ sensitive=false", told.out, re.MULTILINE)
+        assert "auto.create.topics.enable=false sensitive=false" in told.out
+
+    def test_mistakes(self, run, topic):
+        where = ("--entity-type", "topics", "--entity-name", topic, "--alter")
+        done = run("kafka-configs", *where, "--add-config", "retention.ms=soon", status=1)
+        assert "retention.ms=soon: expected an integer" in done.err
+        done = run("kafka-configs", *where, "--delete-config", "retention.ms", status=1)
+        assert "Invalid config(s): retention.ms" in done.err
+
+
+def read(run, topic, partition, *properties):
+    shown = [word for each in properties for word in ("--property", f"print.{each}=true")]
+    done = run(
+        "kafka-console-consumer",
+        "--topic",
+        topic,
+        "--partition",
+        str(partition),
+        "--offset",
+        "earliest",
+        "--timeout-ms",
+        "1500",
+        *shown,
+    )
+    return done.lines
+
+
+class TestRecords:
+    def test_from_the_console_to_the_console(self, run, topic):
+        text = "".join(f"key{i}:value{i}\n" for i in range(20))
+        keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
+        run("kafka-console-producer", "--topic", topic, *keyed, stdin=text)
+        lines = read(run, topic, 0, "key") + read(run, topic, 1, "key")
+        assert sorted(lines) == sorted(f"key{i}\tvalue{i}" for i in range(20))
+
+    def test_offsets_by_time(self, run, broker, topic):
+        times = (BASE_MS, BASE_MS + 5_000, BASE_MS + 2_000)
+        with broker.connect() as connection:
+            for time_ms in times:
+                records = recordset.batch([Rec(time_ms, b"x")])
+                assert produce(connection, topic, records)["error_code"] == 0
+
+        def offsets(time):
+            done = run("kafka-get-offsets", "--topic", topic, "--time", str(time))
+            return {line.removeprefix(f"{topic}:") for line in done.lines}
+
+        assert offsets("earliest") == offsets(-2) == {"0:0", "1:0"}
+        assert offsets("latest") == offsets(-1) == {"0:3", "1:0"}
+        assert offsets("max-timestamp") == offsets(-3) == {"0:1"}
+        assert offsets(BASE_MS) == {"0:0"}
+        assert offsets(BASE_MS + 1) == offsets(BASE_MS + 5_000) == {"0:1"}
+        assert offsets(BASE_MS + 5_001) == set()
+
+    def test_deleted(self, run, topic, tmp_path):
+        run("kafka-console-producer", "--topic", topic, stdin="a\nb\nc\n")
+        ends = dict(
+            line.removeprefix(f"{topic}:").split(":")
+            for line in run("kafka-get-offsets", "--topic", topic).lines
+        )
+        asked = [{"topic": topic, "partition": int(each), "offset": -1} for each in ends]
+        path = tmp_path / "delete.json"
+        path.write_text(json.dumps({"partitions": asked, "version": 1}))
+        done = run("kafka-delete-records", "--offset-json-file", str(path))
+        for each, end in ends.items():
+            assert f"partition: {topic}-{each}\tlow_watermark: {end}" in done.out
+        assert read(run, topic, 0) + read(run, topic, 1) == []
+
+    def test_performance(self, broker, tools, run, topic):
+        done = tools.run(
+            "kafka-producer-perf-test",
+            *("--topic", topic, "--num-records", "5000", "--record-size", "100"),
+            *("--throughput", "-1", "--producer-props", f"bootstrap.servers={broker.bootstrap}"),
+        )
+        assert done.status == 0, done
+        assert "5000 records sent" in done.out
+        ends = [
+            int(line.rsplit(":", 1)[1]) for line in run("kafka-get-offsets", "--topic", topic).lines
+        ]
+        assert sum(ends) == 5_000
+
+
+class TestTheCluster:
+    def test_versions(self, run):
+        done = run("kafka-broker-api-versions")
+        for line in ("Produce(0): 0 to 13", "Metadata(3): 0 to 13", "DescribeLogDirs(35): 0 to 4"):
+            assert line in done.out
+
+    def test_log_directories(self, run, broker, topic):
+        run("kafka-console-producer", "--topic", topic, stdin="some bytes\n" * 10)
+        done = run("kafka-log-dirs", "--describe", "--broker-list", "1", "--topic-list", topic)
+        (told,) = json.loads(done.lines[-1])["brokers"]
+        (directory,) = told["logDirs"]
+        assert (told["broker"], directory["error"]) == (1, None)
+        assert directory["logDir"] == str(broker.log_dir)
+        found = {each["partition"]: each["size"] for each in directory["partitions"]}
+        assert found == {
+            f"{topic}-{i}": sum(
+                p.stat().st_size for p in (broker.log_dir / f"{topic}-{i}").glob("*.log")
+            )
+            for i in (0, 1)
+        }
+        assert sum(found.values()) > 100
+
+    def test_leaders(self, run, topic):
+        elect = ("kafka-leader-election", "--election-type", "preferred")
+        run(*elect, "--all-topic-partitions")
+        done = run(*elect, "--topic", topic, "--partition", "1")
+        assert f"Valid replica already elected for partitions {topic}-1" in done.out
+        done = run(*elect, "--topic", "nowhere", "--partition", "0", status=1)
+        assert "nowhere" in done.out + done.err
+
+    def test_reassignments(self, run, topic, tmp_path):
+        assert "No partition reassignments found." in run("kafka-reassign-partitions", "--list").out
+        plan = tmp_path / "plan.json"
+        moved = {"topic": topic, "partition": 0, "replicas": [7]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+        done = run(
+            "kafka-reassign-partitions",
+            "--reassignment-json-file",
+            str(plan),
+            "--execute",
+            status=1,
+        )
+        assert "7" in done.out + done.err
+
+    def test_producers_and_transactions(self, run, topic):
+        assert len(run("kafka-transactions", "list").lines) == 1
+        run("kafka-console-producer", "--topic", topic, stdin="x\n")
+        ids = [
+            line
+            for i in (0, 1)
+            for line in run(
+                "kafka-transactions", "describe-producers", "--topic", topic, "--partition", str(i)
+            ).lines[1:]
+        ]
+        assert len(ids) == 1
+
+    def test_access_rules(self, run):
+        done = run("kafka-acls", "--list", status=1)
+        assert "SecurityDisabledException" in done.out + done.err
+
+
+def test_a_failure_is_seen(broker, tools):
+    """A wrong command is not taken for a right one, and the next is not disturbed."""
+    done = tools.run("kafka-topics", "--bootstrap-server", broker.bootstrap, "--nonsense")
+    assert done.status == 1
+    assert "nonsense" in done.out + done.err
+    done = tools.run("kafka-topics", "--bootstrap-server", broker.bootstrap, "--list")
+    assert done.status == 0
