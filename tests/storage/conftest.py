@@ -9,9 +9,19 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
+from storage import files
 from storage.store import LogStore
+from tests.storage.disks import Unsynced
 
 TOPIC_ID = uuid.UUID(int=7)
+
+
+@pytest.fixture(autouse=True)
+def unsynced():
+    """No test here cuts the machine's power, so none waits for the disk."""
+    before = files.use(Unsynced())
+    yield
+    files.use(before)
 
 
 class Log:

@@ -1,0 +1,13 @@
+"""Scripts speak of times, not of power losses: nothing waits for the disk here."""
+
+import pytest
+
+from storage import files
+from tests.storage.disks import Unsynced
+
+
+@pytest.fixture(autouse=True)
+def unsynced():
+    before = files.use(Unsynced())
+    yield
+    files.use(before)
