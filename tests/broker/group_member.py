@@ -1,0 +1,67 @@
+"""A member of a group as a program of its own, to be killed and paused: it consumes and commits.
+
+    python group_member.py BOOTSTRAP GROUP TOPIC
+
+One JSON line for each assignment (generation, partitions) and each commit that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.errors import KafkaError
+
+
+class Telling(ConsumerRebalanceListener):
+    """Says what it is given."""
+
+    def __init__(self, consumer: Any) -> None:
+        self.consumer = consumer
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Nothing: what was read and not committed is read again."""
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """Say the generation and its part."""
+        generation = self.consumer._coordinator._generation.generation_id
+        say(generation=generation, partitions=sorted(part.partition for part in assigned))
+
+
+def say(**what: Any) -> None:
+    """One line."""
+    print(json.dumps(what), flush=True)
+
+
+def main(bootstrap: str, group: str, topic: str) -> None:
+    """Consume for ever."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=2_000,
+        heartbeat_interval_ms=300,
+        max_poll_records=20,
+        retry_backoff_ms=50,
+        reconnect_backoff_ms=50,
+        request_timeout_ms=5_000,
+    )
+    consumer.subscribe([topic], listener=Telling(consumer))
+    while True:
+        read = consumer.poll(timeout_ms=200)
+        if not read:
+            continue
+        try:
+            consumer.commit()
+        except KafkaError as error:
+            say(failed=type(error).__name__)
+            continue
+        say(committed={part.partition: records[-1].offset + 1 for part, records in read.items()})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
