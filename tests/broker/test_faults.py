@@ -317,6 +317,21 @@ def test_metadata_by_topic(broker, connection, topic):
     assert fault.hits == 2
 
 
+def test_partitions_are_not_added(broker, connection, topic):
+    fault = broker.faults.add(api="CreatePartitions", topic=topic, error="NOT_CONTROLLER", times=1)
+    other = asking.new_name()
+    asking.create(connection, other)
+
+    def grow(*names):
+        wanted = [{"name": name, "count": 9, "assignments": None} for name in names]
+        answer = connection.ask("CreatePartitions", 3, topics=wanted, timeout_ms=1)
+        return [each["error_code"] for each in answer["results"]]
+
+    assert grow(other, topic) == [0, ErrorCode.NOT_CONTROLLER]
+    assert fault.hits == 1
+    assert grow(topic) == [0]
+
+
 def test_topics_are_not_made_and_not_deleted(broker, connection, topic):
     broker.faults.add(api="CreateTopics", topic="never", error="NOT_CONTROLLER")
     broker.faults.add(api="DeleteTopics", topic=topic, error="NOT_CONTROLLER")

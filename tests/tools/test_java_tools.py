@@ -211,6 +211,11 @@ class TestRecords:
             int(line.rsplit(":", 1)[1]) for line in run("kafka-get-offsets", "--topic", topic).lines
         ]
         assert sum(ends) == 5_000
+        consumed = run(
+            "kafka-consumer-perf-test", "--topic", topic, "--messages", "5000", "--timeout", "30000"
+        )
+        names, values = (line.split(", ") for line in consumed.lines)
+        assert dict(zip(names, values, strict=True))["data.consumed.in.nMsg"] == "5000"
 
 
 class TestTheCluster:
