@@ -28,6 +28,7 @@ from protocol.errors import (
     ErrorCode,
     FencedLeaderEpoch,
     InvalidConfig,
+    InvalidPartitions,
     KafkaStorageError,
     UnknownLeaderEpoch,
     UnknownTopicId,
@@ -310,7 +311,9 @@ class Node:
         """Give a topic more partitions: its metadata first, then their logs.
 
         `check` says how many there are to be, given the topic as it is; as many as there are change nothing.
-        Raises what it raises, UnknownTopicOrPartition, KafkaStorageError; then the topic is as it was.
+        Raises what it raises, UnknownTopicOrPartition, KafkaStorageError, and InvalidPartitions where a log
+        that is nobody's lies in the way: the topic's retention must not begin on it. Then the topic is as it
+        was.
         """
         async with self._changing:
             topic = self.metadata.image.topics.get(name)
@@ -319,6 +322,9 @@ class Node:
             partitions = check(topic)
             if partitions == topic.partitions:
                 return topic
+            for index in self.store.indexes(name) & set(range(topic.partitions, partitions)):
+                if self.store.topic_id(name, index) is None:
+                    raise InvalidPartitions(f"a log that is no topic's lies here as {name}-{index}")
             grown = await self.metadata.set_partitions(name, partitions)
             try:
                 config = self._config_under(self.config, topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.broker.asking import (
@@ -127,3 +129,21 @@ def test_a_log_that_cannot_be_made_leaves_the_topic_as_it_was(start):
         (broker.log_dir / "t-2").unlink()
         assert grow(connection, ("t", 3)) == [(0, None)]
         assert partitions(connection, "t") == [0, 1, 2]
+
+
+def test_somebodys_log_in_the_way_is_left_alone(start):
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t", retention_ms="1")
+        assert produce(connection, "t", records_for(9, "brought"))["error_code"] == 0
+    broker.stop()
+    shutil.copytree(broker.log_dir / "t-0", broker.log_dir / "t-1")
+    (broker.log_dir / "t-1" / "partition.metadata").unlink()
+    log = (broker.log_dir / "t-1" / "00000000000000000000.log").read_bytes()
+    broker.restart()
+    with broker.connect() as connection:
+        ((code, sentence),) = grow(connection, ("t", 2))
+        assert code == INVALID_PARTITIONS
+        assert "t-1" in sentence
+        assert partitions(connection, "t") == [0]
+    assert (broker.log_dir / "t-1" / "00000000000000000000.log").read_bytes() == log
