@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from broker import metrics_of_time, metrics_served  # noqa: E402 - needs the path above
+from broker import metrics_of_groups, metrics_of_time, metrics_served  # noqa: E402 - needs the path above
 from broker.metric_family import COUNTER, HISTOGRAM  # noqa: E402 - as above
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ PAGE = ROOT / "docs" / "metrics.md"
 _HEAD = """\
 # Metrics
 
-This page is derived from the declarations in `broker/metrics_of_time.py` and
-`broker/metrics_served.py` by `make derive`; do not edit it.
+This page is derived from the declarations in `broker/metrics_of_time.py`,
+`broker/metrics_of_groups.py` and `broker/metrics_served.py` by `make derive`; do not edit it.
 
 `GET /metrics` on the HTTP port answers in Prometheus' text format; the Python client adds its own
 `process_*` and `python_info`. Names are Kafka's own where dashboards expect them, as the JMX exporter
@@ -42,6 +42,14 @@ _TIME = """\
 What they mean is on [the page about time](time.md). About thirty series a topic, ten more where
 batches come late; none per partition, except where a partition's append time is ahead of the clock.
 A batch is a format-2 batch, or a set of messages of format 0 or 1.
+"""
+
+
+_GROUPS = """\
+## Of consumer groups
+
+One series for each partition a group has committed an offset of, two for its seconds. What lag in
+seconds means is on [the page about groups](groups.md).
 """
 
 
@@ -64,6 +72,8 @@ def page() -> str:
             _HEAD,
             _TIME,
             _table(metrics_of_time.FAMILIES),
+            _GROUPS,
+            _table(metrics_of_groups.FAMILIES),
             "## Of serving\n",
             _table(metrics_served.FAMILIES),
         )
