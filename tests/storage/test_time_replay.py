@@ -414,8 +414,10 @@ class Life:
     def damage(self, *, within_entries=True):
         """Remove, cut or zero some of the files that can be made again.
 
-        Recovery believes the last entry that was durable, for a crash leaves no half of that one.
+        Recovery believes the last entry that was durable, for a crash leaves no half of that one; zeros
+        at the end of the last segment's index are what a Kafka that was killed leaves, not we.
         """
+        last_index = self.log_of(self.pieces[-1]).with_suffix(".index")
         for path in sorted((self.path / "t-0").glob("*index")):
             data = path.read_bytes()
             cut = self.random.randint(0, len(data))
@@ -427,7 +429,8 @@ class Life:
                 case 1:
                     path.write_bytes(data[:cut])
                 case 2:
-                    path.write_bytes(data[:cut] + bytes(len(data) - cut))
+                    zeros = 0 if path == last_index and not within_entries else len(data) - cut
+                    path.write_bytes(data[:cut] + bytes(zeros))
 
     # --- questions ---
 
