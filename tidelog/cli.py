@@ -45,6 +45,18 @@ _ASKING = {
         "run_configs",
         "show and change settings, and say first what a change would delete",
     ),
+    "produce": (
+        "tidelog.commands_produce",
+        "add_produce",
+        "run_produce",
+        "write records: lines, or JSON lines with times, keys and headers",
+    ),
+    "consume": (
+        "tidelog.commands_consume",
+        "add_consume",
+        "run_consume",
+        "read records with both their times, from a time or an offset on",
+    ),
     "explain": (
         "tidelog.commands_explain",
         "add_explain",

@@ -8,6 +8,8 @@ done, 2 for a mistake in the command line. Every mistake is one sentence on stan
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import http.client
 import json
 import os
@@ -19,7 +21,7 @@ from urllib.parse import quote, urlencode
 from tidelog.control import ControlClient, ControlError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import ModuleType
 
 FAILED, USAGE = 1, 2
@@ -49,17 +51,22 @@ def add_common(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
 
     `again`: a command above has them too, and what is given there counts.
     """
-    parser.add_argument(
-        "--http",
-        metavar="HOST:PORT",
-        default=argparse.SUPPRESS if again else HTTP_ADDRESS,
-        help=f"the broker's HTTP port ({HTTP_ADDRESS})",
-    )
+    add_http(parser, again=again)
     parser.add_argument(
         "--json",
         action="store_true",
         default=argparse.SUPPRESS if again else False,
         help="the answer as JSON, for scripts",
+    )
+
+
+def add_http(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """The option that names the broker's HTTP port; `again` as in add_common."""
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        default=argparse.SUPPRESS if again else HTTP_ADDRESS,
+        help=f"the broker's HTTP port ({HTTP_ADDRESS})",
     )
 
 
@@ -195,6 +202,26 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
+@contextlib.contextmanager
+def bar(total: int, *, of_bytes: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar with rate and time left on standard error; for a terminal. Yields what moves it on."""
+    from rich import progress  # noqa: PLC0415 - only at a terminal
+    from rich.console import Console  # noqa: PLC0415 - as above
+
+    rate = (
+        (progress.DownloadColumn(), progress.TransferSpeedColumn())
+        if of_bytes
+        else (
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.speed:.0f}/s" if total else ""),
+        )
+    )
+    columns = (progress.BarColumn(), *rate, progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown_bar:
+        task = shown_bar.add_task("", total=total)
+        yield lambda count: shown_bar.advance(task, count)
+
+
 # --- asking first, and times -----------------------------------------------------------------------
 
 
@@ -210,6 +237,7 @@ def confirm(question: str, *, refusal: str, declined: str, yes: bool) -> None:
         raise CommandError(declined)
 
 
+@functools.cache
 def instants() -> ModuleType:
     """The broker's own reading of times (config/instants.py). Raises CommandError."""
     from tidelog._house import HouseError, open_house  # noqa: PLC0415 - not every command needs it

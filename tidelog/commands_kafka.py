@@ -10,7 +10,7 @@ import argparse
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.commands import BROKER_ADDRESS, USAGE, CommandError, check_address
+from tidelog.commands import BROKER_ADDRESS, USAGE, CommandError, ask, check_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -78,6 +78,27 @@ def check_broker(address: str) -> None:
             "--broker HOST:PORT names another"
         ) from None
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised as well
+    _lend_snappy()
+
+
+def _lend_snappy() -> None:
+    """Let kafka-python, where nobody has installed python-snappy, use the broker's own library for it."""
+    import cramjam  # noqa: PLC0415 - only here
+    from kafka import codec  # noqa: PLC0415 - optional
+
+    class Snappy:
+        """What kafka-python asks of python-snappy: single blocks."""
+
+        @staticmethod
+        def compress(data: bytes) -> bytes:
+            return bytes(cramjam.snappy.compress_raw(data))
+
+        @staticmethod
+        def decompress(data: bytes) -> bytes:
+            return bytes(cramjam.snappy.decompress_raw(data))
+
+    if codec.snappy is None:
+        codec.snappy = Snappy
 
 
 @contextlib.contextmanager
@@ -91,6 +112,8 @@ def telling(what: str = "") -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             raise
         raise CommandError(what + sentence_of(error)) from None
+    except ValueError as error:  # kafka-python's own checks
+        raise CommandError(what + sentence_of(error), USAGE) from None
 
 
 def sentence_of(error: BaseException) -> str:
@@ -230,6 +253,15 @@ class Kafka:
 
         with telling("not all was deleted: "):
             self._admin.delete_records({TopicPartition(name, n): at for n, at in offsets.items()})
+
+    def is_at(self, http: str, name: str) -> dict[str, Any] | None:
+        """What the HTTP port tells of "now" in this topic, if it is this broker's; else None."""
+        try:
+            (topic,) = self.topics([name])
+            told = ask(http, "topics", name, "offsets", query=[("at", "now"), ("shift", "true")])
+        except CommandError:
+            return None
+        return told if told.get("topic_id") == str(topic.get("topic_id")) else None
 
     # --- settings ----------------------------------------------------------------------------
 

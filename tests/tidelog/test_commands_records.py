@@ -1,0 +1,353 @@
+"""`tidelog produce` and `tidelog consume`: what goes in comes out, with its times, keys and headers."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import threading
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.conftest import healthy
+from tests.oracle import recordset
+from tests.oracle.recordset import Rec
+from tidelog.cli import main
+
+NEW_YEAR_MS = 1_767_225_600_000
+HOUR_MS = 3_600_000
+FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
+        yield subject
+
+
+@pytest.fixture
+def broker(one):
+    one.clock.freeze("2026-01-01T00:00Z")
+    return one
+
+
+@pytest.fixture
+def connection(broker):
+    with broker.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(connection):
+    name = asking.new_name()
+    asking.create(connection, name, partitions=2, retention_ms="-1")
+    return name
+
+
+@pytest.fixture
+def run(broker, capfdbinary, monkeypatch):
+    """Run a command against the broker: exit status, what it printed, what it complained of."""
+
+    def run(*arguments, stdin=b"", http=None):
+        capfdbinary.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        where = ["--http", http or broker.http, "--broker", broker.bootstrap]
+        try:
+            status = main([*arguments, *where])
+        except SystemExit as left:
+            status = left.code
+        out, err = capfdbinary.readouterr()
+        return status, out.decode(errors="surrogateescape"), err.decode()
+
+    return run
+
+
+def consumed(run, topic, *arguments):
+    status, out, err = run("consume", topic, "--json", *arguments)
+    assert (status, err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def stored(connection, topic, partition=0):
+    """What lies in a partition, by somebody else's reading: time, key, value, headers."""
+    got = asking.fetch(connection, topic, partition=partition)
+    batches, _ = recordset.parse(got["records"] or b"")
+    return [
+        (record["timestamp"], record["key"], record["value"], record["headers"])
+        for batch in batches
+        for record in batch["records"]
+    ]
+
+
+# --- produce -------------------------------------------------------------------------------------
+
+
+def test_lines_become_records(run, connection, topic):
+    options = ("--key-separator", ":", "--header", "a=b", "--partition", "1", "--time", "-2h")
+    assert run("produce", topic, *options, stdin=b"k:v:w\nx\n\n\xff") == (
+        0,
+        f"Produced 4 records to {topic}.\n",
+        "",
+    )
+    time = NEW_YEAR_MS - 2 * HOUR_MS  # by the broker's clock
+    assert [each[:3] for each in stored(connection, topic, 1)] == [
+        (time, b"k", b"v:w"),
+        (time, None, b"x"),
+        (time, None, b""),
+        (time, None, b"\xff"),
+    ]
+    assert {str(each[3]) for each in stored(connection, topic, 1)} == {"[(b'a', b'b')]"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1969-07-20T20:17Z", -14_182_980_000),
+        ("-2", -2),
+        (str(FIRST_MS), FIRST_MS),
+        (str(LAST_MS), LAST_MS),
+        ("-0044-03-15T12:00Z", -63_549_316_800_000),
+        ("now", NEW_YEAR_MS),
+    ],
+)
+def test_any_time_there_is(run, connection, topic, text, expected):
+    assert run("produce", topic, f"--time={text}", "--partition", "0", stdin=b"v\n")[0] == 0
+    assert stored(connection, topic)[0][0] == expected
+
+
+def test_the_time_that_is_none_is_refused_or_shifted(run, connection, topic):
+    line = b'{"value": "v", "timestamp": "1969-12-31T23:59:59.999Z"}\n'
+    status, _, err = run("produce", topic, "--json", stdin=b'{"value": "1"}\n' + line)
+    assert status == 2
+    assert "line 2" in err
+    assert 'which means "no time"' in err
+    assert "written before it: 1 record" in err
+    assert run("produce", topic, "--time", "-1", stdin=b"v\n")[0] == 2
+    options = ("--json", "--shift", "--partition", "1")
+    assert run("produce", topic, *options, stdin=line)[0] == 0
+    assert stored(connection, topic, 1)[-1][0] == 0
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_compression_and_acks(run, connection, topic, compression, acks):
+    options = ("--compression", compression, "--acks", acks, "--partition", "0")
+    lines = b"".join(b"value %d\n" % n for n in range(500))
+    assert run("produce", topic, *options, stdin=lines)[0] == 0
+    values = [each["value"] for each in consumed(run, topic, "--no-append-times")]
+    assert values == [f"value {n}" for n in range(500)]
+    got = asking.fetch(connection, topic)
+    batches, _ = recordset.parse(got["records"])
+    codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
+    used = {codecs[batch["attributes"] & 7] for batch in batches}
+    assert compression in used
+    assert used <= {compression, "none"}  # kafka-python leaves alone what would not shrink
+
+
+def test_a_file_is_read_and_empty_may_be_null(run, connection, topic, tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b":v\nk:\n:\n")
+    options = ("--key-separator", ":", "--empty-is-null", "--file", str(path), "--partition", "0")
+    assert run("produce", topic, *options)[0] == 0
+    found = [each[1:3] for each in stored(connection, topic)]
+    assert found == [(None, b"v"), (b"k", None), (None, None)]
+
+
+def test_what_the_broker_refuses_is_counted(run, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"message.timestamp.difference.max.ms": "1000"})
+    lines = b'{"value": "good", "timestamp": "now"}\n{"value": "old", "timestamp": "-1d"}\n'
+    status, out, err = run("produce", topic, "--json", "--acks", "1", stdin=lines)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "of 2 records were not written" in err
+    assert "is outside the window" in err
+
+
+# --- the round trip ------------------------------------------------------------------------------
+
+ODD = [
+    Rec(5, b"v", b"k", [("h", b"x"), ("h", None), ("bytes", b"\xff"), ("ü", b"")]),
+    Rec(-86_400_000, None, b"k"),
+    Rec(-2, b"\xff\x00", b"\xfe"),
+    Rec(-1, b"no time"),
+    Rec(7, None, None),
+    Rec(FIRST_MS, "mañana\n".encode(), b""),
+]
+
+
+def test_consume_into_produce_copies_a_topic(run, connection, topic):
+    for partition, record in enumerate(ODD * 2):
+        data = recordset.batch([record])
+        answer = asking.produce(connection, topic, data, partition=partition % 2)
+        assert answer["error_code"] == 0
+    data = recordset.batch([Rec(LAST_MS, b"last")])
+    assert asking.produce(connection, topic, data)["error_code"] == 0
+    copy = asking.new_name("copy")
+    asking.create(connection, copy, partitions=2, retention_ms="-1")
+    status, out, _ = run("consume", topic, "--json")
+    assert status == 0
+    assert run("produce", copy, "--json", stdin=out.encode())[0] == 0
+    for partition in (0, 1):
+        before = stored(connection, topic, partition)
+        assert len(before) == 7 - partition
+        assert stored(connection, copy, partition) == before
+
+
+def test_partitions_are_kept_or_passed_over(run, connection, topic):
+    line = b'{"value": "v", "partition": 7}\n'
+    status, _, err = run("produce", topic, "--json", stdin=line)
+    assert status == 2
+    assert "there is no partition" in err
+    assert run("produce", topic, "--json", "--partition", "any", stdin=line)[0] == 0
+    assert run("produce", topic, "--json", "--partition", "1", stdin=line)[0] == 0
+    assert b"v" in [each[2] for each in stored(connection, topic, 1)]
+
+
+# --- consume -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hours(broker, connection, topic):
+    """A record every hour in partition 0: 1000, a day before 1970, 3000, 2000, none, and -2."""
+    for time in (1000, -86_400_000, 3000, 2000, -1, -2):
+        data = recordset.batch([Rec(time, b"%d" % time, b"k")])
+        assert asking.produce(connection, topic, data)["error_code"] == 0
+        broker.clock.step("1h")
+    return topic
+
+
+def test_both_times_of_every_record(run, hours):
+    found = consumed(run, hours)
+    assert [each["timestamp_ms"] for each in found] == [1000, -86_400_000, 3000, 2000, None, -2]
+    assert [each["append_time_ms"] for each in found] == [
+        NEW_YEAR_MS + hour * HOUR_MS for hour in range(6)
+    ]
+    assert found[1]["timestamp"] == "1969-12-31T00:00:00.000Z"
+    assert found[2]["append_time"] == "2026-01-01T02:00:00.000Z"
+    status, out, _ = run("consume", hours)
+    assert status == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == ["partition", "offset", "record", "time", "append", "time", "key", "value"]
+    assert rows[2] == ["0", "1", "1969-12-31T00:00:00Z", "2026-01-01T01:00:00Z", "k", "-86400000"]
+    assert rows[5][2] == "none"
+
+
+def test_append_times_are_left_out_where_nobody_tells_them(run, hours):
+    assert "append_time" not in consumed(run, hours, "--no-append-times")[0]
+    status, out, _ = run("consume", hours, http="127.0.0.1:1")
+    assert status == 0
+    assert "append time" not in out
+    assert len(out.splitlines()) == 7
+    status, _, err = run("consume", hours, "--format", "%a", http="127.0.0.1:1")
+    assert status == 1
+    assert "--http" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "offsets"),
+    [
+        (["--from", "2"], [2, 3, 4, 5]),
+        (["--from", "2", "--to", "4"], [2, 3]),
+        (["--from", "latest"], []),
+        (["--to", "earliest"], []),
+        (["--from", "1", "--max", "2"], [1, 2]),
+        (["--from", "@1001"], [2, 3, 4, 5]),
+        (["--from", "@-86400000"], [0, 1, 2, 3, 4, 5]),
+        (["--from", "@-2"], [0, 1, 2, 3, 4, 5]),
+        (["--from", "@1001", "--to", "@2000"], []),
+        (["--to", "@3000"], [0, 1]),
+        (["--from", "1970-01-01T00:00:02Z", "--to", "1970-01-01T00:00:04Z"], [2, 3, 4, 5]),
+        (["--from", "@-2", "--to", "@2500", "--within"], [0, 3, 5]),
+        (["--from", "@-86400000", "--to", "@0", "--within"], [1, 5]),
+        (["--from=-2h"], []),
+        (["--partition", "1"], []),
+    ],
+)
+def test_from_and_to(run, hours, arguments, offsets):
+    found = consumed(run, hours, *arguments)
+    assert [each["offset"] for each in found] == offsets
+
+
+def test_without_http_kafka_is_asked_for_times(run, hours):
+    def offsets(place):
+        out = run("consume", hours, f"--from={place}", "--format", r"%o\n", http="127.0.0.1:1")[1]
+        return [int(line) for line in out.split()]
+
+    assert offsets("@1001") == [2, 3, 4, 5]
+    assert offsets("@-86400000") == [0, 1, 2, 3, 4, 5]
+    status, _, err = run("consume", hours, "--from=@-2", http="127.0.0.1:1")
+    assert status == 1
+    assert "cannot look -2 ms up" in err
+
+
+def test_a_format_string(run, connection, topic):
+    data = recordset.batch([Rec(-2, b"v\xff", b"k", [("h", b"x"), ("n", None)])])
+    assert asking.produce(connection, topic, data)["error_code"] == 0
+    text = r"%t %p %o %T %I %a %A %k %K %s %S %h %%\x41\t\n"
+    status, out, _ = run("consume", topic, "--format", text)
+    assert status == 0
+    assert out.encode(errors="surrogateescape") == (
+        f"{topic} 0 0 -2 1969-12-31T23:59:59.998Z 2026-01-01T00:00:00Z {NEW_YEAR_MS} k 1 ".encode()
+        + b"v\xff 2 h=x,n=NULL %A\t\n"
+    )
+
+
+def test_follow_goes_on_until_there_are_enough(run, broker, topic):
+    assert run("produce", topic, stdin=b"first\n")[0] == 0
+
+    def later():
+        with broker.connect() as connection:
+            data = recordset.batch([Rec(-5, b"later")])
+            assert asking.produce(connection, topic, data)["error_code"] == 0
+
+    thread = threading.Timer(0, later)
+    thread.start()
+    found = consumed(run, topic, "--follow", "--max", "2")
+    thread.join()
+    assert {each["value"] for each in found} == {"first", "later"}
+
+
+# --- mistakes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "status", "words"),
+    [
+        (["produce"], b"", 2, "TOPIC"),
+        (["produce", "T", "--time", "tomorrow"], b"", 2, "is no time"),
+        (["produce", "T", "--time", "2026-01-01"], b"", 2, "zone"),
+        (["produce", "T", "--partition", "9"], b"", 2, "there is no partition"),
+        (["produce", "T", "--partition", "x"], b"", 2, "expected a number"),
+        (["produce", "T", "--header", "x"], b"", 2, "NAME=VALUE"),
+        (["produce", "T", "--file", "/nowhere"], b"", 2, "/nowhere: No such file"),
+        (["produce", "T", "--json", "--key-separator", ":"], b"", 2, "plain lines"),
+        (["produce", "T", "--json"], b"x", 2, "line 1: is no JSON"),
+        (["produce", "T", "--json"], b"[]", 2, "is no record"),
+        (["produce", "T", "--json"], b'{"valeu": "x"}', 2, "'valeu' is nothing that a record has"),
+        (["produce", "T", "--json"], b'{"value": 1}', 2, "expected a text, null or"),
+        (["produce", "T", "--json"], b'{"value": {"base64": "?"}}', 2, "stands for no bytes"),
+        (["produce", "T", "--json"], b'{"value": "\\ud800"}', 2, "stands for no bytes"),
+        (["produce", "T", "--json"], b'{"timestamp": 1.5}', 2, "expected a time"),
+        (["produce", "T", "--json"], b'{"headers": ["a"]}', 2, "pairs of name and value"),
+        (["produce", "T", "--json"], b'{"partition": -1}', 2, "from 0 on"),
+        (["produce", "not/a/topic"], b"", 2, "is illegal"),
+        (["consume", "not/a/topic"], b"", 1, "not/a/topic"),
+        (["consume", "nobody"], b"", 1, "there is no topic nobody"),
+        (["consume", "T", "--partition", "9"], b"", 1, "there is no partition"),
+        (["consume", "T", "--partition", "x"], b"", 2, "expected a number"),
+        (["consume", "T", "--max", "x"], b"", 2, "expected a number"),
+        (["consume", "T", "--from", "-5"], b"", 2, "are written @-5"),
+        (["consume", "T", "--from", "@-1"], b"", 2, "no time"),
+        (["consume", "T", "--from", "soon"], b"", 2, "is no time"),
+        (["consume", "T", "--within"], b"", 2, "wants a time"),
+        (["consume", "T", "--follow", "--to", "3"], b"", 2, "has no end"),
+        (["consume", "T", "--format", "%x"], b"", 2, "is nothing there is"),
+        (["consume", "T", "--format", "%s", "--json"], b"", 2, "one of them"),
+    ],
+)
+def test_a_mistake_is_one_sentence(run, topic, arguments, stdin, status, words):
+    arguments = [topic if each == "T" else each for each in arguments]
+    got, _, err = run(*arguments, stdin=stdin)
+    assert (got, err.count("\n")) == (status, 1), err
+    assert words in err
