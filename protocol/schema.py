@@ -148,6 +148,8 @@ def _field(name: str, annotation: str, told: _Since) -> Field:
         nullable_first = told.version if told.nullable is None else told.nullable
     if is_lone_struct and told.tag is not None and not may_be_none:
         raise TypeError(f"{name}: a tagged struct may be None")
+    if is_lone_struct and told.tag is None and may_be_none != (told.default is None):
+        raise TypeError(f"{name}: a struct that may be None has that default, and no other has it")
     if is_array and told.default is None and not may_be_none:
         raise TypeError(f"{name}: the default None needs '| None'")
     return Field(

@@ -525,7 +525,7 @@ def main(arguments: Sequence[str]) -> int:
     if (
         len(arguments) != 2
         or arguments[0] not in ("fetch", "run")
-        or not re.fullmatch(r"[\w.-]+", arguments[1])
+        or not re.fullmatch(r"(tools-)?[\d.]+", arguments[1])
     ):
         print(f"usage: apache_kafka.py fetch|run {'|'.join(COORDINATES)}", file=sys.stderr)
         return 2
