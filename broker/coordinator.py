@@ -16,11 +16,13 @@ import contextlib
 import heapq
 import logging
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.clock import SystemClock
 from broker.group_store import Committed, Kept, Loading
 from broker.groups import Answer, Group, Join, Joined, State, Store, Synced
+from broker.retention import finished
 from protocol.errors import (
     BrokerError,
     CoordinatorLoadInProgress,
@@ -30,11 +32,14 @@ from protocol.errors import (
     InvalidCommitOffsetSize,
     InvalidGroupId,
     InvalidSessionTimeout,
+    KafkaStorageError,
     MessageTooLarge,
     NonEmptyGroup,
+    NotCoordinator,
     RecordListTooLarge,
     TopicAlreadyExists,
     UnknownMemberId,
+    UnknownTopicOrPartition,
 )
 from protocol.group_records import partition_of
 from protocol.records import batch as batches
@@ -94,12 +99,13 @@ class Coordinator:
         for kept in self._groups.values():
             for ticket in kept.group.tickets():
                 _resolve(ticket, CoordinatorNotAvailable("the broker stops"))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _load(self) -> None:
         """Read the partitions, one after another."""
         for index in sorted(self._loading):
             try:
-                loading = await asyncio.to_thread(self._read, index)
+                loading = await finished(partial(self._read, index))
             except Exception as error:
                 self._unloadable[index] = str(error)
                 log.exception("groups cannot be read", extra={"log": f"{TOPIC}-{index}"})
@@ -263,8 +269,18 @@ class Coordinator:
             self._act(kept, kept.group.not_stored(self._clock.steady_ms()))
 
     async def _append(self, group_id: str, records: Sequence[Written]) -> int:
-        """Put records of a group into its log; the offset of the first, once they are stored."""
-        partition = await self._log_of(group_id)
+        """Put records of a group into its log; the offset of the first, once they are stored.
+
+        A log that cannot take them is NotCoordinator, as in Kafka: clients look for another and ask again.
+        """
+        try:
+            return await self._appended(await self._log_of(group_id), records)
+        except UnknownTopicOrPartition as error:
+            raise CoordinatorNotAvailable(error.message) from None
+        except KafkaStorageError as error:
+            raise NotCoordinator(error.message) from None
+
+    async def _appended(self, partition: Partition, records: Sequence[Written]) -> int:
         now_ms = self._clock.now_ms()
         made = [Record(at, now_ms, key, value) for at, (key, value) in enumerate(records)]
         appended = self._node.append(partition, batches.build(made), _PRODUCE_VERSION)
@@ -315,7 +331,11 @@ class Coordinator:
             base_offset = await self._append(group_id, records)
         except (MessageTooLarge, RecordListTooLarge) as error:
             raise InvalidCommitOffsetSize(str(error)) from None
-        kept = self._groups.setdefault(group_id, kept)
+        if kept.group.state is State.DEAD:  # deleted meanwhile: this came after
+            anew = Kept(self._new_group(group_id), since_ms=self.now_ms())
+            if self._groups.get(group_id, kept) is kept:
+                self._groups[group_id] = anew
+            kept = self._groups[group_id]
         for at, (name, committed) in enumerate(offsets.items()):
             kept.commit(name, committed._replace(at=base_offset + at))
 

@@ -508,6 +508,8 @@ class Group:
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> None:
         """Whether offsets may be committed; a member that commits is alive. Raises why not."""
+        if self.state is State.DEAD:
+            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
         if generation < 0 and self.state is State.EMPTY:
             return  # an operator's tool, or a consumer that assigns its partitions itself
         if generation < 0 and member_id == "" and instance_id is None:

@@ -32,6 +32,7 @@ DEFAULTS = {
     "log.dirs": "Kafka's is a directory for temporary files",
     "log.dir": "as above",
     "listener.security.protocol.map": "the same map in another order, or empty in newer ones",
+    "group.initial.rebalance.delay.ms": "0, as Kafka's own quick start: a consumer begins at once",
     "controller.listener.names": "null and empty mean the same",
 }
 
