@@ -207,15 +207,17 @@ def bar(total: int, *, of_bytes: bool = False) -> Iterator[Callable[[int], None]
     """A bar with rate and time left on standard error; for a terminal. Yields what moves it on."""
     from rich import progress  # noqa: PLC0415 - only at a terminal
     from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
 
-    rate = (
-        (progress.DownloadColumn(), progress.TransferSpeedColumn())
-        if of_bytes
-        else (
-            progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.speed:.0f}/s" if total else ""),
-        )
-    )
+    class Rate(progress.ProgressColumn):
+        """Things a second, once that is known."""
+
+        def render(self, task: progress.Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
+
+    rate: tuple[progress.ProgressColumn, ...] = (progress.MofNCompleteColumn(), Rate())
+    if of_bytes:
+        rate = (progress.DownloadColumn(), progress.TransferSpeedColumn())
     columns = (progress.BarColumn(), *rate, progress.TimeRemainingColumn())
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown_bar:
         task = shown_bar.add_task("", total=total)

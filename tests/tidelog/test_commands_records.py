@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
+import pty
+import re
+import subprocess
 import sys
 import threading
 
@@ -306,6 +311,36 @@ def test_follow_goes_on_until_there_are_enough(run, broker, topic):
     found = consumed(run, topic, "--follow", "--max", "2")
     thread.join()
     assert {each["value"] for each in found} == {"first", "later"}
+
+
+def test_at_a_terminal_a_bar_shows_how_far_it_is(broker, topic, tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"line\n" * 3000)
+    where = ["--broker", broker.bootstrap, "--http", broker.http]
+    told = at_terminal("produce", topic, "--file", str(path), *where)
+    assert "15.0/15.0 kB" in told
+    told = at_terminal("consume", topic, "--no-append-times", *where)
+    assert "3000/3000" in told
+
+
+def at_terminal(*arguments):
+    """What a command that succeeds shows on a terminal, its standard output elsewhere."""
+    terminal, its_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidelog", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=its_end,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+    )
+    os.close(its_end)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while data := os.read(terminal, 65_536):
+            shown += data
+    os.close(terminal)
+    assert process.wait(20) == 0, shown
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
 
 
 # --- mistakes ------------------------------------------------------------------------------------
