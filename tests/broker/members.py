@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.broker.subject import Subject
 
-REBALANCE_IN_PROGRESS = 27
+LOAD_IN_PROGRESS, REBALANCE_IN_PROGRESS = 14, 27
 _pool = ThreadPoolExecutor(max_workers=32, thread_name_prefix="member")
 
 
@@ -214,13 +214,14 @@ def fetched(
 
 
 def all_fetched(connection: Any, group: str) -> dict[tuple[str, int], int]:
-    """Every offset of a group."""
-    answer = connection.ask(
-        "OffsetFetch",
-        8,
-        groups=[{"group_id": group, "topics": None}],
-        require_stable=False,
-    )["groups"][0]
+    """Every offset of a group, once the broker has read them."""
+
+    def ask() -> dict[str, Any] | None:
+        groups = [{"group_id": group, "topics": None}]
+        told = connection.ask("OffsetFetch", 8, groups=groups, require_stable=False)["groups"][0]
+        return None if told["error_code"] == LOAD_IN_PROGRESS else told
+
+    answer = eventually(ask)
     assert answer["error_code"] == 0, answer
     return {
         (topic["name"], one["partition_index"]): one["committed_offset"]

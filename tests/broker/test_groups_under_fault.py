@@ -129,7 +129,7 @@ def test_members_and_broker_die(start, tmp_path):
                 broker.kill()
                 broker.restart()
                 with broker.connect() as connection:
-                    left = all_fetched_when_loaded(connection)
+                    left = all_fetched(connection, "g")
                 for partition, offset in before.items():
                     assert left[("t", partition)] >= offset, "an acknowledged commit is gone"
                 eventually(lambda n=number: done((n + 1) * RECORDS), 30, "all is read after it")
@@ -139,15 +139,3 @@ def test_members_and_broker_die(start, tmp_path):
     finally:
         for member in members:
             member.end()
-
-
-def all_fetched_when_loaded(connection):
-    """The group's offsets, as soon as the broker has read them."""
-
-    def ask():
-        group = {"group_id": "g", "topics": None}
-        answer = connection.ask("OffsetFetch", 8, groups=[group], require_stable=False)
-        return answer["groups"][0]["error_code"] == 0
-
-    eventually(ask)
-    return all_fetched(connection, "g")
