@@ -42,7 +42,7 @@ class ElectLeadersResponse(Message):
     """The outcome for every partition."""
 
     throttle_time_ms: Int32 = since(0)
-    error_code: Int16 = since(1)
+    error_code: Int16 = since(1, ignorable=True)
     replica_election_results: list[ReplicaElectionResult] = since(0)
 
 
