@@ -29,6 +29,7 @@ _MOST_BYTES = 50 << 20  # the broker says what is too large, not the client
 _KNOWN_WITHIN_MS = 10_000
 _GIVE_UP_S = 30.0
 _WIDEST_BATCH_MS = 2**62  # a batch holds times as differences from its first
+_FORMAT_IS_OLD = 43  # UNSUPPORTED_FOR_MESSAGE_FORMAT
 _TOLD = 3  # kinds of errors
 
 
@@ -189,12 +190,22 @@ class _Sender:
                 max_block_ms=_KNOWN_WITHIN_MS,
             )
         try:
-            with telling(f"nobody can write to {options.topic}: "):
-                self._partitions = set(self._producer.partitions_for(options.topic))
+            self._partitions = self._found(options)
             self._honours_lines = options.partition is None
             self._partition = self._checked(options.partition)
         except BaseException:
             self.close()
+            raise
+
+    def _found(self, options: argparse.Namespace) -> set[int]:
+        """The partitions of the topic, which the broker may make now. Raises CommandError."""
+        try:
+            with telling(f"nobody can write to {options.topic}: "):
+                return set(self._producer.partitions_for(options.topic))
+        except CommandError as error:
+            if error.status != USAGE:
+                with Kafka(options.broker) as kafka:
+                    kafka.topics([options.topic])  # says it better if it is not there
             raise
 
     def _checked(self, text: str | None) -> int | None:
@@ -232,7 +243,7 @@ class _Sender:
                 )
             )
         except self._kafka_error() as error:
-            self._errors[sentence_of(error)] += 1
+            self._note(error)
 
     def _send_bare(self, topic: str, *, partition: int | None, **record: Any) -> Any:
         """What send() does with a record, without its checks."""
@@ -259,7 +270,7 @@ class _Sender:
         low, high = self._times or (time_ms, time_ms)
         low, high = min(low, time_ms), max(high, time_ms)
         if high - low >= _WIDEST_BATCH_MS:
-            self._producer.flush()
+            self.finish()
             low = high = time_ms
         self._times = low, high
 
@@ -269,7 +280,11 @@ class _Sender:
             self._waiting.popleft().get(timeout=None)
             self.produced += 1
         except self._kafka_error() as error:
-            self._errors[sentence_of(error)] += 1
+            self._note(error)
+
+    def _note(self, error: Exception) -> None:
+        hint = " (here: --acks 1)" if getattr(error, "errno", None) == _FORMAT_IS_OLD else ""
+        self._errors[sentence_of(error) + hint] += 1
 
     @staticmethod
     def _kafka_error() -> type[Exception]:
@@ -280,9 +295,7 @@ class _Sender:
 
     def finish(self) -> None:
         """Wait for all that is on its way."""
-        with telling():
-            self._producer.flush()
-        while self._waiting:
+        while self._waiting:  # not flush(): it gives up where a batch was too large and is parted
             self._take()
 
     def close(self) -> None:
@@ -300,8 +313,8 @@ class _Sender:
         ]
         more = len(self._errors) - len(kinds)
         raise CommandError(
-            f"{lost} of {counted(lost + self.produced, 'record')} were not written: {'; '.join(kinds)}"
-            + (f"; and {more} other errors" if more else "")
+            f"{lost} of {counted(lost + self.produced, 'record')} {'was' if lost == 1 else 'were'} not "
+            f"written: {'; '.join(kinds)}" + (f"; and {more} other errors" if more else "")
         )
 
 

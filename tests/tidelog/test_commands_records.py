@@ -169,6 +169,26 @@ def test_what_the_broker_refuses_is_counted(run, connection):
     assert "is outside the window" in err
 
 
+def test_what_is_too_large_is_counted_with_what_shared_its_batch(run, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"max.message.bytes": "200"})
+    status, _, err = run("produce", topic, stdin=b"x" * 1000 + b"\ny\n")
+    assert status == 1
+    assert "max.message.bytes=200" in err
+    lost = int(re.search(r"(\d) of 2 records", err)[1])
+    assert len(stored(connection, topic)) == 2 - lost < 2
+
+
+def test_an_old_format_says_what_to_do(run, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"message.format.version": "0.9.0"})
+    status, _, err = run("produce", topic, stdin=b"x\n")
+    assert status == 1
+    assert "(here: --acks 1)" in err
+    assert run("produce", topic, "--acks", "1", stdin=b"x\n")[0] == 0
+    assert consumed(run, topic)[0]["timestamp_ms"] is None
+
+
 # --- the round trip ------------------------------------------------------------------------------
 
 ODD = [
