@@ -215,7 +215,7 @@ def _waits_for(before: SegmentExplanation, fate: Fate) -> bool:
     own = [wait.due_ms for wait in fate.waits if wait.due_ms is not None]
     if fate.due_ms is None:
         return before.due_ms is None and bool(own)
-    return before.due_ms == fate.due_ms and min(own) < fate.due_ms
+    return before.due_ms == fate.due_ms and timestamps.exceeds(fate.due_ms, min(own))
 
 
 def _hold(wait: Wait) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _GROUP = 0
 _SEVERAL_KEYS_SINCE = 4
+_NO_ERROR = "NONE"  # what Kafka says where all is well
 
 
 def handle(
@@ -33,7 +34,8 @@ def handle(
     host, port = context.connection.listener.advertised
     node_id = node.config.node_id
     if context.version < _SEVERAL_KEYS_SINCE:
-        return FindCoordinatorResponse(node_id=node_id, host=host, port=port)
+        text = _NO_ERROR if context.version > 0 else None
+        return FindCoordinatorResponse(node_id=node_id, host=host, port=port, error_message=text)
     return FindCoordinatorResponse(
         coordinators=[
             Coordinator(key=key, node_id=node_id, host=host, port=port)

@@ -455,7 +455,7 @@ def producers_append_time(d: Difference) -> bool:
 
 
 @reason(
-    "transactions are not offered yet",
+    "no coordinator of transactions yet",
     "docs/compatibility.md: transactions come later; facts 1.3",
     "FindCoordinator for a transaction is refused, so that a producer does not retry for ever",
 )
