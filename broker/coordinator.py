@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.clock import Clock
-    from broker.group_store import Name, Written
+    from broker.group_store import Log, Name, Written
     from broker.groups import Action
     from broker.node import Node
     from storage.partition import Partition
@@ -111,15 +111,26 @@ class Coordinator:
                 log.exception("groups cannot be read", extra={"log": f"{TOPIC}-{index}"})
             else:
                 for kept in loading.groups(self._clock.steady_ms()):
-                    self._groups[kept.group.group_id] = kept
-                    self._schedule(kept.group)
+                    self._found(kept, index)
             self._loading.discard(index)
         log.info("groups are at hand", extra={"groups": len(self._groups)})
 
+    def _found(self, kept: Kept, index: int) -> None:
+        """Take in a group that a partition tells of; of several the one it belongs to is right."""
+        group_id = kept.group.group_id
+        known = self._groups.get(group_id)
+        if known is not None and index != partition_of(group_id, self._partitions()):
+            known.fill_in(kept)
+            return
+        if known is not None:
+            kept.fill_in(known)
+        self._groups[group_id] = kept
+        self._schedule(kept.group)
+
     def _read(self, index: int) -> Loading:
         """In a thread: take in every record of one partition."""
-        loading = Loading(self._new_group)
         partition = self._node.partition(TOPIC, index)
+        loading = Loading(self._new_group, (partition.topic_id, index))
         offset = partition.log_start_offset
         while offset < partition.high_watermark and self._node.ready:
             fetched = partition.read(
@@ -268,13 +279,15 @@ class Coordinator:
         if failure is not None:
             self._act(kept, kept.group.not_stored(self._clock.steady_ms()))
 
-    async def _append(self, group_id: str, records: Sequence[Written]) -> int:
-        """Put records of a group into its log; the offset of the first, once they are stored.
+    async def _append(self, group_id: str, records: Sequence[Written]) -> tuple[Log, int]:
+        """Put records of a group into its log; which that is, and the first offset, once they are stored.
 
         A log that cannot take them is NotCoordinator, as in Kafka: clients look for another and ask again.
         """
         try:
-            return await self._appended(await self._log_of(group_id), records)
+            partition = await self._log_of(group_id)
+            base_offset = await self._appended(partition, records)
+            return (partition.topic_id, partition.index), base_offset
         except UnknownTopicOrPartition as error:
             raise CoordinatorNotAvailable(error.message) from None
         except KafkaStorageError as error:
@@ -328,7 +341,7 @@ class Coordinator:
         kept = self._groups.setdefault(group_id, kept)
         records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
         try:
-            base_offset = await self._append(group_id, records)
+            place, base_offset = await self._append(group_id, records)
         except (MessageTooLarge, RecordListTooLarge) as error:
             raise InvalidCommitOffsetSize(str(error)) from None
         if kept.group.state is State.DEAD:  # deleted meanwhile: this came after
@@ -337,7 +350,7 @@ class Coordinator:
                 self._groups[group_id] = anew
             kept = self._groups[group_id]
         for at, (name, committed) in enumerate(offsets.items()):
-            kept.commit(name, committed._replace(at=base_offset + at))
+            kept.commit(name, committed._replace(at=base_offset + at, log=place))
 
     def now_ms(self) -> int:
         """The time of a commit."""

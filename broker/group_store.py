@@ -23,6 +23,7 @@ from protocol.message import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from uuid import UUID
 
 log = logging.getLogger("tidelog.groups")
 
@@ -31,10 +32,11 @@ _CONSUMER = "consumer"
 
 Name = tuple[str, int]  # topic and partition
 Written = tuple[bytes, bytes | None]  # key and value of a record
+Log = tuple["UUID | None", int]  # topic id and partition of the log a group is kept in
 
 
 class Committed(NamedTuple):
-    """A committed offset; `at` is where in the log it stands, -1 before it is written."""
+    """A committed offset; `at` is where in its log it stands, -1 before it is written."""
 
     offset: int
     leader_epoch: int
@@ -42,6 +44,7 @@ class Committed(NamedTuple):
     commit_ms: int
     expire_ms: int = _NEVER
     at: int = -1
+    log: Log | None = None
 
 
 @dataclass(slots=True)
@@ -59,10 +62,18 @@ class Kept:
             self.seen, self.since_ms = self.group.state, now_ms
 
     def commit(self, name: Name, committed: Committed) -> None:
-        """Remember an offset that is in the log; one that stands behind it there wins."""
+        """Remember an offset that is in the log; one that stands behind it there wins.
+
+        A group's log is another one once its topic has been made anew or has got more partitions.
+        """
         before = self.offsets.get(name)
-        if before is None or before.at <= committed.at:
+        if before is None or before.log != committed.log or before.at <= committed.at:
             self.offsets[name] = committed
+
+    def fill_in(self, other: Kept) -> None:
+        """Take over what only another partition knows of this group: it was kept there once."""
+        for name, committed in other.offsets.items():
+            self.offsets.setdefault(name, committed)
 
     @property
     def is_idle(self) -> bool:
@@ -156,8 +167,9 @@ class Kept:
 class Loading:
     """Groups as the records of a partition tell them, one after another."""
 
-    def __init__(self, make: Callable[[str], Group]) -> None:
+    def __init__(self, make: Callable[[str], Group], log: Log | None = None) -> None:
         self._make = make
+        self._log = log
         self._kept: dict[str, Kept] = {}
         self._members: dict[str, list[Member]] = {}
         self.unreadable = 0
@@ -188,6 +200,7 @@ class Loading:
             said.commit_timestamp,
             said.expire_timestamp,
             at,
+            self._log,
         )
 
     def _of(self, group_id: str) -> Kept:

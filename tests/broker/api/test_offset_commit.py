@@ -176,3 +176,35 @@ def test_commits_wait_for_the_disk_where_the_log_says_so(start):
         assert commit(connection, "g", "t", 4) == NONE
         assert broker.metric("tidelog_commits_total") > before
         assert fetched(connection, "g", "t")[0] == 4
+
+
+OFFSETS = "__consumer_offsets"
+
+
+def test_a_commit_counts_whatever_became_of_the_log_before_it(start):
+    """Offsets of another log, deleted or left for another partition, say nothing about what is newer."""
+    broker = start({"offsets.topic.num.partitions": 3})
+    groups = [f"group{at}" for at in range(8)]
+    with broker.connect() as connection:
+        create(connection, "read")
+        for offset in range(20):  # the old logs are longer than the new ones will be
+            for group in groups:
+                assert commit(connection, group, "read", offset) == NONE
+        connection.ask("DeleteTopics", 1, topic_names=[OFFSETS], timeout_ms=10_000)
+        for group in groups:
+            assert commit(connection, group, "read", 100) == NONE
+            assert fetched(connection, group, "read")[0] == 100
+        grown = {"name": OFFSETS, "count": 7, "assignments": None}
+        fields = {"topics": [grown], "timeout_ms": 10_000, "validate_only": False}
+        answer = connection.ask("CreatePartitions", 1, **fields)
+        assert [each["error_code"] for each in answer["results"]] == [NONE]
+        for group in groups[::2]:
+            assert commit(connection, group, "read", 200) == NONE
+            assert fetched(connection, group, "read")[0] == 200
+    broker.kill()
+    broker.restart()
+    with broker.connect() as connection:
+        for group in groups:
+            eventually(lambda each=group: fetched(connection, each, "read")[3] == NONE)
+            expected = 200 if group in groups[::2] else 100
+            assert fetched(connection, group, "read")[0] == expected
