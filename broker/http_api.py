@@ -94,7 +94,8 @@ class Asked(NamedTuple):
             400,
             "NO_TIME",
             f'{name}: 1969-12-31T23:59:59.999Z is -1 in milliseconds, which means "no time": no record '
-            "has it. Ask for a millisecond more or less, or with shift=true for 1970-01-01T00:00Z",
+            "has it. Ask for a millisecond more or less, or have it shifted to 1970-01-01T00:00Z "
+            "(shift=true, --shift)",
         )
 
     @property
