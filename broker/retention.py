@@ -55,15 +55,17 @@ class Round(NamedTuple):
 def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> Round:
     """Delete from every log, or from one topic's, what its settings no longer keep; for a thread.
 
-    A log of no topic is somebody's data, brought here from elsewhere: it is never touched. Ends early
-    when the broker stops.
+    A log of no topic, or of a partition that its topic does not have, is somebody's data, brought here
+    from elsewhere: it is never touched. Ends early when the broker stops.
     """
     topics = node.metadata.image.topics
     done = Round([], [])
     for topic, index in node.store.names():
         if not node.ready:
             break
-        if topic not in topics or only not in (None, topic):
+        if only not in (None, topic):
+            continue
+        if topic not in topics or index >= topics[topic].partitions:
             continue
         try:
             if node.store.keeps_everything(topic, index, node.clock.now_ms()):

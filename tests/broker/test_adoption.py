@@ -207,3 +207,20 @@ def test_kafkas_own_topics_are_served_as_internal(tmp_path):
         assert broker.node.partition("__consumer_offsets", 0).log_end_offset == 200
 
     run(tmp_path, scenario)
+
+
+def test_a_log_beyond_the_partitions_of_its_topic_is_never_cleaned(tmp_path):
+    """It lies beside a topic of that name whose settings it has nothing to do with."""
+    day_ms = 86_400_000
+    run(tmp_path, lambda broker: _fill(broker, **{"retention.ms": "1"}))
+    brought = bring(tmp_path, f"{OLD}-0", "t-1")
+    kept = contents(brought)
+
+    async def scenario(broker):
+        broker.node.ready = True
+        broker.node.clock.step(400 * 365 * day_ms)
+        deleted = delete_due(broker.node, asked=True).deleted
+        assert {(gone.topic, gone.partition) for gone in deleted} == {("t", 0)}
+
+    run(tmp_path, scenario)
+    assert contents(brought) == kept
