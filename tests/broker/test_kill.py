@@ -21,6 +21,9 @@ from tests.broker.asking import create
 KILLS = int(os.environ.get("TIDELOG_KILLS", "3"))
 LONG_KILLS = int(os.environ.get("TIDELOG_KILLS", "20"))
 
+# kafka-python leaves sockets of lost connections to the garbage collector, which may run at any time.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
+
 
 @pytest.fixture(autouse=True)
 def _sweep():
