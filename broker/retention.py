@@ -81,9 +81,7 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
         except BrokerError as error:
             done.failed.append(Failed(topic, index, error.message))
             continue
-        except (
-            Exception
-        ) as error:  # one log's trouble is its own: those behind it come all the same
+        except Exception as error:  # one log's trouble is its own, those behind it go on
             log.exception("retention failed", extra={"log": f"{topic}-{index}"})
             done.failed.append(Failed(topic, index, repr(error)))
             continue

@@ -491,9 +491,8 @@ class Partition(DurableLog):
         writes nothing.
         """
         segments, rules = self._segments, timestamps.retention_of(self.config)
-        tail = segments[
-            -1
-        ].tail  # before anything of it is looked at: what comes later is not judged
+        # Before anything of it is looked at: what comes later is not judged.
+        tail = segments[-1].tail
         if rules.event_ms is not None:
             retention.learn(segments)
         policies = timestamps.segments_to_delete(
@@ -625,7 +624,7 @@ class Partition(DurableLog):
         try:
             self._roll()
         except OSError as error:
-            if error.errno not in retention.FULL or isinstance(error, files.SyncError):
+            if not retention.is_full(error):
                 raise
             return False
         return True
@@ -638,7 +637,7 @@ class Partition(DurableLog):
         try:
             self._keep_times(self._covered_times(), durable=True)
         except OSError as error:
-            if error.errno not in retention.FULL or isinstance(error, files.SyncError):
+            if not retention.is_full(error):
                 raise
             retention.make_room(going)
             with contextlib.suppress(OSError):

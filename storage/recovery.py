@@ -101,10 +101,8 @@ def load(
     for segment in segments[:-1]:
         segment.seal()
     back_offset = 0 if known is None else known.back_offset
-    if (
-        segments[-1].base_offset < back_offset
-    ):  # its mark was cut off, and in here no time goes back
-        back_offset = 0
+    if segments[-1].base_offset < back_offset:
+        back_offset = 0  # its mark was cut off, and in here no time goes back
     # Also of entries doubted next: time does not go back.
     last_time = _last_append_time(segments, back_offset, stamps)
     if known is None and not was_clean:

@@ -28,6 +28,11 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = logging.getLogger("tidelog.storage")
 
 
+def is_full(error: OSError) -> bool:
+    """Tell whether a disk is merely full: not a sync that failed, after which nothing is certain."""
+    return error.errno in FULL and not isinstance(error, files.SyncError)
+
+
 class Deletion(NamedTuple):
     """A segment that retention has deleted, and why."""
 

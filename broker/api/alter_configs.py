@@ -11,11 +11,11 @@ Version notes: 1 is the same as 0; 2 flexible.
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
-from broker.context import as_broker_error
+from broker.api.incremental_alter_configs import altered
 from config import broker_entries
 from protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from protocol.errors import InvalidRequest, UnknownTopicOrPartition
@@ -36,19 +36,11 @@ async def handle(
     node: Node, request: AlterConfigsRequest, _context: Context
 ) -> AlterConfigsResponse:
     """Replace the settings of every resource, each for itself."""
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    responses = []
-    for resource in request.resources:
-        try:
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequest("the resource is named more than once")
-            await _replace(node, resource, validate_only=request.validate_only)
-        except Exception as error:  # noqa: BLE001 - one resource's failure is its own
-            known = as_broker_error(node, error, "alter_configs")
-            responses.append(_response(resource, known))
-        else:
-            responses.append(_response(resource, None))
-    return AlterConfigsResponse(responses=responses)
+    replace = partial(_replace, validate_only=request.validate_only)
+    outcomes = await altered(node, request.resources, replace, "alter_configs")
+    return AlterConfigsResponse(
+        responses=[_response(resource, error) for resource, error in outcomes]
+    )
 
 
 async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:

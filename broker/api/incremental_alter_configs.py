@@ -10,7 +10,8 @@ Version notes: 1 flexible.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
 from broker.context import as_broker_error
@@ -22,16 +23,19 @@ from protocol.api.incremental_alter_configs import (
 from protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from broker.context import Context
     from broker.node import Node
     from config import Entry
+    from protocol.api import alter_configs
     from protocol.api.incremental_alter_configs import (
         AlterConfigsResource,
         IncrementalAlterConfigsRequest,
     )
     from protocol.errors import BrokerError
+
+_Resource = TypeVar("_Resource", "AlterConfigsResource", "alter_configs.AlterConfigsResource")
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -40,19 +44,32 @@ async def handle(
     node: Node, request: IncrementalAlterConfigsRequest, _context: Context
 ) -> IncrementalAlterConfigsResponse:
     """Change every resource, each for itself."""
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    responses = []
-    for resource in request.resources:
+    alter = partial(_alter, validate_only=request.validate_only)
+    outcomes = await altered(node, request.resources, alter, "incremental_alter_configs")
+    return IncrementalAlterConfigsResponse(
+        responses=[_response(resource, error) for resource, error in outcomes]
+    )
+
+
+async def altered(
+    node: Node,
+    resources: Sequence[_Resource],
+    alter: Callable[[Node, _Resource], Awaitable[None]],
+    api: str,
+) -> list[tuple[_Resource, BrokerError | None]]:
+    """Alter resources one after another, each for itself; what became of each."""
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    outcomes: list[tuple[_Resource, BrokerError | None]] = []
+    for resource in resources:
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest("the resource is named more than once")
-            await _alter(node, resource, validate_only=request.validate_only)
+            await alter(node, resource)
         except Exception as error:  # noqa: BLE001 - one resource's failure is its own
-            known = as_broker_error(node, error, "incremental_alter_configs")
-            responses.append(_response(resource, known))
+            outcomes.append((resource, as_broker_error(node, error, api)))
         else:
-            responses.append(_response(resource, None))
-    return IncrementalAlterConfigsResponse(responses=responses)
+            outcomes.append((resource, None))
+    return outcomes
 
 
 async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:
