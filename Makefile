@@ -4,13 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-PACKAGES := config protocol storage broker tidelog
+PACKAGES := config protocol storage broker pipeline tidelog
 DATA ?= data
 LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients test-docker oracle check style types imports derived derive rewrite bench bench-full bench-logs image compose-up compose-down fuzz clean
+.PHONY: help setup serve test test-long test-clients test-docker test-spark oracle check style types imports derived derive rewrite bench bench-full bench-logs image compose-up compose-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,16 +29,20 @@ serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./da
 	$(BIN)/tidelog serve --listeners PLAINTEXT://$(LISTEN) --log-dirs $(DATA) --http $(HTTP)
 
 test: setup ## run the tests (heavy parts that are missing are skipped with a reason)
-	$(BIN)/python -m pytest -q -m 'not oracle and not clients and not docker and not long'
+	$(BIN)/python -m pytest -q -n auto -m 'not (oracle or clients or docker or spark or long)'
 
 test-long: setup ## the long profiles: a million mutated frames, more kills
-	TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker)' --timeout 3600
+	TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600
 
 test-clients: setup ## every real client against every other, the matrix printed
 	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients tests/field
 
 test-docker: setup ## the image and the compose stack, with docker or podman
 	$(BIN)/python -m pytest -q -s -m docker --timeout 900 tests/docker
+
+test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	$(BIN)/python -m pytest -q -m spark --timeout 600 tests/pipeline
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
 	@for version in 3.9.1 0.10.2.2 tools-3.9.1 tools-4.1.1; do $(BIN)/python tests/oracle/apache_kafka.py fetch $$version >/dev/null || true; done
