@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("config", "protocol", "storage", "broker")
+ROOMS = ("config", "protocol", "storage", "broker", "pipeline")
 
 
 def run(command, cwd):
