@@ -1,0 +1,106 @@
+"""Times as the pipeline reads and writes them: int milliseconds <-> ISO 8601, over all of int64.
+
+The calendar is the proleptic Gregorian one with a year 0, as ISO 8601 counts; years before 1 and beyond
+9999 are written with a sign and more digits (`+12026-01-01T00:00Z`). Finer units are cut down to
+milliseconds by floor, before 1970 too. Nothing here makes a datetime, which knows the years 1 to 9999 alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, get_args
+
+from config.instants import FIRST_MS, LAST_MS, parse_duration, parse_instant
+from config.instants import to_iso as _short_iso
+
+__all__ = [
+    "FIRST_MS",
+    "LAST_MS",
+    "NO_TIME",
+    "UNITS",
+    "Unit",
+    "date_of",
+    "hour_of",
+    "parse_duration",
+    "parse_time",
+    "to_iso",
+    "to_ms",
+]
+
+NO_TIME: Final = -1
+"""The millisecond that means "no time" in a record (KIP-32)."""
+
+Unit = Literal["s", "ms", "us", "ns", "iso"]
+UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+"""How a column may tell its times."""
+
+_DAY_MS: Final = 86_400_000
+_CYCLE_YEARS: Final = 400  # after which the calendar repeats, weekdays included
+_CYCLE_MS: Final = 146_097 * _DAY_MS
+_PER_UNIT: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+_LONG_YEAR = re.compile(r"([+-][0-9]{5,9})(-.*)", re.ASCII | re.DOTALL)
+
+
+def parse_time(value: int | str, now_ms: int | None = None) -> int:
+    """The time that is meant by milliseconds, an ISO time with its zone, or a span from `now_ms` on.
+
+    Raises ValueError of one sentence: for what is no time, for one beyond int64, and for "now" or a span
+    where nobody said what now is.
+    """
+    text = str(value).strip()
+    if long_year := _LONG_YEAR.fullmatch(text):
+        cycles, year = divmod(int(long_year[1]), _CYCLE_YEARS)
+        try:
+            found = parse_instant(f"{year + 2000:04d}{long_year[2]}", 0)
+        except ValueError:
+            raise ValueError(f"{text!r} is no time: expected +12026-01-01T00:00Z") from None
+        found += (cycles - 5) * _CYCLE_MS
+        if not FIRST_MS <= found <= LAST_MS:
+            raise ValueError(f"{text!r} is beyond the times there are: 64 bits of milliseconds")
+        return found
+    if now_ms is None:
+        if parse_instant(text, 0) != parse_instant(text, 1):
+            raise ValueError(f"{text!r} is told from now on: give an ISO time or milliseconds")
+        return parse_instant(text, 0)
+    return parse_instant(text, now_ms)
+
+
+def to_iso(time_ms: int) -> str:
+    """A time as ISO 8601 in UTC, to the millisecond, any year; `parse_time` reads it back exactly."""
+    short = _short_iso(time_ms)
+    if short is not None:
+        return short
+    cycles, rest_ms = divmod(time_ms, _CYCLE_MS)  # a rest lies in 1970 to 2369
+    inside = _short_iso(rest_ms)
+    assert inside is not None
+    return f"{int(inside[:4]) + cycles * _CYCLE_YEARS:+d}{inside[4:]}"
+
+
+def date_of(time_ms: int) -> str:
+    """The UTC day a time belongs to, `2026-01-31` or `-0044-03-15`: the day before for -1 ms."""
+    return to_iso(time_ms).partition("T")[0]
+
+
+def hour_of(time_ms: int) -> int:
+    """The first millisecond of the hour a time belongs to."""
+    return time_ms - time_ms % 3_600_000
+
+
+def to_ms(value: int | str, unit: Unit) -> int:
+    """A value of a column as milliseconds; finer units by floor. Raises ValueError."""
+    if unit == "iso":
+        if isinstance(value, int) or _is_number(value):
+            raise ValueError(f"{value!r} is a number, not an ISO time: name its unit")
+        return parse_time(value)
+    factor, divisor = _PER_UNIT[unit]
+    try:
+        found = int(value) * factor // divisor
+    except ValueError:
+        raise ValueError(f"{value!r} is no whole number of {unit}") from None
+    if not FIRST_MS <= found <= LAST_MS:
+        raise ValueError(f"{value!r} {unit} is beyond the times there are: 64 bits of milliseconds")
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().lstrip("+-").isdecimal()
