@@ -48,6 +48,19 @@ COORDINATES: dict[str, tuple[str, ...]] = {
     # The command line tools, for tests/tools. Of their own they log nowhere.
     "tools-3.9.1": ("org.apache.kafka:kafka-tools:3.9.1", "org.apache.kafka:kafka_2.13:3.9.1"),
     "tools-4.1.1": ("org.apache.kafka:kafka-tools:4.1.1", "org.apache.kafka:kafka_2.13:4.1.1"),
+    # Connect with its file connectors, MirrorMaker 2 and Streams; each with what it logs with.
+    "connect-3.9.1": (
+        "org.apache.kafka:connect-file:3.9.1",
+        "org.apache.kafka:connect-mirror:3.9.1",
+        "org.apache.kafka:kafka-streams:3.9.1",
+        "org.slf4j:slf4j-reload4j:1.7.36",
+    ),
+    "connect-4.1.1": (
+        "org.apache.kafka:connect-file:4.1.1",
+        "org.apache.kafka:connect-mirror:4.1.1",
+        "org.apache.kafka:kafka-streams:4.1.1",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+    ),
 }
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 FETCH_TIMEOUT_S = 600
@@ -525,7 +538,7 @@ def main(arguments: Sequence[str]) -> int:
     if (
         len(arguments) != 2
         or arguments[0] not in ("fetch", "run")
-        or not re.fullmatch(r"(tools-)?[\d.]+", arguments[1])
+        or not re.fullmatch(r"(tools-|connect-)?[\d.]+", arguments[1])
     ):
         print(f"usage: apache_kafka.py fetch|run {'|'.join(COORDINATES)}", file=sys.stderr)
         return 2
