@@ -1,0 +1,165 @@
+"""The client against a running broker of ours and against Apache Kafka: the same answers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from pipeline.client import (
+    EARLIEST,
+    LATEST,
+    Client,
+    ClusterUnreachable,
+    GroupOffset,
+    RequestError,
+    UnsupportedByBroker,
+    address_of,
+)
+from pipeline.connection import ADD_PARTITIONS_TO_TXN, Connection, ConnectionBroken
+from protocol.errors import ErrorCode
+from protocol.records.batch import Record, build, records
+
+TIMES = (-62135596800000, -86_400_000, -1, 0, 1_700_000_000_000)
+HEADERS = ((b"h", b"x"), (b"null", None))
+
+
+@pytest.fixture
+def client(either):
+    with Client(either, timeout_s=20) as made:
+        yield made
+
+
+def batch(times=TIMES):
+    return build([Record(n, time, b"k%d" % n, None, HEADERS) for n, time in enumerate(times)])
+
+
+def test_what_is_produced_is_fetched(client, topic):
+    client.create_topic(topic, 2, {"retention.ms": "-1"})
+    assert client.partition_count(topic) == 2
+    first = client.produce(topic, 1, batch())
+    second = client.produce(topic, 1, batch())
+    assert (first.base_offset, second.base_offset, first.append_time_ms) == (0, 5, -1)
+    fetched = client.fetch(topic, 1, 0)
+    assert [(one.offset, one.timestamp, one.headers) for one in records(fetched.records)] == [
+        (n, TIMES[n % 5], HEADERS) for n in range(10)
+    ]
+    assert (fetched.high_watermark, fetched.log_start_offset, fetched.aborted) == (10, 0, ())
+    assert len(client.fetch(topic, 0, 0, max_wait_ms=1).records) == 0
+
+
+def test_offsets_by_time_and_at_the_ends(client, topic):
+    client.create_topic(topic, 2, {"retention.ms": "-1"})
+    client.produce(topic, 0, batch())
+    assert client.list_offsets(topic, {0: LATEST, 1: LATEST})[0].offset == 5
+    assert client.end_offset(topic, 1) == 0
+    assert client.list_offsets(topic, {0: EARLIEST})[0].offset == 0
+    assert client.list_offsets(topic, {0: 1})[0] == (4, 1_700_000_000_000)
+    assert client.list_offsets(topic, {0: 2_000_000_000_000})[0] == (-1, -1)
+
+
+def test_settings_of_a_topic(client, topic):
+    client.create_topic(topic, 1, {"message.timestamp.type": "LogAppendTime"})
+    settings = client.topic_settings(topic)
+    assert settings["message.timestamp.type"] == ("LogAppendTime", True)
+    assert not settings["segment.bytes"].is_own
+    assert client.produce(topic, 0, batch()).append_time_ms > 1_700_000_000_000
+
+
+def test_offsets_of_a_group(client, topic):
+    client.create_topic(topic, 2)
+    group = f"group-of-{topic}"
+    assert client.offset_fetch(group) == {}
+    client.offset_commit(group, {(topic, 1): GroupOffset(7, "note"), (topic, 0): GroupOffset(3)})
+    found = client.offset_fetch(group)
+    assert {place: (one.offset, one.metadata) for place, one in found.items()} == {
+        (topic, 0): (3, ""),
+        (topic, 1): (7, "note"),
+    }
+
+
+def test_a_producer_id_is_given(client):
+    first, second = client.init_producer_id(), client.init_producer_id()
+    assert first[0] != second[0]
+    assert first[1] == second[1] == 0
+
+
+def test_a_refusal_names_what_was_refused(client, topic):
+    with pytest.raises(RequestError, match=f"{topic}: UNKNOWN_TOPIC_OR_PARTITION") as caught:
+        client.partition_count(topic)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    client.create_topic(topic, 1, {"max.message.bytes": "100"})
+    with pytest.raises(RequestError, match="TOPIC_ALREADY_EXISTS"):
+        client.create_topic(topic, 1)
+    with pytest.raises(RequestError, match="MESSAGE_TOO_LARGE"):
+        client.produce(topic, 0, batch())
+    with pytest.raises(RequestError, match="OFFSET_OUT_OF_RANGE"):
+        client.fetch(topic, 0, 3)
+    with pytest.raises(RequestError, match="has 1 partitions"):
+        client.fetch(topic, 1, 0)
+
+
+def test_why_records_are_refused_is_told(client, topic):
+    client.create_topic(topic, 1, {"message.timestamp.before.max.ms": "1000", "retention.ms": "-1"})
+    with pytest.raises(RequestError, match=r"INVALID_TIMESTAMP.*-62135596800000"):
+        client.produce(topic, 0, batch())
+
+
+def test_a_broker_that_comes_back_is_found_again(broker, topic):
+    with Client(broker.bootstrap, timeout_s=30) as client:
+        client.create_topic(topic, 1)
+        client.produce(topic, 0, batch())
+        broker.kill()
+        back = threading.Thread(target=broker.restart)
+        back.start()
+        try:
+            assert client.end_offset(topic, 0) == 5
+        finally:
+            back.join()
+
+
+def test_a_broker_that_is_not_there_is_said_to_be_unreachable():
+    with socket.socket() as bound:  # bound, but nobody listens
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        with (
+            Client(f"127.0.0.1:{port}", timeout_s=0.2) as client,
+            pytest.raises(ClusterUnreachable, match=f"127.0.0.1:{port} cannot be reached"),
+        ):
+            client.topics()
+
+
+def test_a_peer_that_talks_nonsense_is_told_apart():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(100)
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        serving = threading.Thread(target=answer)
+        serving.start()
+        with pytest.raises(ConnectionBroken, match="announces an answer of"):
+            Connection("127.0.0.1", server.getsockname()[1], "test", 5)
+        serving.join()
+
+
+def test_an_api_that_is_not_served_is_named(broker):
+    with Client(broker.bootstrap) as client:
+        one = client.until_done(client.any)
+        one.served.pop(ADD_PARTITIONS_TO_TXN, None)
+        with pytest.raises(UnsupportedByBroker, match="does not serve it"):
+            client.until_done(lambda: one.version(ADD_PARTITIONS_TO_TXN))
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":9092", "host:x", "host:70000"])
+def test_what_is_no_broker_is_refused(text):
+    with pytest.raises(ValueError, match="write host:port"):
+        address_of(text)
+
+
+def test_addresses():
+    assert address_of(" localhost:9092 ") == ("localhost", 9092)
+    assert address_of("[::1]:9092") == ("::1", 9092)
