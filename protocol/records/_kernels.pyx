@@ -8,12 +8,13 @@ On more than RELEASE_ABOVE bytes they run without the interpreter's lock.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from zlib import crc32 as _zlib_crc32
 
@@ -21,6 +22,7 @@ from crc32c import crc32c as _crc32c
 
 from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from protocol.records import layout
+from protocol.records.column_buffers import BrokenBatch
 from protocol.records.layout import Batch, Findings, Rewritten
 from protocol.records.plan import Prepared, PreparedBatch
 
@@ -1341,3 +1343,475 @@ cdef int examine_some(Source *source, int64_t minimum, int64_t maximum, Found *f
     else:
         fault = examine_v2(source, 0, 0, -1, minimum, maximum, found)
     return fault
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+cdef struct Range:
+    int64_t low_offset
+    int64_t high_offset
+    int64_t low_time
+    int64_t high_time
+    int timed
+
+cdef struct Sizes:
+    int64_t records
+    int64_t keys
+    int64_t values
+    int64_t headers
+    int64_t header_keys
+    int64_t header_values
+
+cdef struct Columns:
+    int64_t *offsets
+    int64_t *timestamps
+    int32_t *key_ends
+    uint8_t *key_valid
+    uint8_t *keys
+    int32_t *value_ends
+    uint8_t *value_valid
+    uint8_t *values
+    int32_t *header_ends
+    int32_t *header_key_ends
+    uint8_t *header_keys
+    int32_t *header_value_ends
+    uint8_t *header_value_valid
+    uint8_t *header_values
+    Sizes used
+
+
+cdef inline uint8_t *memory(bytearray buffer):
+    return <uint8_t *>PyByteArray_AS_STRING(buffer)
+
+
+cdef int point(Columns *columns, out) except -1:
+    """Point at the buffers, which stay where they are until they grow."""
+    columns.offsets = <int64_t *>memory(out.offsets)
+    columns.timestamps = <int64_t *>memory(out.timestamps)
+    columns.key_ends = <int32_t *>memory(out.key_ends)
+    columns.key_valid = memory(out.key_valid)
+    columns.keys = memory(out.keys)
+    columns.value_ends = <int32_t *>memory(out.value_ends)
+    columns.value_valid = memory(out.value_valid)
+    columns.values = memory(out.values)
+    columns.header_ends = <int32_t *>memory(out.header_ends)
+    columns.header_key_ends = <int32_t *>memory(out.header_key_ends)
+    columns.header_keys = memory(out.header_keys)
+    columns.header_value_ends = <int32_t *>memory(out.header_value_ends)
+    columns.header_value_valid = memory(out.header_value_valid)
+    columns.header_values = memory(out.header_values)
+    columns.used.records = out.record_count
+    columns.used.keys = out.key_bytes
+    columns.used.values = out.value_bytes
+    columns.used.headers = out.header_count
+    columns.used.header_keys = out.header_key_bytes
+    columns.used.header_values = out.header_value_bytes
+    return 0
+
+
+cdef inline int is_kept(const Range *wanted, int64_t offset, int64_t timestamp) noexcept nogil:
+    if offset < wanted.low_offset or offset >= wanted.high_offset:
+        return 0
+    if not wanted.timed:
+        return 1
+    return timestamp != -1 and wanted.low_time <= timestamp <= wanted.high_time
+
+
+cdef inline void header_sizes(const Raw *raw, Sizes *sizes) noexcept nogil:
+    """Add up the headers of a record that was read without a fault."""
+    cdef Py_ssize_t position = 0
+    cdef int32_t size = 0, i
+    cdef Bytes ignored
+    for i in range(raw.header_count):
+        field(raw.headers, &position, raw.headers_size, &ignored, &size)
+        sizes.header_keys += size
+        field(raw.headers, &position, raw.headers_size, &ignored, &size)
+        if size > 0:
+            sizes.header_values += size
+
+
+cdef int measure_loop(
+    Source source, int64_t base_offset, int stamped, int64_t stamp, const Range *wanted, Sizes *sizes
+) noexcept nogil:
+    """Walk every record, and add up what the wanted ones hold."""
+    cdef Raw raw
+    cdef int fault = begin(&source)
+    memset(sizes, 0, sizeof(Sizes))
+    if fault:
+        return fault
+    while advance(&source, &raw, &fault):
+        if not is_kept(wanted, add(base_offset, raw.offset), stamp if stamped else raw.timestamp):
+            continue
+        sizes.records += 1
+        if raw.key_size > 0:
+            sizes.keys += raw.key_size
+        if raw.value_size > 0:
+            sizes.values += raw.value_size
+        if raw.header_count:
+            sizes.headers += raw.header_count
+            header_sizes(&raw, sizes)
+    return fault
+
+
+cdef inline void put_bytes(
+    uint8_t *data, int64_t *used, int32_t *ends, uint8_t *valid, int64_t row, Bytes content, int32_t size
+) noexcept nogil:
+    if size >= 0:
+        if size:
+            memcpy(data + used[0], content, size)
+            used[0] += size
+        if valid != NULL:
+            valid[row >> 3] |= <uint8_t>(1 << (row & 7))
+    ends[row + 1] = <int32_t>used[0]
+
+
+cdef inline void put_headers(Columns *columns, const Raw *raw) noexcept nogil:
+    cdef Py_ssize_t position = 0
+    cdef int32_t size = 0, i
+    cdef Bytes content
+    cdef int64_t row
+    for i in range(raw.header_count):
+        row = columns.used.headers
+        field(raw.headers, &position, raw.headers_size, &content, &size)
+        put_bytes(
+            columns.header_keys, &columns.used.header_keys, columns.header_key_ends, NULL, row,
+            content, size,
+        )
+        field(raw.headers, &position, raw.headers_size, &content, &size)
+        put_bytes(
+            columns.header_values, &columns.used.header_values, columns.header_value_ends,
+            columns.header_value_valid, row, content, size,
+        )
+        columns.used.headers = row + 1
+
+
+cdef void fill_loop(
+    Source source, int64_t base_offset, int stamped, int64_t stamp, const Range *wanted, Columns *columns
+) noexcept nogil:
+    """Write the wanted records; `measure_loop` found no fault, and there is room."""
+    cdef Raw raw
+    cdef int fault
+    cdef int64_t row, offset, timestamp
+    while advance(&source, &raw, &fault):
+        offset = add(base_offset, raw.offset)
+        timestamp = stamp if stamped else raw.timestamp
+        if not is_kept(wanted, offset, timestamp):
+            continue
+        row = columns.used.records
+        columns.offsets[row] = offset
+        columns.timestamps[row] = timestamp
+        put_bytes(
+            columns.keys, &columns.used.keys, columns.key_ends, columns.key_valid, row, raw.key,
+            raw.key_size,
+        )
+        put_bytes(
+            columns.values, &columns.used.values, columns.value_ends, columns.value_valid, row,
+            raw.value, raw.value_size,
+        )
+        if raw.header_count:
+            put_headers(columns, &raw)
+        columns.header_ends[row + 1] = <int32_t>columns.used.headers
+        columns.used.records = row + 1
+
+
+cdef int times_loop(
+    Source source, int64_t base_offset, int stamped, int64_t stamp, const Range *wanted, Columns *columns
+) noexcept nogil:
+    """Write offsets and times; of format 2 nothing else of a record is looked at."""
+    cdef Raw raw
+    cdef int fault = begin(&source)
+    cdef Bytes data = source.data
+    cdef Py_ssize_t position = source.position, stop
+    cdef int32_t length = 0, offset_delta = 0
+    cdef int64_t delta = 0, offset, timestamp, number
+    cdef int64_t row = columns.used.records
+    if fault:
+        return fault
+    if source.magic < 2:
+        while advance(&source, &raw, &fault):
+            offset = add(base_offset, raw.offset)
+            timestamp = stamp if stamped else raw.timestamp
+            if is_kept(wanted, offset, timestamp):
+                columns.offsets[row] = offset
+                columns.timestamps[row] = timestamp
+                row += 1
+        if not fault:
+            columns.used.records = row
+        return fault
+    for number in range(source.left):
+        fault = varint(data, &position, source.end, &length)
+        if fault:
+            return fault
+        if length < 0 or length > source.end - position:
+            return RECORD_LONG
+        stop = position + length
+        position += 1  # attributes
+        fault = varlong(data, &position, stop, &delta)
+        if fault:
+            return fault
+        fault = varint(data, &position, stop, &offset_delta)
+        if fault:
+            return fault
+        position = stop
+        offset = add(base_offset, offset_delta)
+        timestamp = stamp if stamped else add(source.base_timestamp, delta)
+        if is_kept(wanted, offset, timestamp):
+            columns.offsets[row] = offset
+            columns.timestamps[row] = timestamp
+            row += 1
+    if position != source.end:
+        return BATCH_NOT_FILLED
+    columns.used.records = row
+    return NO_FAULT
+
+
+cdef struct Head:
+    Py_ssize_t position
+    Py_ssize_t size
+    int64_t offset  # as the first eight bytes have it
+    int64_t base_offset  # -1 where a wrapper does not tell
+    int64_t last_offset
+    int magic
+    int attributes
+    int64_t leader_epoch
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t producer_id
+    int64_t producer_epoch
+    int64_t base_sequence
+    int64_t count
+
+
+cdef inline void read_head(Bytes p, Py_ssize_t position, Py_ssize_t size, Head *head) noexcept nogil:
+    head.position = position
+    head.size = size
+    head.offset = get64(p)
+    head.magic = p[16]
+    if head.magic == 2:
+        head.base_offset = head.offset
+        head.last_offset = add(head.offset, <int32_t>get32(p + 23))
+        head.attributes = <int>(<signed char>p[21]) << 8 | p[22]
+        head.leader_epoch = <int32_t>get32(p + 12)
+        head.base_timestamp = get64(p + 27)
+        head.max_timestamp = get64(p + 35)
+        head.producer_id = get64(p + 43)
+        head.producer_epoch = <int>(<signed char>p[51]) << 8 | p[52]
+        head.base_sequence = <int32_t>get32(p + 53)
+        head.count = <int32_t>get32(p + 57)
+        return
+    head.attributes = p[17]
+    head.last_offset = head.offset
+    head.base_offset = -1 if head.attributes & 7 else head.offset
+    head.count = -1 if head.attributes & 7 else 1
+    head.base_timestamp = head.max_timestamp = get64(p + 18) if head.magic else -1
+    head.leader_epoch = head.producer_id = head.producer_epoch = head.base_sequence = -1
+
+
+cdef inline int is_outside(const Head *head, const Range *wanted) noexcept nogil:
+    """Tell whether the header proves that no record has a wanted time."""
+    cdef int64_t timestamp = head.max_timestamp
+    if head.magic == 0:
+        return 1
+    if head.attributes & 8 or (head.magic == 1 and not head.attributes & 7):
+        return timestamp == -1 or timestamp < wanted.low_time or timestamp > wanted.high_time
+    return head.magic == 2 and timestamp < wanted.low_time
+
+
+cdef int is_aborted(const Head *head, aborted) except -1:
+    cdef object first, last
+    for first, last in aborted.get(head.producer_id, ()):
+        if <int64_t>first <= head.base_offset <= <int64_t>last:
+            return 1
+    return 0
+
+
+cdef int check_head(Bytes p, const Head *head, view, int verify) except -1:
+    """Raise BrokenBatch where the CRC is wrong or the header cannot be true."""
+    cdef uint32_t stored, computed
+    cdef int codec = head.attributes & 7
+    cdef Py_ssize_t stop = head.position + head.size
+    if verify:
+        if head.magic == 2:
+            stored = get32(p + 17)
+            computed = <uint32_t>_crc32c(view[head.position + 21 : stop])
+        else:
+            stored = get32(p + 12)
+            if head.size < OWN_CRC_BELOW:
+                computed = crc32_of(p + 16, head.size - 16)
+            else:
+                computed = <uint32_t>_zlib_crc32(view[head.position + 16 : stop])
+        if stored != computed:
+            raise BrokenBatch(head.position, head.offset, "fails its CRC")
+    if codec > (4 if head.magic == 2 else 3):
+        raise BrokenBatch(head.position, head.offset, f"names codec {codec}, which is none")
+    if head.magic == 2:
+        if not 0 <= head.count <= <int64_t>(<int32_t>get32(p + 23)) + 1:
+            raise BrokenBatch(
+                head.position,
+                head.offset,
+                f"claims {head.count} records for offsets {head.base_offset} to {head.last_offset}",
+            )
+    return 0
+
+
+cdef int put_row(out, const Head *head, int64_t records) except -1:
+    cdef int64_t *row
+    cdef Py_ssize_t count = out.batch_count
+    if (count + 1) * 112 > PyByteArray_GET_SIZE(out.batches):
+        out.reserve_batches(1)
+    row = <int64_t *>memory(out.batches) + count * 14
+    row[0] = head.position
+    row[1] = head.size
+    row[2] = head.base_offset
+    row[3] = head.last_offset
+    row[4] = head.magic
+    row[5] = head.attributes
+    row[6] = head.leader_epoch
+    row[7] = head.base_timestamp
+    row[8] = head.max_timestamp
+    row[9] = head.producer_id
+    row[10] = head.producer_epoch
+    row[11] = head.base_sequence
+    row[12] = head.count
+    row[13] = records
+    out.batch_count = count + 1
+    return 0
+
+
+cdef int append_region(
+    Source *source, int64_t base_offset, int stamped, int64_t stamp, const Range *wanted, int times_only,
+    out,
+) except -1:
+    """Append the wanted records of a region; returns a fault, and then nothing was appended."""
+    cdef Columns columns
+    cdef Sizes sizes
+    cdef int fault
+    cdef int64_t least = 26 if source.magic < 2 else 4  # bytes of the smallest record
+    if times_only:
+        out.reserve_times((source.end - source.position) // least + 1)
+        point(&columns, out)
+        with nogil:
+            fault = times_loop(source[0], base_offset, stamped, stamp, wanted, &columns)
+        if not fault:
+            out.record_count = columns.used.records
+        return fault
+    with nogil:
+        fault = measure_loop(source[0], base_offset, stamped, stamp, wanted, &sizes)
+    if fault or not sizes.records:
+        return fault
+    out.reserve(
+        sizes.records, sizes.keys, sizes.values, sizes.headers, sizes.header_keys,
+        sizes.header_values,
+    )
+    point(&columns, out)
+    with nogil:
+        fill_loop(source[0], base_offset, stamped, stamp, wanted, &columns)
+    out.record_count = columns.used.records
+    out.key_bytes = columns.used.keys
+    out.value_bytes = columns.used.values
+    out.header_count = columns.used.headers
+    out.header_key_bytes = columns.used.header_keys
+    out.header_value_bytes = columns.used.header_values
+    return NO_FAULT
+
+
+cdef object batch_of(Bytes p, const Head *head):
+    if head.magic == 2:
+        return v2_batch(p, head.position, <int32_t>(head.size - PREFIX))
+    return message_batch(p, head.position, <int32_t>(head.size - PREFIX))
+
+
+cdef int append_batch(
+    data, Py_buffer *view, Bytes p, const Head *head, const Range *wanted, int depth, out, unpack
+) except -1:
+    """Append the records of one batch; raises BrokenBatch."""
+    cdef Source source
+    cdef Py_buffer inner
+    cdef int fault, stamped = 0
+    cdef int64_t stamp = -1, base_offset = 0
+    if head.attributes & 7:
+        region = unpack(data, batch_of(p, head))
+        records, start, end, magic, count, base, base_timestamp, own = region
+        PyObject_GetBuffer(records, &inner, PyBUF_SIMPLE)
+        try:
+            open_source(&source, &inner, start, end, magic, count, base_timestamp, 0)
+            if own is not None:
+                stamped = 1
+                stamp = own
+            fault = append_region(&source, base, stamped, stamp, wanted, depth == 1, out)
+        finally:
+            PyBuffer_Release(&inner)
+    else:
+        if head.magic == 2:
+            base_offset = head.base_offset
+            stamped = (head.attributes & 8) != 0
+            stamp = head.max_timestamp
+        open_source(
+            &source, view, head.position + (V2_HEADER if head.magic == 2 else 0),
+            head.position + head.size, head.magic, head.count if head.magic == 2 else -1,
+            head.base_timestamp, 0,
+        )
+        fault = append_region(&source, base_offset, stamped, stamp, wanted, depth == 1, out)
+    if fault:
+        raise BrokenBatch(head.position, head.offset, f"is broken: {FAULTS[fault]}")
+    return 0
+
+
+def append_set(data, Py_ssize_t start, Py_ssize_t end, out, wanted, unpack):
+    """See kernels_py.append_set."""
+    cdef Py_buffer view
+    cdef Bytes p
+    cdef Head head
+    cdef Range within
+    cdef int32_t size
+    cdef int depth = wanted.depth
+    cdef int verify = wanted.verify
+    cdef int64_t limit = wanted.limit, first
+    cdef Py_ssize_t position = start
+    cdef object aborted = wanted.aborted, sliced = memoryview(data)
+    within.low_offset = wanted.low_offset
+    within.high_offset = wanted.high_offset
+    within.low_time = wanted.low_time
+    within.high_time = wanted.high_time
+    within.timed = wanted.timed
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= end <= view.len:
+            raise ValueError(f"{start}..{end} is not within {view.len} bytes")
+        while True:
+            if <int64_t>out.filled() >= limit:
+                return position, 1
+            if end - position < PREFIX:
+                return position, 0
+            p = <Bytes>view.buf + position
+            size = <int32_t>get32(p + 8)
+            if size < 14:
+                raise BrokenBatch(position, get64(p), f"claims {size} bytes")
+            if size > end - position - PREFIX:
+                return position, 0
+            if p[16] > 2:
+                raise BrokenBatch(position, get64(p), f"has magic {p[16]}")
+            if size < (49 if p[16] == 2 else 22 if p[16] else 14):
+                raise BrokenBatch(position, get64(p), f"claims {size} bytes")
+            read_head(p, position, <Py_ssize_t>size + PREFIX, &head)
+            if head.last_offset >= within.low_offset:
+                first = head.last_offset if depth == 0 else head.base_offset
+                if first >= within.high_offset and (depth == 0 or head.magic == 2 or head.count == 1):
+                    return position, 2
+                if within.timed and is_outside(&head, &within):
+                    pass
+                elif (
+                    depth and head.magic == 2
+                    and (head.attributes & 32 or (head.attributes & 16 and is_aborted(&head, aborted)))
+                ):
+                    pass
+                else:
+                    check_head(p, &head, sliced, verify)
+                    if depth:
+                        append_batch(data, &view, p, &head, &within, depth, out, unpack)
+                    put_row(out, &head, out.record_count)
+            position += head.size
+            if head.last_offset >= within.high_offset - 1:
+                return position, 2
+    finally:
+        PyBuffer_Release(&view)

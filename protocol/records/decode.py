@@ -90,7 +90,7 @@ def _varlong(data: Buffer, position: int, end: int) -> tuple[int, int]:
             raise InvalidRecord(NUMBER_LONG)
 
 
-def _bytes_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, int]:
+def bytes_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, int]:
     """Read a varint length (-1: null) and that many bytes; returns (field, position after)."""
     length, position = _varint(data, position, end)
     if length < 0:
@@ -114,17 +114,17 @@ def _raw_v2(data: Buffer, start: int, end: int, count: int, base_timestamp: int)
         stop = position + length
         delta, position = _varlong(data, position + 1, stop)
         offset_delta, position = _varint(data, position, stop)
-        key, position = _bytes_field(data, position, stop)
-        value, position = _bytes_field(data, position, stop)
+        key, position = bytes_field(data, position, stop)
+        value, position = bytes_field(data, position, stop)
         header_count, position = _varint(data, position, stop)
         if header_count < 0:
             raise InvalidRecord(HEADERS_NEGATIVE)
         headers = position
         for _ in range(header_count):
-            name, position = _bytes_field(data, position, stop)
+            name, position = bytes_field(data, position, stop)
             if name is None:
                 raise InvalidRecord(HEADER_NULL)
-            _, position = _bytes_field(data, position, stop)
+            _, position = bytes_field(data, position, stop)
         if position != stop:
             raise InvalidRecord(RECORD_NOT_FILLED)
         spans = (headers, stop)
@@ -196,6 +196,30 @@ def raw_records(
     return _raw_messages(data, start, end, magic, check_crc=check_crc)
 
 
+def times_of(
+    data: Buffer, start: int, end: int, magic: int, count: int, base_timestamp: int
+) -> Iterator[tuple[int, int]]:
+    """Yield (offset as written, time) of the records of a region; of format 2 nothing else is looked at."""
+    if magic < 2:
+        yield from ((raw[0], raw[1]) for raw in raw_records(data, start, end, magic, -1, -1))
+        return
+    check_span(data, start, end)
+    if count < 0:
+        raise InvalidRecord(COUNT_NEGATIVE)
+    position = start
+    for _ in range(count):
+        length, position = _varint(data, position, end)
+        if length < 0 or length > end - position:
+            raise InvalidRecord(RECORD_LONG)
+        stop = position + length
+        delta, after = _varlong(data, position + 1, stop)
+        offset_delta, _ = _varint(data, after, stop)
+        yield offset_delta, int64(base_timestamp + delta)
+        position = stop
+    if position != end:
+        raise InvalidRecord(BATCH_NOT_FILLED)
+
+
 def walk(
     data: Buffer,
     start: int,
@@ -209,27 +233,31 @@ def walk(
     """Yield Record after Record: the readable, slow door. Raises InvalidRecord on the way."""
     raws = raw_records(data, start, end, magic, count, base_timestamp)
     for offset, timestamp, key, value, (headers_start, stop), _ in raws:
-        headers = []
-        position = headers_start
-        while position < stop:
-            name, position = _bytes_field(data, position, stop)
-            content, position = _bytes_field(data, position, stop)
-            if name is not None:
-                headers.append((bytes(name), None if content is None else bytes(content)))
         yield Record(
             int64(base_offset + offset),
             timestamp if stamp is None else stamp,
             None if key is None else bytes(key),
             None if value is None else bytes(value),
-            tuple(headers),
+            tuple(headers_of(data, headers_start, stop)),
         )
+
+
+def headers_of(data: Buffer, position: int, stop: int) -> list[tuple[bytes, bytes | None]]:
+    """Read the well-formed headers in data[position:stop]."""
+    headers = []
+    while position < stop:
+        name, position = bytes_field(data, position, stop)
+        content, position = bytes_field(data, position, stop)
+        if name is not None:
+            headers.append((bytes(name), None if content is None else bytes(content)))
+    return headers
 
 
 def count_headers(encoded: Buffer) -> int:
     """Count well-formed encoded headers."""
     number = position = 0
     while position < len(encoded):
-        _, position = _bytes_field(encoded, position, len(encoded))
-        _, position = _bytes_field(encoded, position, len(encoded))
+        _, position = bytes_field(encoded, position, len(encoded))
+        _, position = bytes_field(encoded, position, len(encoded))
         number += 1
     return number

@@ -27,6 +27,7 @@ else:
         _chosen = kernels_py
 
 IMPLEMENTATION = _chosen.IMPLEMENTATION
+append_set = _chosen.append_set
 checksum_ok = _chosen.checksum_ok
 describe_messages = _chosen.describe_messages
 examine = _chosen.examine

@@ -18,6 +18,7 @@ from zlib import crc32
 from crc32c import crc32c
 
 from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
+from protocol.records import columns_py
 from protocol.records.decode import check_span, count_headers, raw_records
 from protocol.records.encode import put_message, put_record
 from protocol.records.layout import (
@@ -45,6 +46,10 @@ from protocol.records.layout import (
 from protocol.records.plan import PreparedBatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.records.column_buffers import ColumnBuffers, Wanted
+    from protocol.records.layout import Region
     from protocol.records.plan import Plan
 
 IMPLEMENTATION = "python"
@@ -411,3 +416,27 @@ def describe_messages(batches: list[Batch], plan: Plan) -> list[PreparedBatch]:
         position += batch.size
         offset += 1
     return prepared
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+
+def append_set(
+    data: Buffer,
+    start: int,
+    end: int,
+    out: ColumnBuffers,
+    wanted: Wanted,
+    unpack: Callable[[Buffer, Batch], Region],
+) -> tuple[int, int]:
+    """Append what is wanted of the batches in data[start:end]; see `columns.append_set`.
+
+    `unpack` says where the records of a compressed batch lie, and raises BrokenBatch.
+    """
+    return columns_py.append_set(data, start, end, out, wanted, unpack, _header)
+
+
+def _header(data: Buffer, position: int, offset: int, size: int, magic: int) -> Batch:
+    if magic == 2:
+        return _v2_batch(data, position, size)
+    return _message_batch(data, position, offset, size, magic)

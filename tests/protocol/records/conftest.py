@@ -12,6 +12,7 @@ except ImportError:
     _kernels = None
 
 LOOPS = (
+    "append_set",
     "checksum_ok",
     "describe_messages",
     "examine",

@@ -1,0 +1,180 @@
+"""Records as columns: the buffers that `kernels.append_set` fills, and what it is asked for.
+
+The buffers are bytearrays in the layout of Apache Arrow (little-endian numbers on the machines we run on,
+offsets of n + 1 ends, validity as bits), so that a library of columns takes them over as they are. There is
+one row for each batch, in `batches`: the fields of `layout.Batch` as int64, then the number of records
+after it; and, but for `HEADERS`, one for each record.
+
+A *broken* batch is one whose size, magic, CRC, codec, counts or lengths cannot be: `BrokenBatch` names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# How deep to look.
+HEADERS: Final = 0  # batch headers alone: nothing is unpacked
+TIMES: Final = 1  # offset and time of every record; other fields are passed over unread
+RECORDS: Final = 2  # everything
+
+# Why `append_set` stopped.
+MORE: Final = 0  # what is left of the data is not a whole batch
+FULL: Final = 1  # `limit` is reached
+PAST: Final = 2  # no batch from here on holds an offset below `high_offset`
+
+BATCH_FIELDS: Final = 14  # of a row in `batches`: those of layout.Batch, then `ROW_END`
+ROW_END: Final = 13
+
+_NUMBERS: Final = 8  # bytes of an int64
+_ENDS: Final = 4  # bytes of an int32
+_LEAST: Final = 64
+
+
+class BrokenBatch(Exception):  # noqa: N818 - it is what it names
+    """A batch that cannot be read: where it begins in the data, its offset as its head says, and why."""
+
+    def __init__(self, position: int, offset: int, reason: str) -> None:
+        super().__init__(position, offset, reason)
+        self.position = position
+        self.offset = offset
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the batch at byte {self.position} (offset {self.offset}) {self.reason}"
+
+
+class Wanted(NamedTuple):
+    """Which records `append_set` is to append, and how much of them.
+
+    Offsets from `low_offset` to below `high_offset`. With `timed` only records that have a time, from
+    `low_time` to `high_time`, both inclusive; a format-2 batch whose header says that its largest time is
+    smaller is passed over unread. Control batches give no records. `aborted` maps a producer id to the
+    (first, last) offsets of its aborted transactions: their records are left out. At depth `HEADERS` a batch
+    belongs to the range that holds its last offset, and times are those of headers: a batch is left
+    out only where they prove it. `limit`: stop behind the batch with which so many bytes are filled.
+    """
+
+    depth: int = RECORDS
+    low_offset: int = 0
+    high_offset: int = 2**63 - 1
+    timed: bool = False
+    low_time: int = -(2**63)
+    high_time: int = 2**63 - 1
+    verify: bool = True
+    limit: int = 64 << 20
+    aborted: Mapping[int, Sequence[tuple[int, int]]] = {}
+
+
+class ColumnBuffers:
+    """Columns as they are filled; the counts say how much of each buffer is used.
+
+    Of `*_ends` one entry more than the rows is used, and the first is 0. `header_ends` ends the list of
+    headers of each record, the other header buffers have one row for each header.
+    """
+
+    __slots__ = (
+        "batch_count",
+        "batches",
+        "header_count",
+        "header_ends",
+        "header_key_bytes",
+        "header_key_ends",
+        "header_keys",
+        "header_value_bytes",
+        "header_value_ends",
+        "header_value_valid",
+        "header_values",
+        "key_bytes",
+        "key_ends",
+        "key_valid",
+        "keys",
+        "offsets",
+        "record_count",
+        "timestamps",
+        "value_bytes",
+        "value_ends",
+        "value_valid",
+        "values",
+    )
+
+    def __init__(self) -> None:
+        """Begin with empty columns."""
+        self.batch_count = self.record_count = self.header_count = 0
+        self.key_bytes = self.value_bytes = self.header_key_bytes = self.header_value_bytes = 0
+        self.batches = bytearray()
+        self.offsets = bytearray()
+        self.timestamps = bytearray()
+        self.key_ends = bytearray(_ENDS)
+        self.key_valid = bytearray()
+        self.keys = bytearray()
+        self.value_ends = bytearray(_ENDS)
+        self.value_valid = bytearray()
+        self.values = bytearray()
+        self.header_ends = bytearray(_ENDS)
+        self.header_key_ends = bytearray(_ENDS)
+        self.header_keys = bytearray()
+        self.header_value_ends = bytearray(_ENDS)
+        self.header_value_valid = bytearray()
+        self.header_values = bytearray()
+
+    def filled(self) -> int:
+        """Return about how many bytes of columns are filled."""
+        return (
+            self.batch_count * BATCH_FIELDS * _NUMBERS
+            + self.record_count * 32
+            + self.key_bytes
+            + self.value_bytes
+            + self.header_count * 16
+            + self.header_key_bytes
+            + self.header_value_bytes
+        )
+
+    def reserve_batches(self, more: int) -> None:
+        """Make room for rows of batches."""
+        _grow(self.batches, (self.batch_count + more) * BATCH_FIELDS * _NUMBERS)
+
+    def reserve_times(self, records: int) -> None:
+        """Make room for offsets and times."""
+        _grow(self.offsets, (self.record_count + records) * _NUMBERS)
+        _grow(self.timestamps, (self.record_count + records) * _NUMBERS)
+
+    def reserve(
+        self,
+        records: int,
+        key_bytes: int,
+        value_bytes: int,
+        headers: int,
+        header_key_bytes: int,
+        header_value_bytes: int,
+    ) -> None:
+        """Make room for whole records. Raises ValueError beyond what int32 ends can say."""
+        self.reserve_times(records)
+        rows = self.record_count + records
+        for ends in (self.key_ends, self.value_ends, self.header_ends):
+            _grow(ends, (rows + 1) * _ENDS)
+        for bits in (self.key_valid, self.value_valid):
+            _grow(bits, rows // 8 + 1)
+        _grow_data(self.keys, self.key_bytes + key_bytes)
+        _grow_data(self.values, self.value_bytes + value_bytes)
+        if headers:
+            rows = self.header_count + headers
+            _grow(self.header_key_ends, (rows + 1) * _ENDS)
+            _grow(self.header_value_ends, (rows + 1) * _ENDS)
+            _grow(self.header_value_valid, rows // 8 + 1)
+            _grow_data(self.header_keys, self.header_key_bytes + header_key_bytes)
+            _grow_data(self.header_values, self.header_value_bytes + header_value_bytes)
+
+
+def _grow(buffer: bytearray, size: int) -> None:
+    """Have at least `size` bytes, new ones zero."""
+    if len(buffer) < size:
+        buffer += bytes(max(size + size // 2, _LEAST) - len(buffer))
+
+
+def _grow_data(buffer: bytearray, size: int) -> None:
+    if size >= 2**31:
+        raise ValueError(f"a column of {size} bytes is more than its int32 offsets can address")
+    _grow(buffer, size)
