@@ -228,13 +228,20 @@ def _before(partition: Partition, offset: int, upper: int) -> dict[str, Any]:
 
 
 def record_times(asked: Asked) -> dict[str, Any]:
-    """Both times of one offset."""
+    """Both times of one offset, or with next=true of the first record from there on."""
     (index,) = asked.partitions()
     text = asked.path["offset"]
     if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) >= 2**63:
         raise Refused(400, "BAD_OFFSET", f"{text[:40]!r} is no offset: expected a number from 0 on")
     offset = int(text)
-    found = asked.node.partition(asked.path["topic"], index).times_of(offset)
+    partition = asked.node.partition(asked.path["topic"], index)
+    if asked.flag("next"):
+        record = partition.first_record(offset)
+        if record is None:
+            raise OffsetOutOfRange(f"there is no record from offset {offset} on")
+        offset, found = record
+    else:
+        found = partition.times_of(offset)
     timestamp_type = None
     if found.record_time is not None:
         timestamp_type = "LogAppendTime" if found.is_log_append_time else "CreateTime"
@@ -345,7 +352,9 @@ ROUTES = (
         offsets,
         ("at", "appended-at", "partition", "isolation", "shift"),
     ),
-    _Route("/v1/topics/{topic}/partitions/{partition}/records/{offset}/times", record_times),
+    _Route(
+        "/v1/topics/{topic}/partitions/{partition}/records/{offset}/times", record_times, ("next",)
+    ),
     _Route("/v1/topics/{topic}/explain", explain, ("partition", "set")),
 )
 

@@ -1,11 +1,11 @@
 """Metrics of consumer groups: how far behind they are, in records and in time.
 
-A group's lag in a partition begins at the oldest record it has not committed: the one at its committed
-offset, or at the log's start if that lies behind it. Its lag in seconds is the clock minus that record's
-time, read from the log, exact to the millisecond: by append time how long it has lain there unread, by event
-time how old what it tells is. Nothing unread: 0.
-Where that record has no time, or its append time is not known,
-there is no such sample. The partitions concerned are opened if need be; this runs in a thread.
+A group's lag in a partition begins at the first record it has not committed: at its committed offset or
+behind it, for marks of transactions and what compaction has removed are no records, and not before the
+log's start. Its lag in seconds is the clock minus that record's time, read from the log, exact to the
+millisecond: by append time how long it has lain there unread, by event time how old what it tells is.
+Nothing unread: 0. Where that record has no time, or its append time is not known, there is no such sample.
+The partitions concerned are opened if need be; this runs in a thread.
 """
 
 from __future__ import annotations
@@ -63,9 +63,12 @@ def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> 
         count = max(partition.high_watermark - first, 0)
         if not count:
             return _Lag((group, topic, str(index)), 0, 0, 0)
-        _, event_time, append_time, _ = partition.times_of(first)
+        record = partition.first_record(first)
     except BrokerError:  # gone meanwhile, or its disk has failed: its own metrics say so
         return None
+    if record is None:  # marks of transactions, or what compaction has removed
+        return _Lag((group, topic, str(index)), count, 0, 0)
+    _, event_time, append_time, _ = record[1]
     now_ms = scrape.now_ms
     return _Lag(
         (group, topic, str(index)),

@@ -257,6 +257,35 @@ def times_of(
     return OffsetTimes(ABSENT, None, segment.append_times.at(offset), is_log_append_time=False)
 
 
+def first_record(
+    segments: Sequence[Segment], offset: int, *, start_offset: int, upper_offset: int
+) -> tuple[int, OffsetTimes] | None:
+    """Return the first data record from an offset on, and both its times; None where none is left.
+
+    Marks of transactions, and what compaction has removed, are passed over. Raises CorruptMessage, OSError.
+    """
+    first = max(offset, start_offset)
+    for segment in segments:
+        if segment.tail.end_offset <= first:
+            continue
+        if segment.base_offset >= upper_offset:
+            break
+        at = segment.header_of(first)
+        for found in () if at is None else segment.walk(at.position):
+            batch = found.batch
+            if batch.base_offset >= upper_offset:
+                return None
+            for record in () if batch.is_control else records(found.buffer, batch):
+                if first <= record.offset < upper_offset:
+                    return record.offset, OffsetTimes(
+                        DATA,
+                        timestamps.or_none(record.timestamp),
+                        segment.append_times.at(record.offset),
+                        batch.is_log_append_time,
+                    )
+    return None
+
+
 def size_before(segments: Sequence[Segment], offset: int, *, start_offset: int) -> int:
     """Return how many bytes of batches lie between the log's start and an offset; raises OSError.
 

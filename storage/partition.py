@@ -370,6 +370,20 @@ class Partition(DurableLog):
             )
         )
 
+    def first_record(self, offset: int) -> tuple[int, lookup.OffsetTimes] | None:
+        """Return the first data record from an offset on, and both its times; None if none is left.
+
+        Raises CorruptMessage and KafkaStorageError.
+        """
+        return self._looking(
+            lambda: lookup.first_record(
+                self._segments,
+                offset,
+                start_offset=self.log_start_offset,
+                upper_offset=self.high_watermark,
+            )
+        )
+
     def size_before(self, offset: int) -> int:
         """Return how many bytes of batches lie before an offset; raises KafkaStorageError."""
         return self._looking(

@@ -182,6 +182,27 @@ def test_both_times_of_an_offset_in_every_format(broker, connection):
     ]
 
 
+def test_the_first_record_from_an_offset_on(broker, connection, topic):
+    produce(connection, topic, 5, -1, 7)
+    broker.clock.step("1h")
+    produce(connection, topic, -8)
+    topics = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 1}]}]
+    connection.ask("DeleteRecords", 2, topics=topics, timeout_ms=5_000)
+    times = {0: (1, None), 1: (1, None), 2: (2, 7), 3: (3, -8)}
+    for offset, (first, time) in times.items():
+        answer = told(broker, f"/topics/{topic}/partitions/0/records/{offset}/times?next=true")
+        append_time = NEW_YEAR_MS + (HOUR_MS if first == 3 else 0)
+        got = answer["offset"], answer["timestamp_ms"], answer["append_time_ms"]
+        assert got == (first, time, append_time)
+    for offset in (4, 2**63 - 1):
+        path = f"/topics/{topic}/partitions/0/records/{offset}/times?next=true"
+        status, answer = ask(broker, path)
+        assert (status, answer["error"]) == (404, "OFFSET_OUT_OF_RANGE")
+        assert answer["message"] == f"there is no record from offset {offset} on"
+    path = f"/topics/{topic}/partitions/0/records/0/times?next=false"
+    assert ask(broker, path)[0] == 404, "deleted"
+
+
 def test_what_nobody_knows_of_somebody_elses_log_is_null(tmp_path):
     """A log that Kafka wrote has no append times; what is appended here has."""
     data = tmp_path / "data"
@@ -315,6 +336,7 @@ def test_a_preview_of_event_time_brings_its_basis_along(broker, topic):
         ("/topics/T/partitions/0/records/1e3/times", 400, "BAD_OFFSET"),
         ("/topics/T/partitions/2/records/0/times", 404, "UNKNOWN_TOPIC_OR_PARTITION"),
         ("/topics/T/partitions/0/records/0/times?x=1", 400, "UNKNOWN_PARAMETER"),
+        ("/topics/T/partitions/0/records/0/times?next=2", 400, "BAD_REQUEST"),
         ("/topics/T/explain?set=retention.ms", 400, "BAD_REQUEST"),
         ("/topics/T/explain?set=retention.m=1", 400, "INVALID_CONFIG"),
         ("/topics/T/explain?set=retention.ms=soon", 400, "INVALID_CONFIG"),

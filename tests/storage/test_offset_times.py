@@ -83,6 +83,39 @@ def test_a_mark_of_a_transaction_has_no_record_time(log):
     assert log.partition.find_by_append_time(2, upper_offset=2).offset == 1
 
 
+@pytest.mark.parametrize("compression", [0, 1, 3])
+@pytest.mark.parametrize("magic", [1, 2])
+def test_the_first_record_from_an_offset_on(make_log, magic, compression):
+    """What compaction has removed is passed over."""
+    partition = holed(make_log, with_times=True, magic=magic, compression=compression)
+    found = {offset: partition.first_record(offset) for offset in range(-1, 10)}
+    kept = {-1: 0, 0: 0, 1: 3, 2: 3, 3: 3, 4: 4, 5: 6, 6: 6, 7: 8, 8: 8}
+    assert {offset: each[0] for offset, each in found.items() if each is not None} == kept
+    assert found[9] is None
+    for at in kept.values():
+        assert found[at][1] == partition.times_of(at)
+
+
+def test_the_first_record_is_no_mark_of_a_transaction(make_log):
+    log = make_log(segment_bytes=150).create()
+    mark = build(
+        [Record(0, 7, b"\0\0\0\1", b"\0\0\0\0\0\0", ())],
+        producer_id=4,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    for now in (1, 2):
+        log.append([5 * now], now=now)
+        log.partition.append(mark, now_ms=10 * now, produce_version=9, internal=True)
+    assert len(log.partition.segments) > 1
+    assert [log.partition.first_record(n)[0] for n in range(3)] == [0, 2, 2]
+    assert log.partition.first_record(1)[1] == (lookup.DATA, 10, 10, False)
+    assert log.partition.first_record(3) is None
+    log.partition.delete_records_before(1)
+    assert log.partition.first_record(0)[0] == 2
+
+
 def test_outside_the_log_there_are_no_times(log):
     with pytest.raises(OffsetOutOfRange, match="the log is empty, and goes on at 0"):
         log.partition.times_of(0)
