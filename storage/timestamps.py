@@ -614,6 +614,29 @@ def suspect_unit(timestamp: int, now_ms: int) -> Suspicion | None:
     return None
 
 
+SUSPECT_UNITS = tuple(unit for unit, _, _ in _UNITS)
+
+
+def usual_range(now_ms: int) -> tuple[int, int]:
+    """Return the first and the last time that `suspect_unit` takes as it is; for loops over columns."""
+    return max(now_ms - _PLAUSIBLE_MS, MIN_TIMESTAMP), min(now_ms + _PLAUSIBLE_MS, MAX_TIMESTAMP)
+
+
+def suspect_ranges(now_ms: int) -> list[tuple[str, int, int]]:
+    """Return the first and the last time that reads as near to now in each other unit.
+
+    Outside `usual_range` the first of these that a time lies in is what `suspect_unit` finds.
+    """
+    return [
+        (
+            unit,
+            max(-((_PLAUSIBLE_MS - now_ms) * divisor // factor), MIN_TIMESTAMP),
+            min(((now_ms + _PLAUSIBLE_MS + 1) * divisor - 1) // factor, MAX_TIMESTAMP),
+        )
+        for unit, factor, divisor in _UNITS
+    ]
+
+
 class Odd(NamedTuple):
     """What is odd about the times of an append."""
 

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.instants import parse_instant
-from storage.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, suspect_unit
+from storage.timestamps import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    suspect_ranges,
+    suspect_unit,
+    usual_range,
+)
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 YEAR_MS = 31_557_600_000
@@ -80,3 +86,23 @@ def test_another_border_would_be_seen(monkeypatch, plausible_ms):
     nine_years_ago_s = (NOW_MS - 9 * YEAR_MS) // 1_000
     right = unit_of(nine_years_ago_s) == "seconds" and unit_of(946_684_800) is None
     assert not right
+
+
+@given(
+    st.one_of(
+        st.sampled_from([NOW_MS, 0, -5, MAX_TIMESTAMP, MIN_TIMESTAMP]),
+        st.integers(-(2**63), 2**63 - 1),
+    ),
+    st.integers(0, 2),
+    st.integers(-2, 2),
+    st.integers(-(2**63), 2**63 - 1),
+)
+def test_the_ranges_for_columns_say_what_each_time_is_told(now_ms, number, beside, other):
+    least, most = usual_range(now_ms)
+    ranges = suspect_ranges(now_ms)
+    edges = [edge + beside for edge in (least, most, *ranges[number][1:])]
+    for timestamp in (min(max(t, MIN_TIMESTAMP), MAX_TIMESTAMP) for t in (*edges, other)):
+        found = suspect_unit(timestamp, now_ms)
+        units = [unit for unit, first, last in ranges if first <= timestamp <= last]
+        is_usual = least <= timestamp <= most
+        assert (found and found.unit) == (None if is_usual or not units else units[0])

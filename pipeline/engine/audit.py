@@ -1,0 +1,360 @@
+"""What the times of a log are worth: counted from columns, in pieces that are added up afterwards.
+
+An `Auditor` reads one piece (a split) of one partition; `pieces.py` adds pieces up. All counts are exact,
+and so are the largest values; quantiles come from the histograms of `tables.py`. Five words:
+
+- missing: the record has no time (-1), of whatever format;
+- future: its time lies more than a margin beyond its append time, or beyond now where nobody knows that;
+- suspect: its time was probably meant in another unit (`timestamps.suspect_unit`, as of now);
+- plausible: none of the three. Only plausible records raise the largest event time and can be late:
+  one absurd stamp must not make all that follows late;
+- delay: append time minus event time, of CreateTime records whose append time is known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from pipeline.engine.lateness import HEAD, HOUR_MS, Lateness, beyond
+from pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
+from storage import timestamps
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from pipeline.engine.tables import Ints, Magnitudes
+
+    Bools = npt.NDArray[np.bool_]
+
+UNKNOWN: Final = -(2**63)
+"""An append time that nobody knows, as in `.appendtimes`."""
+
+_MOST: Final = 2**63 - 1
+_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
+
+MARGIN_MS: Final = _MINUTE
+BEFORE_LIMITS_MS: Final = (
+    *(_MINUTE, 10 * _MINUTE, _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY, 365 * _DAY),
+    3650 * _DAY,
+)
+AFTER_LIMITS_MS: Final = (0, 1_000, 10_000, _MINUTE, 10 * _MINUTE, _HOUR, _DAY, 7 * _DAY)
+HOUR_COUNTS: Final = ("records", "future", "suspect", "negative", "log_append", "bytes")
+
+
+class Settings(NamedTuple):
+    """By what an audit goes. The limits ascend."""
+
+    now_ms: int
+    margin_ms: int = MARGIN_MS
+    before_limits_ms: tuple[int, ...] = BEFORE_LIMITS_MS
+    after_limits_ms: tuple[int, ...] = AFTER_LIMITS_MS
+
+
+class Times(NamedTuple):
+    """Columns of records in offset order. An append time may be UNKNOWN, a time -1."""
+
+    offset: Ints
+    timestamp_ms: Ints
+    append_time_ms: Ints
+    is_log_append: Bools
+    producer_id: Ints
+    size: Ints | None = None  # bytes of the log that a record takes, its share of the batch
+
+    def where(self, mask: Bools) -> Times:
+        """Return some of the rows."""
+        size = None if self.size is None else self.size[mask]
+        return Times(
+            self.offset[mask],
+            self.timestamp_ms[mask],
+            self.append_time_ms[mask],
+            self.is_log_append[mask],
+            self.producer_id[mask],
+            size,
+        )
+
+
+class Example(NamedTuple):
+    """One record to look at."""
+
+    offset: int
+    timestamp_ms: int
+    append_time_ms: int  # or UNKNOWN
+    producer_id: int
+
+
+class Counts:
+    """Sums over records; every attribute is added up."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Begin with nothing."""
+        self.records = self.missing = self.negative = self.log_append = 0
+        self.future = self.plausible = self.append_known = self.delays = 0
+        self.suspects = dict.fromkeys(timestamps.SUSPECT_UNITS, 0)
+        self.before = np.zeros(len(settings.before_limits_ms), np.int64)
+        self.after = np.zeros(len(settings.after_limits_ms), np.int64)
+
+    def add(self, other: Counts) -> None:
+        """Add what was counted elsewhere."""
+        for name, value in vars(other).items():
+            if isinstance(value, dict):
+                mine = getattr(self, name)
+                for unit, count in value.items():
+                    mine[unit] += count
+            else:
+                setattr(self, name, getattr(self, name) + value)
+
+
+class Auditor:
+    """One piece of one partition, read from its start to its end."""
+
+    def __init__(self, settings: Settings, carry: int | None = None, head: int = HEAD) -> None:
+        """Begin a piece; `carry` is the largest plausible time before it, where that is known."""
+        self.settings = settings
+        self.counts = Counts(settings)
+        self.lateness = Lateness(settings.before_limits_ms, carry, head)
+        self.hours = Table(1, "+" * len(HOUR_COUNTS) + "<>")  # by event hour; least, largest time
+        self.delays = Table(2, "+")  # event hour, signed bucket: records
+        self.producers = Table(2, "+")  # producer id, signed bucket: records
+        self.least: int | None = None  # time there is, plausible or not
+        self.most: int | None = None
+        self.least_plausible: int | None = None
+        self.longest_delay: int | None = None  # of plausible records, signed
+        self.shortest_delay: int | None = None
+        self.examples: dict[str, Example] = {}
+        self.newest: Example | None = None  # the last record of the piece that has a time
+        self._near = timestamps.usual_range(settings.now_ms)
+
+    def note(self, times: Times) -> None:
+        """Take records into account, those behind the ones noted before."""
+        counts, count = self.counts, len(times.offset)
+        if not count:
+            return
+        counts.records += count
+        stamp = times.timestamp_ms
+        least, most = int(stamp.min()), int(stamp.max())
+        if least <= timestamps.NO_TIMESTAMP <= most:
+            is_timed = stamp != timestamps.NO_TIMESTAMP
+            timed = int(np.count_nonzero(is_timed))
+            counts.missing += count - timed
+            if not timed:
+                return
+            if timed < count:
+                times = times.where(is_timed)
+                stamp = times.timestamp_ms
+                least, most = int(stamp.min()), int(stamp.max())
+        self._note_timed(times, least, most)
+
+    def _note_timed(self, times: Times, least: int, most: int) -> None:
+        counts, stamp = self.counts, times.timestamp_ms
+        self.least = least if self.least is None else min(least, self.least)
+        self.most = most if self.most is None else max(most, self.most)
+        self.newest = _example(times, len(stamp) - 1)
+        is_unknown = times.append_time_ms == UNKNOWN
+        unknown = int(np.count_nonzero(is_unknown))
+        counts.append_known += len(stamp) - unknown
+        counts.log_append += int(np.count_nonzero(times.is_log_append))
+        if least < 0:
+            counts.negative += int(np.count_nonzero(stamp < 0))
+        is_future = self._future(times, most, is_unknown, unknown)
+        is_suspect = self._suspects(times, least, most)
+        is_odd = _either(is_future, is_suspect)
+        self._note_hours(times, least, most, is_future, is_suspect)
+        self._note_delays(times, is_unknown, unknown, is_odd)
+        if is_odd is not None:
+            is_plausible = ~is_odd
+            stamp, is_unknown = stamp[is_plausible], is_unknown[is_plausible]
+            if not len(stamp):
+                return
+            least = int(stamp.min())
+        counts.plausible += len(stamp)
+        lowest = self.least_plausible
+        self.least_plausible = least if lowest is None else min(least, lowest)
+        self.lateness.note(stamp, is_unknown)
+
+    # --- what is odd -----------------------------------------------------------------------------
+
+    def _future(self, times: Times, most: int, is_unknown: Bools, unknown: int) -> Bools | None:
+        """Tell which records come from the future, None for none."""
+        stamp, append, margin = times.timestamp_ms, times.append_time_ms, self.settings.margin_ms
+        limit = min(self.settings.now_ms + margin, _MOST)
+        if unknown == len(stamp):
+            if most <= limit:
+                return None
+            is_future = stamp > limit
+        else:
+            if not unknown and most <= int(append.min()):
+                return None
+            # The sum may leave int64 for an append time near its end: then nothing lies beyond.
+            limits = np.minimum(append, _MOST - margin) + margin
+            is_future = stamp > (np.where(is_unknown, limit, limits) if unknown else limits)
+        found = int(np.count_nonzero(is_future))
+        if not found:
+            return None
+        self.counts.future += found
+        stamps = np.where(is_future, stamp, UNKNOWN)
+        self._keep("future", _example(times, int(stamps.argmax())))
+        return is_future
+
+    def _suspects(self, times: Times, least: int, most: int) -> Bools | None:
+        """Tell which records' times were probably meant in another unit, None for none."""
+        near_least, near_most = self._near
+        if near_least <= least and most <= near_most:
+            return None
+        stamp = times.timestamp_ms
+        is_suspect = np.zeros(len(stamp), bool)
+        for unit, first, last in timestamps.suspect_ranges(self.settings.now_ms):
+            is_meant = (stamp >= first) & (stamp <= last)
+            is_meant &= (stamp < near_least) | (stamp > near_most)
+            is_meant &= ~is_suspect
+            found = np.flatnonzero(is_meant)
+            if len(found):
+                self.counts.suspects[unit] += len(found)
+                self._keep(unit, _example(times, int(found[0])))
+                is_suspect |= is_meant
+        return is_suspect if is_suspect.any() else None
+
+    def _keep(self, name: str, example: Example) -> None:
+        kept = self.examples.get(name)
+        self.examples[name] = example if kept is None else better(name, kept, example)
+
+    # --- sums ------------------------------------------------------------------------------------
+
+    def _note_hours(
+        self,
+        times: Times,
+        least: int,
+        most: int,
+        is_future: Bools | None,
+        is_suspect: Bools | None,
+    ) -> None:
+        """Add to the sums by event hour."""
+        stamp = times.timestamp_ms
+        columns: list[Bools | Ints | None] = [is_future, is_suspect]
+        columns += [stamp < 0 if least < 0 else None]
+        columns += [times.is_log_append if times.is_log_append.any() else None, times.size]
+        first_hour = least // HOUR_MS
+        if first_hour == most // HOUR_MS:
+            starts = np.zeros(1, np.int64)
+            hours = np.full(1, first_hour, np.int64)
+        else:
+            hour = stamp // HOUR_MS
+            starts = _starts(hour)
+            if len(starts) > 1024 and len(starts) * 8 > len(stamp):
+                order = np.argsort(hour, kind="stable")
+                stamp, hour = stamp[order], hour[order]
+                columns = [None if c is None else c[order] for c in columns]
+                starts = _starts(hour)
+            hours = hour[starts]
+        sums = [
+            np.zeros(len(starts), np.int64)
+            if column is None
+            else np.add.reduceat(column.astype(np.int64, copy=False), starts)
+            for column in columns
+        ]
+        self.hours.add(
+            hours,
+            np.diff(starts, append=len(stamp)),
+            *sums,
+            np.minimum.reduceat(stamp, starts),
+            np.maximum.reduceat(stamp, starts),
+        )
+
+    def _note_delays(
+        self, times: Times, is_unknown: Bools, unknown: int, is_odd: Bools | None
+    ) -> None:
+        """Add to what the append times say: delays, and what windows would have refused."""
+        is_out = times.is_log_append
+        if unknown:
+            is_out = is_out | is_unknown
+        if is_out.any():
+            if is_out.all():
+                return
+            is_in = ~is_out
+            times = times.where(is_in)
+            is_odd = None if is_odd is None else is_odd[is_in]
+        stamp, append = times.timestamp_ms, times.append_time_ms
+        counts = self.counts
+        counts.delays += len(stamp)
+        is_ahead = stamp > append
+        size = append.view(np.uint64) - stamp.view(np.uint64)  # modulo 2**64: exact if not ahead
+        buckets: Ints
+        if is_ahead.any():
+            size[is_ahead] = magnitude(stamp[is_ahead], append[is_ahead])
+            buckets = buckets_of(size)
+            buckets[is_ahead] *= -1
+            self._note_limits(size[is_ahead], counts.after, self.settings.after_limits_ms)
+            self._note_limits(size[~is_ahead], counts.before, self.settings.before_limits_ms)
+        else:
+            buckets = buckets_of(size)
+            self._note_limits(size, counts.before, self.settings.before_limits_ms)
+        first_hour = int(stamp.min()) // HOUR_MS
+        if first_hour == int(stamp.max()) // HOUR_MS:
+            self.delays.add(*count_pairs(first_hour, buckets))
+        else:
+            self.delays.add(*count_pairs(stamp // HOUR_MS, buckets))
+        self._note_producers(times.producer_id, buckets)
+        self._note_extremes(size, is_ahead, is_odd)
+
+    def _note_limits(self, sizes: Magnitudes, counts: Ints, limits: tuple[int, ...]) -> None:
+        """Count how many sizes lie beyond each limit."""
+        if len(sizes) and limits and int(sizes.max()) > limits[0]:
+            places = np.searchsorted(np.asarray(limits, np.uint64), sizes, side="left")
+            counts += beyond(places, len(limits))
+
+    def _note_producers(self, ids: Ints, buckets: Ints) -> None:
+        starts = _starts(ids)
+        known, places = np.unique(ids[starts], return_inverse=True)
+        if len(known) == 1:
+            self.producers.add(*count_pairs(int(known[0]), buckets))
+            return
+        numbers = np.repeat(places.astype(np.int64), np.diff(starts, append=len(ids)))
+        producer, bucket, count = count_pairs(numbers, buckets)
+        self.producers.add(known[producer], bucket, count)
+
+    def _note_extremes(self, sizes: Magnitudes, is_ahead: Bools, is_odd: Bools | None) -> None:
+        """Keep the longest and the shortest delay of plausible records, exactly."""
+        if is_odd is not None:
+            sizes, is_ahead = sizes[~is_odd], is_ahead[~is_odd]
+        if not len(sizes):
+            return
+        behind, ahead = sizes, sizes[:0]
+        if is_ahead.any():
+            behind, ahead = sizes[~is_ahead], sizes[is_ahead]
+        found = [int(behind.max()), int(behind.min())] if len(behind) else []
+        if len(ahead):
+            found += [-int(ahead.max()), -int(ahead.min())]
+        for delay in found:
+            if self.longest_delay is None or delay > self.longest_delay:
+                self.longest_delay = delay
+            if self.shortest_delay is None or delay < self.shortest_delay:
+                self.shortest_delay = delay
+
+
+def better(name: str, one: Example, other: Example) -> Example:
+    """Return which of two examples to show: the farthest future, the first of what else is odd."""
+    if name == "future":
+        return min(one, other, key=lambda each: (-each.timestamp_ms, each.offset))
+    return min(one, other)
+
+
+def _example(times: Times, row: int) -> Example:
+    return Example(
+        int(times.offset[row]),
+        int(times.timestamp_ms[row]),
+        int(times.append_time_ms[row]),
+        int(times.producer_id[row]),
+    )
+
+
+def _starts(values: Ints) -> Ints:
+    """Return where runs of the same value begin."""
+    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return np.concatenate([np.zeros(1, np.int64), changes])
+
+
+def _either(one: Bools | None, other: Bools | None) -> Bools | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other

@@ -1,0 +1,139 @@
+"""How far each record lies behind the largest event time before it, of a log that is read in pieces.
+
+The lateness of a record is `max(M, L) - time`, where M is the largest time of all pieces before its own
+and L the largest of its own piece up to itself. A piece is read without knowing M, and once is enough:
+
+- L never falls. Of the first HEAD records the times are kept as they are; let H be the largest of them.
+- Behind them L >= H. So if M <= H, max(M, L) = L, and what was counted there without M is right.
+- The head itself is counted when M is known.
+
+Only where M > H, where a piece begins further behind than its head reaches, is it read again, with M given
+(`Lateness(carry=M)`). H and the largest time of a piece do not depend on M, so all M are known after the
+first reading, and the second one is the last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from pipeline.engine.tables import Ints, Magnitudes
+
+HEAD: Final = 4096
+HOUR_MS: Final = 3_600_000
+_MOST = 2**63 - 1
+
+
+class Counted(NamedTuple):
+    """What is counted of late records."""
+
+    cells: Table  # hour, bucket: records
+    worst: Table  # hour: the largest lateness, at most 2**63 - 1
+    beyond: (
+        Ints  # of records whose append time is unknown: how many lie further behind than each limit
+    )
+
+    @classmethod
+    def nothing(cls, limits: Sequence[int]) -> Counted:
+        """Return no late records, to be compared with these limits."""
+        return cls(Table(2, "+"), Table(1, ">"), np.zeros(len(limits), np.int64))
+
+    def add(self, other: Counted) -> None:
+        """Take in what was counted elsewhere."""
+        self.cells.merge(other.cells)
+        self.worst.merge(other.worst)
+        self.beyond.__iadd__(other.beyond)
+
+
+class Lateness:
+    """Late records of one piece of a partition's log, in the order of their offsets."""
+
+    def __init__(self, limits: Sequence[int], carry: int | None = None, head: int = HEAD) -> None:
+        """Begin a piece; with `carry` given, the largest time before it (None: not known, or none)."""
+        self.limits = np.asarray(limits, np.uint64)
+        self.largest = carry  # M and L, whatever of them is known
+        self.counted = Counted.nothing(limits)
+        self.head_largest: int | None = None
+        self._room = 0 if carry is not None else head
+        self._is_cut = False  # there is more than the head
+        self._head: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
+
+    def note(self, times: Ints, is_unknown: npt.NDArray[np.bool_]) -> None:
+        """Take records into account: their times, and whether their append time is unknown."""
+        if self._room and len(times):
+            kept = min(self._room, len(times))
+            self._room -= kept
+            self._head.append((times[:kept].copy(), is_unknown[:kept].copy()))
+            most = int(times[:kept].max())
+            self.largest = self.head_largest = (
+                most if self.head_largest is None else max(self.head_largest, most)
+            )
+            times, is_unknown = times[kept:], is_unknown[kept:]
+        if len(times):
+            self._is_cut = bool(self._head)
+            self.largest = _count(times, is_unknown, self.largest, self.limits, self.counted)
+
+    def needs(self, carry: int | None) -> bool:
+        """Tell whether the piece has to be read again, the largest time before it being this."""
+        if carry is None or self.head_largest is None:
+            return False
+        return self._is_cut and carry > self.head_largest
+
+    def settle(self, carry: int | None) -> Counted:
+        """Return what is counted, the largest time before the piece being this (or as it was given)."""
+        if self._head:
+            assert not self.needs(carry), "the piece has to be read again"
+            times = np.concatenate([times for times, _ in self._head])
+            is_unknown = np.concatenate([unknown for _, unknown in self._head])
+            _count(times, is_unknown, carry, self.limits, self.counted)
+            self._head, self._room = [], 0
+            self.head_largest = None
+        return self.counted
+
+
+def _count(
+    times: Ints,
+    is_unknown: npt.NDArray[np.bool_],
+    largest: int | None,
+    limits: Magnitudes,
+    counted: Counted,
+) -> int:
+    """Count late records, `largest` being the largest time before them; return the largest now."""
+    reached = np.maximum.accumulate(times)
+    if largest is not None and largest > int(times[0]):
+        np.maximum(reached, largest, out=reached)
+    is_late = reached > times
+    count = int(np.count_nonzero(is_late))
+    if not count:
+        return int(reached[-1])
+    if count == len(times):
+        late_times, behind = times, magnitude(reached, times)
+    else:
+        late_times = times[is_late]
+        behind = magnitude(reached[is_late], late_times)
+    hours = late_times // HOUR_MS
+    counted.cells.add(*count_pairs(hours, buckets_of(behind)))
+    changes = np.flatnonzero(np.diff(hours)) + 1
+    starts = np.concatenate([np.zeros(1, np.int64), changes])
+    worst = np.minimum(np.maximum.reduceat(behind, starts), np.uint64(_MOST))
+    counted.worst.add(hours[starts], worst.astype(np.int64))
+    if is_unknown.any():
+        unknown = behind[is_unknown[is_late]]
+        if len(unknown) and unknown.max() > limits[0]:
+            places = np.searchsorted(limits, unknown, side="left")
+            counted.beyond.__iadd__(beyond(places, len(limits)))
+    return int(reached[-1])
+
+
+def beyond(places: npt.NDArray[np.intp], limits: int) -> Ints:
+    """Return how many values lie beyond each of ascending limits, from where they would be put in."""
+    passed = np.bincount(places, minlength=limits + 1)[1:]
+    return np.cumsum(passed[::-1])[::-1].astype(np.int64)

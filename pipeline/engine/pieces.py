@@ -1,0 +1,164 @@
+"""Pieces of an audit become the audit of a partition; partitions become that of a topic.
+
+What is added up is the same for any cut of the log. Event times are summed by the hour where a log has
+few hours, else by the day, 30 days and so on: by the finest span of which it has at most MOST_SPANS.
+A piece that is coarser than that proves that the whole log is, so it may be cut down where it was read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pipeline.engine.audit import Auditor, Counts, Example, better
+from pipeline.engine.lateness import HOUR_MS, Counted, Lateness
+from pipeline.engine.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pipeline.engine.audit import Settings
+
+SPAN_HOURS: Final = (1, 24, 24 * 30, 24 * 360, 24 * 36_000, 24 * 3_600_000, 24 * 360_000_000)
+"""How many hours a span may have; each divides the next one."""
+
+MOST_SPANS: Final = 20_000
+
+
+class Tables:
+    """The sums by event time, and by producer."""
+
+    def __init__(self, hours: Table, delays: Table, late: Counted, level: int = 0) -> None:
+        """Take sums by the hour, or by a coarser span of SPAN_HOURS."""
+        self.hours, self.delays, self.late = hours, delays, late
+        self.level = level
+
+    @property
+    def span_ms(self) -> int:
+        """How long the spans are."""
+        return SPAN_HOURS[self.level] * HOUR_MS
+
+    def coarsen_to(self, level: int) -> None:
+        """Add spans up to longer ones."""
+        if level <= self.level:
+            return
+        factor = SPAN_HOURS[level] // SPAN_HOURS[self.level]
+        self.hours, self.delays = self.hours.coarsened(factor), self.delays.coarsened(factor)
+        cells, worst = self.late.cells.coarsened(factor), self.late.worst.coarsened(factor)
+        self.late = self.late._replace(cells=cells, worst=worst)
+        self.level = level
+
+    def bound(self, most: int = MOST_SPANS) -> None:
+        """Coarsen as far as has to be, and no farther."""
+        while len(self.hours) > most and self.level + 1 < len(SPAN_HOURS):
+            self.coarsen_to(self.level + 1)
+
+    def add(self, other: Tables) -> None:
+        """Add what was summed up elsewhere."""
+        self.coarsen_to(other.level)
+        other.coarsen_to(self.level)
+        self.hours.merge(other.hours)
+        self.delays.merge(other.delays)
+        self.late.add(other.late)
+
+
+class Piece(NamedTuple):
+    """What came of one split; small enough to be sent about."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    audit: Audit
+    lateness: Lateness
+
+
+class Audit:
+    """What is known of a piece, a partition or a topic."""
+
+    def __init__(self, auditor: Auditor) -> None:
+        """Take what an auditor has counted, but for its lateness."""
+        self.settings: Settings = auditor.settings
+        self.counts: Counts = auditor.counts
+        self.least, self.most = auditor.least, auditor.most
+        self.least_plausible = auditor.least_plausible
+        self.largest = auditor.lateness.largest  # plausible
+        self.longest_delay, self.shortest_delay = auditor.longest_delay, auditor.shortest_delay
+        self.examples: dict[str, Example] = auditor.examples
+        self.newest = auditor.newest
+        self.producers = auditor.producers
+        nothing = Counted.nothing(auditor.settings.before_limits_ms)
+        self.tables = Tables(auditor.hours, auditor.delays, nothing)
+
+    @classmethod
+    def nothing(cls, settings: Settings) -> Audit:
+        """Return the audit of no records."""
+        return cls(Auditor(settings))
+
+    def add(self, other: Audit) -> None:
+        """Add what comes behind it in a partition, or another partition's."""
+        self.counts.add(other.counts)
+        self.least = _least(self.least, other.least)
+        self.most = _most(self.most, other.most)
+        self.least_plausible = _least(self.least_plausible, other.least_plausible)
+        self.largest = _most(self.largest, other.largest)
+        self.longest_delay = _most(self.longest_delay, other.longest_delay)
+        self.shortest_delay = _least(self.shortest_delay, other.shortest_delay)
+        for name, example in other.examples.items():
+            mine = self.examples.get(name)
+            self.examples[name] = example if mine is None else better(name, mine, example)
+        self.newest = other.newest or self.newest
+        self.producers.merge(other.producers)
+        self.tables.add(other.tables)
+
+
+def piece(topic: str, partition: int, start_offset: int, auditor: Auditor) -> Piece:
+    """Make what an auditor has counted ready to be sent."""
+    audit = Audit(auditor)
+    audit.tables.bound()
+    return Piece(topic, partition, start_offset, audit, auditor.lateness)
+
+
+class Again(NamedTuple):
+    """A piece to be read once more, and the largest plausible time before it."""
+
+    number: int
+    carry: int
+
+
+def to_read_again(pieces: Sequence[Piece]) -> list[Again]:
+    """Return which pieces of one partition, in order, have lateness that their heads cannot settle."""
+    return [
+        Again(number, carry)
+        for number, (each, carry) in enumerate(zip(pieces, carries(pieces), strict=True))
+        if carry is not None and each.lateness.needs(carry)
+    ]
+
+
+def carries(pieces: Iterable[Piece]) -> list[int | None]:
+    """Return the largest plausible time before each piece of one partition, in order."""
+    found: list[int | None] = []
+    largest: int | None = None
+    for each in pieces:
+        found.append(largest)
+        largest = _most(largest, each.audit.largest)
+    return found
+
+
+def partition_audit(pieces: Sequence[Piece], settings: Settings, most: int = MOST_SPANS) -> Audit:
+    """Add up all pieces of one partition, in order; those of `to_read_again` have been replaced."""
+    whole = Audit.nothing(settings)
+    for each, carry in zip(pieces, carries(pieces), strict=True):
+        audit = each.audit
+        late = Tables(Table(1, "+"), Table(2, "+"), each.lateness.settle(carry))
+        late.coarsen_to(audit.tables.level)
+        audit.tables.late = late.late
+        whole.add(audit)
+    whole.tables.bound(most)
+    return whole
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else max(one, other)

@@ -1,0 +1,157 @@
+"""Sums by key that can be merged in any order, and log-linear histograms made of them.
+
+A histogram counts values exactly in buckets: 0 on its own, and every power of two cut into 128 equal
+parts. So whole numbers below 256 have a bucket each, and a quantile that is read off a histogram, the
+largest value of its bucket, is never too small and at most 1/128 (0.8 %) too large. Values are uint64
+magnitudes; a negative value has the negative index of its magnitude.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+    Magnitudes = npt.NDArray[np.uint64]
+
+PART_BITS: Final = 7
+RELATIVE_ERROR: Final = 2.0**-PART_BITS
+_SHIFT: Final = 52 - PART_BITS  # a double has 52 bits of fraction
+_ONE: Final = 1023 << PART_BITS  # the exponent of 1.0, where those bits are cut off
+_MOST_PENDING: Final = 1 << 17
+
+
+def buckets_of(magnitudes: Magnitudes) -> Ints:
+    """Return the index of each magnitude's bucket, from 0 on; it grows with the magnitude."""
+    bits = magnitudes.astype(np.float64).view(np.int64)
+    bits >>= _SHIFT
+    bits -= _ONE - 1
+    np.maximum(bits, 0, out=bits)
+    return bits
+
+
+def largest_in(index: int) -> int:
+    """Return the largest value of a bucket; of a negative one, the one nearest to zero."""
+    if index == 0:
+        return 0
+    if index < 0:
+        exponent, part = divmod(-index - 1, 1 << PART_BITS)
+        return -_least(exponent, part)
+    exponent, part = divmod(index - 1, 1 << PART_BITS)
+    return _least(exponent, part + 1) - 1
+
+
+def _least(exponent: int, part: int) -> int:
+    """Return the least whole number at or above a bucket's lower bound."""
+    return -(-(((1 << PART_BITS) + part) << exponent) >> PART_BITS)
+
+
+def magnitude(larger: Ints, smaller: Ints) -> Magnitudes:
+    """Return larger - smaller exactly, over all of int64, where the first is not below the second."""
+    return larger.view(np.uint64) - smaller.view(np.uint64)
+
+
+class Table:
+    """Rows of int64 columns, some of them keys; rows of the same key become one.
+
+    The other columns are summed up, or their least or largest is kept.
+    """
+
+    def __init__(self, keys: int, reductions: str) -> None:
+        """Begin empty; a letter for each column behind the keys: "+" sum, "<" least, ">" largest."""
+        self._keys, self._reductions = keys, reductions
+        self._rows: list[tuple[Ints, ...]] = []
+        self._pending = 0
+
+    def add(self, *columns: Ints) -> None:
+        """Take rows into account."""
+        if len(columns[0]):
+            self._rows.append(columns)
+            self._pending += len(columns[0])
+            if self._pending > _MOST_PENDING and len(self._rows) > 1:
+                self.columns()
+
+    def merge(self, other: Table) -> None:
+        """Take another table's rows into account."""
+        self.add(*other.columns())
+
+    def __len__(self) -> int:
+        return len(self.columns()[0])
+
+    def columns(self) -> tuple[Ints, ...]:
+        """Return the columns, by key, with one row for each."""
+        width = self._keys + len(self._reductions)
+        if not self._rows:
+            return tuple(np.empty(0, np.int64) for _ in range(width))
+        if self._pending:
+            parts = list(zip(*self._rows, strict=True))
+            joined = [part[0] if len(part) == 1 else np.concatenate(part) for part in parts]
+            self._rows, self._pending = [self._reduced(joined)], 0
+        return self._rows[0]
+
+    def _reduced(self, columns: Sequence[Ints]) -> tuple[Ints, ...]:
+        keys = columns[: self._keys]
+        order = np.lexsort(keys[::-1])
+        sorted_keys = [key[order] for key in keys]
+        differs = np.zeros(len(order), bool)
+        differs[0] = True
+        for key in sorted_keys:
+            differs[1:] |= key[1:] != key[:-1]
+        starts = np.flatnonzero(differs)
+        reduce = {"+": np.add, "<": np.minimum, ">": np.maximum}
+        values = [
+            reduce[how].reduceat(column[order], starts)
+            for how, column in zip(self._reductions, columns[self._keys :], strict=True)
+        ]
+        return (*(key[starts] for key in sorted_keys), *values)
+
+    def coarsened(self, factor: int) -> Table:
+        """Return the table with the first key divided by a factor, by floor."""
+        first, *others = self.columns()
+        table = Table(self._keys, self._reductions)
+        table.add(first // factor, *others)
+        return table
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.columns()
+        return self.__dict__
+
+
+def count_pairs(groups: Ints | int, buckets: Ints) -> tuple[Ints, Ints, Ints]:
+    """Count how often each pair of a group and a bucket occurs: groups, buckets, counts."""
+    least, most = int(buckets.min()), int(buckets.max())
+    width = most - least + 1
+    cells = buckets - least
+    if isinstance(groups, int):
+        counts = np.bincount(cells)
+        found = np.flatnonzero(counts)
+        return np.full(len(found), groups, np.int64), found + least, counts[found]
+    first = int(groups.min())
+    span = int(groups.max()) - first + 1
+    if span * width > 4 * len(buckets) + 65_536:
+        return groups, buckets, np.ones(len(buckets), np.int64)
+    cells += (groups - first) * width
+    counts = np.bincount(cells)
+    found = np.flatnonzero(counts)
+    return found // width + first, found % width + least, counts[found]
+
+
+def quantile(buckets: Ints, counts: Ints, share: float) -> int | None:
+    """Return a bound of the value below which a share of the values lie; None of no values.
+
+    By nearest rank: the value of rank ceil(share * count). `share` is taken to six digits.
+    """
+    total = int(counts.sum())
+    if not total:
+        return None
+    millionths = round(share * 1_000_000)
+    rank = max(-(-total * millionths // 1_000_000), 1)
+    order = np.argsort(buckets, kind="stable")
+    reached = np.cumsum(counts[order])
+    return largest_in(int(buckets[order][np.searchsorted(reached, rank)]))
