@@ -4,21 +4,23 @@
         done = tools.run("kafka-topics", "--bootstrap-server", bootstrap, "--list")
 
 `Done` has the exit status and what the tool wrote. The jars come from the cache of tests/oracle; a process
-that does not answer in time is ended and its last words are in the error.
+that does not answer in time is ended and its last words are in the error. `start` runs one program of Kafka's
+in a process of its own, for what goes on until it is stopped, or is to be killed.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import select
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.oracle import apache_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SOURCE = Path(__file__).with_name("Tools.java")
 ANSWER_TIMEOUT_S = 90
@@ -27,6 +29,9 @@ _TOOLS = "org.apache.kafka.tools."
 CLASSES: Mapping[str, str] = {
     "kafka-topics": _TOOLS + "TopicCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-consumer-groups": _TOOLS + "consumer.group.ConsumerGroupCommand",
+    "kafka-groups": _TOOLS + "GroupsCommand",  # not in 3.9
+    "kafka-cluster": _TOOLS + "ClusterTool",
     "kafka-get-offsets": _TOOLS + "GetOffsetShell",
     "kafka-delete-records": _TOOLS + "DeleteRecordsCommand",
     "kafka-log-dirs": _TOOLS + "LogDirsCommand",
@@ -34,6 +39,9 @@ CLASSES: Mapping[str, str] = {
     "kafka-console-consumer": _TOOLS + "consumer.ConsoleConsumer",
     "kafka-producer-perf-test": _TOOLS + "ProducerPerformance",
     "kafka-consumer-perf-test": _TOOLS + "ConsumerPerformance",
+    "kafka-e2e-latency": _TOOLS + "EndToEndLatency",
+    "kafka-verifiable-producer": _TOOLS + "VerifiableProducer",
+    "kafka-verifiable-consumer": _TOOLS + "VerifiableConsumer",
     "kafka-broker-api-versions": _TOOLS + "BrokerApiVersionsCommand",
     "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
     "kafka-reassign-partitions": _TOOLS + "reassign.ReassignPartitionsCommand",
@@ -62,6 +70,26 @@ class Done(NamedTuple):
         return [line for line in self.out.splitlines() if line.strip()]
 
 
+def java_command(jars: Path, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """How to run a main class (or a source file) with a directory's jars: soon up rather than fast."""
+    java = apache_kafka.find_java()
+    assert java is not None
+    how = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *options)
+    return [java, *how, "-cp", f"{jars}/*", *arguments]
+
+
+def start(version: str, tool: str, *arguments: str, directory: Path) -> apache_kafka.Process:
+    """Run a tool in a process of its own; what it writes goes to `<tool>.out` in the directory."""
+    name = OLDER.get(version, {}).get(tool, CLASSES[tool])
+    command = java_command(apache_kafka.fetch(f"tools-{version}"), name, *arguments)
+    return apache_kafka.Process(tool, command, directory)
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    """What a verifiable producer or consumer says, without what its logging has to say."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
 class JavaTools:
     """One Java process that runs the tools of one version of Kafka."""
 
@@ -69,10 +97,7 @@ class JavaTools:
         self.version = version
         self.directory = directory
         self._numbers = itertools.count(1)
-        jars = apache_kafka.fetch(f"tools-{version}")
-        java = apache_kafka.find_java()
-        assert java is not None
-        command = [java, "-Xmx384m", "-XX:+UseSerialGC", "-cp", f"{jars}/*", str(SOURCE)]
+        command = java_command(apache_kafka.fetch(f"tools-{version}"), str(SOURCE))
         self._log = (directory / "java.log").open("wb")
         self._process = subprocess.Popen(
             command, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log

@@ -1,0 +1,50 @@
+"""One broker, and one Java process for each version of Kafka's tools, that all tests here share."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.asking import create, new_name
+from tests.broker.subject import Subject
+from tests.oracle import apache_kafka
+from tests.tools.java_tools import JavaTools
+
+VERSIONS = ("3.9.1", "4.1.1")
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory):
+    settings = {"log.retention.ms": "-1", "auto.create.topics.enable": "false"}
+    with Subject(tmp_path_factory.mktemp("tools") / "data", settings) as subject:
+        yield subject
+        assert subject.unexpected_errors == 0, subject.log()[-8000:]
+        assert subject.stop() == 0, subject.log()[-8000:]
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def tools(request, tmp_path_factory):
+    usable = apache_kafka.available(f"tools-{request.param}")
+    if not usable:
+        pytest.skip(usable.reason)
+    with JavaTools(request.param, tmp_path_factory.mktemp("java")) as running:
+        yield running
+
+
+@pytest.fixture
+def run(broker, tools):
+    """Run a tool against the broker; it must succeed, unless it is expected to fail."""
+
+    def run_one(tool, *arguments, status=0, stdin=None):
+        done = tools.run(tool, "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin)
+        assert done.status == status, done
+        return done
+
+    return run_one
+
+
+@pytest.fixture
+def topic(broker):
+    name = new_name("tools")
+    with broker.connect() as connection:
+        create(connection, name, partitions=2)
+    return name
