@@ -1,0 +1,224 @@
+"""Kafka Connect: lines of a file become records, and lines of another file.
+
+Standalone, where a worker keeps its offsets in a file, and distributed, where workers are members of a group
+and keep connectors, offsets and states in compacted topics.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.asking import new_name
+from tests.broker.subject import Subject, eventually
+from tests.oracle import apache_kafka
+from tests.tools.conftest import VERSIONS
+from tests.tools.connect import DISTRIBUTED, STANDALONE, STRINGS, Program, properties, rest
+
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+
+SESSION_TIMEOUT_MS = 3_000
+DEADLINE_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    settings = {"group.min.session.timeout.ms": 1_000, "auto.create.topics.enable": "false"}
+    with Subject(tmp_path_factory.mktemp("connect") / "data", settings) as subject:
+        yield subject
+        assert subject.unexpected_errors == 0, subject.log()[-8000:]
+
+
+@pytest.fixture(autouse=True)
+def jars():
+    for version in VERSIONS:
+        usable = apache_kafka.available(f"connect-{version}")
+        if not usable:
+            pytest.skip(usable.reason)
+
+
+class Lines:
+    """A file that is read, a topic, and a file that is written."""
+
+    def __init__(self, directory) -> None:
+        self.given = directory / "given.txt"
+        self.got = directory / "got.txt"
+        self.topic = new_name("lines")
+        self.count = 0
+        self.give(0)
+
+    def give(self, count):
+        """Append as many lines, each with its number."""
+        with self.given.open("a") as file:
+            for number in range(self.count, self.count + count):
+                file.write(f"line {number}\n")
+        self.count += count
+
+    @property
+    def numbers(self):
+        text = self.got.read_text() if self.got.exists() else ""
+        return [int(line.split()[1]) for line in text.splitlines(keepends=True) if line[-1] == "\n"]
+
+    def arrived(self):
+        return set(self.numbers) == set(range(self.count))
+
+    def source(self):
+        return {
+            "connector.class": "FileStreamSource",
+            "tasks.max": "1",
+            "file": str(self.given),
+            "topic": self.topic,
+            "topic.creation.default.replication.factor": "-1",
+            "topic.creation.default.partitions": "1",
+            "topic.creation.default.message.timestamp.type": "LogAppendTime",
+        }
+
+    def sink(self):
+        return {
+            "connector.class": "FileStreamSink",
+            "tasks.max": "1",
+            "file": str(self.got),
+            "topics": self.topic,
+        }
+
+
+@pytest.fixture
+def lines(tmp_path):
+    return Lines(tmp_path)
+
+
+def worker(broker, **more):
+    return {
+        "bootstrap.servers": broker.bootstrap,
+        "key.converter": STRINGS,
+        "value.converter": STRINGS,
+        "plugin.discovery": "service_load",
+        "offset.flush.interval.ms": 500,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+class TestStandalone:
+    def test_goes_on_where_it_was(self, version, broker, lines, tmp_path):
+        own = worker(
+            broker, listeners="http://127.0.0.1:0", offset_storage_file_filename=tmp_path / "told"
+        )
+        files = [
+            properties(tmp_path, "worker", own),
+            properties(tmp_path, "source", {"name": lines.topic, **lines.source()}),
+            properties(tmp_path, "sink", {"name": f"{lines.topic}-sink", **lines.sink()}),
+        ]
+        for _ in range(2):
+            lines.give(50)
+            program = Program(version, "standalone", STANDALONE, tmp_path, *files)
+            try:
+                eventually(lines.arrived, DEADLINE_S, f"all lines:\n{program.tail(60)}")
+            finally:
+                program.stop()
+        assert lines.numbers == list(range(100))  # each once, in their order
+        with broker.connect() as connection:
+            answer = connection.ask(
+                "DescribeConfigs",
+                4,
+                resources=[{"resource_type": 2, "resource_name": lines.topic}],
+                include_synonyms=False,
+                include_documentation=False,
+            )
+        told = {each["name"]: each["value"] for each in answer["results"][0]["configs"]}
+        assert told["message.timestamp.type"] == "LogAppendTime"
+
+
+class TestDistributed:
+    """Two workers, one of each version, as where one is upgraded after the other."""
+
+    def test_one_is_killed_one_is_stopped(self, broker, lines, tmp_path):
+        ports = dict(zip(VERSIONS, apache_kafka.free_ports(2), strict=True))
+        running = {}
+        try:
+            for version in VERSIONS:
+                running[version] = self.start(version, ports[version], broker, tmp_path)
+            self.both_at_work(broker, ports, lines)
+            self.one_killed(ports, running, lines)
+            (left,) = running
+            running.pop(left).stop()
+            numbers = lines.numbers
+            lines.give(50)
+            running[left] = self.start(left, ports[left], broker, tmp_path)
+            eventually(lines.arrived, DEADLINE_S, "lines after a restart")
+            assert lines.numbers == [*numbers, *range(lines.count - 50, lines.count)]
+        finally:
+            for program in running.values():
+                program.stop()
+
+    @staticmethod
+    def start(version, port, broker, directory):
+        topics = {
+            f"{kind}_storage_{name}": value
+            for kind in ("config", "offset", "status")
+            for name, value in (("topic", f"connect-{kind}"), ("replication_factor", 1))
+        }
+        own = worker(
+            broker,
+            group_id="connect-cluster",
+            listeners=f"http://127.0.0.1:{port}",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=500,
+            scheduled_rebalance_max_delay_ms=0,
+            **topics,
+        )
+        name = f"worker-{version}"
+        return Program(version, name, DISTRIBUTED, directory, properties(directory, name, own))
+
+    @staticmethod
+    def states(port, lines):
+        """What runs, and where: (connector, task) -> worker; None unless all four do."""
+        found = {}
+        for name in (lines.topic, f"{lines.topic}-sink"):
+            told = rest(port, "GET", f"/connectors/{name}/status") or {"tasks": []}
+            for i, each in enumerate([told.get("connector"), *told["tasks"]]):
+                if each and each["state"] == "RUNNING":
+                    found[name, i] = each["worker_id"]
+        return found if len(found) == 4 else None
+
+    def both_at_work(self, broker, ports, lines):
+        first, second = ports.values()
+        for port in ports.values():
+            eventually(lambda port=port: rest(port, "GET", "/connectors") == [], DEADLINE_S)
+        for port, (name, own) in zip(
+            ports.values(),
+            ((lines.topic, lines.source()), (f"{lines.topic}-sink", lines.sink())),
+            strict=True,
+        ):
+            assert rest(port, "PUT", f"/connectors/{name}/config", own)["name"] == name
+        lines.give(50)
+        eventually(lines.arrived, DEADLINE_S, "all lines")
+        both = {f"127.0.0.1:{first}", f"127.0.0.1:{second}"}
+        eventually(lambda: set((self.states(first, lines) or {}).values()) == both, DEADLINE_S)
+        with broker.connect() as connection:
+            answer = connection.ask("DescribeGroups", 4, groups=["connect-cluster"])
+            (group,) = answer["groups"]
+            resources = [
+                {"resource_type": 2, "resource_name": f"connect-{kind}"}
+                for kind in ("config", "offset", "status")
+            ]
+            answer = connection.ask("DescribeConfigs", 4, resources=resources)
+        assert (group["protocol_type"], group["group_state"]) == ("connect", "Stable")
+        assert len(group["members"]) == 2
+        for result in answer["results"]:
+            told = {each["name"]: each["value"] for each in result["configs"]}
+            assert told["cleanup.policy"] == "compact"
+
+    def one_killed(self, ports, running, lines):
+        """What the killed one did is done by the other, from the last offsets it committed."""
+        place = self.states(ports[VERSIONS[0]], lines)[lines.topic, 1]
+        (victim,) = (version for version in VERSIONS if place.endswith(f":{ports[version]}"))
+        running.pop(victim).kill()
+        lines.give(50)
+        (left,) = running
+        eventually(lines.arrived, DEADLINE_S, f"lines after a kill:\n{running[left].tail(60)}")
+        there = f"127.0.0.1:{ports[left]}"
+
+        def all_there():
+            return set((self.states(ports[left], lines) or {}).values()) == {there}
+
+        eventually(all_there, DEADLINE_S, "all of it at the one that is left")
