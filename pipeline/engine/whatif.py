@@ -1,0 +1,389 @@
+"""What a retention policy would delete of a log, round by round, decided by the broker's own rules.
+
+`timestamps.segments_to_delete` decides, as it does in a broker; here its decisions are added up, and the log
+goes on without what has gone. Nothing is appended meanwhile. A policy may also be judged as Apache Kafka
+judges: there a segment is as old as its largest record time (the date of its file where no record has one),
+so a stamp from the future holds it, and all behind it, until that time has come.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from config import BrokerConfig, ConfigError, topic_config
+from config.instants import parse_duration
+from storage import timestamps
+from storage.timestamps import Candidate, SegmentTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from config import TopicConfig
+    from storage.timestamps import Retention
+
+Rules = Literal["tidelog", "kafka"]
+
+EARLY_MS: Final = 86_400_000
+"""Within how long of its append a record that is deleted counts as killed early, where nobody says."""
+
+_BASIS: Final = "retention.time.basis"
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be: the message says why."""
+
+
+class Policy(NamedTuple):
+    """Settings under a name, and whose rules they are read by."""
+
+    name: str
+    config: TopicConfig
+    rules: Rules = "tidelog"
+
+    @property
+    def retention(self) -> Retention:
+        """What the settings say about keeping records; Kafka knows neither event time nor basis."""
+        retention = timestamps.retention_of(self.config)
+        if self.rules == "kafka":
+            return retention._replace(by_append=False, event_ms=None)
+        return retention
+
+
+class Future(NamedTuple):
+    """The record with a segment's largest time, where that lies in the future."""
+
+    offset: int
+    timestamp_ms: int
+    producer_id: int  # -1: it says none
+
+
+class Retained(NamedTuple):
+    """What is known of a segment: what the broker would judge, and when its records were appended."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    times: SegmentTimes
+    appended: tuple[
+        tuple[int, int], ...
+    ]  # (first offset, append time), ascending in both; see below
+    file_ms: int  # when the file was last changed
+    future: Future | None = None
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the date of the file stands in for append times that nobody knows."""
+        return self.times.has_unknown
+
+    def appended_after(self, moment_ms: int) -> int:
+        """Return how many offsets were appended after a moment.
+
+        Of those without an append time the date of the file counts. `appended` has no gaps: what lies
+        before its first entry, or all of a segment without entries, is of unknown append time.
+        """
+        if not self.size:
+            return 0
+        known_from = self.appended[0][0] if self.appended else self.end_offset
+        unknown = known_from - self.base_offset if self.file_ms > moment_ms else 0
+        number = bisect_right(self.appended, moment_ms, key=lambda entry: entry[1])
+        if number == len(self.appended):
+            return unknown
+        return unknown + self.end_offset - self.appended[number][0]
+
+
+class Log(NamedTuple):
+    """One partition, as a round of retention would find it."""
+
+    topic: str
+    partition: int
+    segments: tuple[Retained, ...]
+    log_start_offset: int
+    high_watermark: int
+    max_event_time: int | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def records(self) -> int:
+        """Offsets that can be read."""
+        return sum(_readable(segment, self.log_start_offset) for segment in self.segments)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether some append time is unknown."""
+        return any(segment.is_estimated for segment in self.segments)
+
+
+class Deleted(NamedTuple):
+    """A segment that a policy deletes."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    records: int
+    policy: str
+    at_ms: int
+    killed_early: int  # of its records, appended less than a while before
+
+
+class Kept(NamedTuple):
+    """What is left after a round."""
+
+    at_ms: int
+    size: int
+    records: int
+    first_offset: int
+    first_time: int | None  # the first record time of the oldest segment that has one
+    deleted_size: int  # by all rounds so far
+    deleted_records: int
+
+
+class Outcome(NamedTuple):
+    """What a policy does to a log."""
+
+    topic: str
+    partition: int
+    policy: str
+    deleted: tuple[Deleted, ...]
+    rounds: tuple[Kept, ...]  # one for each moment
+    pinned: tuple[Pinned, ...]
+    is_estimated: bool
+
+
+class Pinned(NamedTuple):
+    """A segment that a time from the future holds, by Kafka's rules, and what it holds with it."""
+
+    base_offset: int
+    size: int
+    future: Future
+    until_ms: int | None  # None: without bound
+    held_size: int  # it and all behind it
+
+
+# --- policies ------------------------------------------------------------------------------------
+
+
+def parse_policy(text: str, base: Mapping[str, str] | None = None) -> Policy:
+    """Read `NAME:setting=value,...`; `rules=kafka` among the settings asks for Kafka's rules.
+
+    The settings lie over those in `base`, a topic's own. Spans may be written `7d`, and sizes in bytes.
+    As in the broker, event-time retention without a basis counts retention.ms from append times.
+    Raises PolicyError.
+    """
+    name, colon, listed = text.partition(":")
+    if not colon or not name:
+        raise PolicyError(
+            f"{text!r} is no policy: write NAME:retention.ms=7d,retention.bytes=1000000"
+        )
+    own: dict[str, str] = dict(base or {})
+    rules: Rules = "tidelog"
+    for part in filter(None, (each.strip() for each in listed.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise PolicyError(f"{part!r} in policy {name!r} is no setting: write name=value")
+        key, value = key.strip(), value.strip()
+        if key == "rules":
+            if value not in ("tidelog", "kafka"):
+                raise PolicyError(f"rules={value!r} in policy {name!r}: tidelog or kafka")
+            rules = "kafka" if value == "kafka" else "tidelog"
+            continue
+        own[key] = _in_ms(key, value)
+    return policy_of(name, own, rules)
+
+
+def policy_of(name: str, own: Mapping[str, str], rules: Rules = "tidelog") -> Policy:
+    """Make a policy of a topic's own settings; raises PolicyError."""
+    try:
+        config = topic_config(BrokerConfig(), own)
+        if config.lacks_basis:
+            config = topic_config(BrokerConfig(), {**own, _BASIS: timestamps.APPEND_BASIS})
+    except ConfigError as error:
+        raise PolicyError(f"policy {name!r}: {error}") from None
+    return Policy(name, config, rules)
+
+
+def _in_ms(key: str, value: str) -> str:
+    if not key.endswith(".ms"):
+        return value
+    try:
+        return str(parse_duration(value))
+    except ValueError as error:
+        raise PolicyError(f"{key}: {error}") from None
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+def judge(
+    log: Log,
+    policy: Policy,
+    moments: Iterable[int],
+    *,
+    early_ms: int = EARLY_MS,
+    margin_ms: int = 0,
+) -> Outcome:
+    """Return what rounds of retention at ascending moments delete, and what they leave."""
+    left = list(log.segments)
+    start = log.log_start_offset
+    deleted: list[Deleted] = []
+    rounds: list[Kept] = []
+    pinned: tuple[Pinned, ...] | None = None
+    for now_ms in moments:
+        if pinned is None:
+            pinned = pinned_by_future(log, policy, now_ms, margin_ms)
+        policies = timestamps.segments_to_delete(
+            [candidate(segment, policy.rules) for segment in left],
+            policy.retention,
+            now_ms=now_ms,
+            log_start_offset=start,
+            high_watermark=log.high_watermark,
+            max_event_time=log.max_event_time,
+        )
+        for segment, reason in zip(left, policies, strict=False):
+            deleted.append(_deleted(segment, reason, now_ms, start, early_ms))
+        if policies:
+            start = max(start, left[len(policies) - 1].end_offset)
+            left = left[len(policies) :]
+        rounds.append(_kept(left, now_ms, start, deleted))
+    estimated = log.is_estimated
+    return Outcome(
+        log.topic,
+        log.partition,
+        policy.name,
+        tuple(deleted),
+        tuple(rounds),
+        pinned or (),
+        estimated,
+    )
+
+
+def candidate(segment: Retained, rules: Rules) -> Candidate:
+    """Present a segment to be judged."""
+    times = segment.times if rules == "tidelog" else as_kafka(segment)
+    return Candidate(segment.end_offset, segment.size, lambda: times)
+
+
+def as_kafka(segment: Retained) -> SegmentTimes:
+    """Return a segment's times as Apache Kafka sees them: it knows the largest record time alone."""
+    times = segment.times.copy()
+    largest = times.largest
+    times.aging = largest if timestamps.reaches(largest, 0) else segment.file_ms
+    return times
+
+
+def pinned_by_future(log: Log, policy: Policy, now_ms: int, margin_ms: int) -> tuple[Pinned, ...]:
+    """Return the segments whose largest time lies in the future, and what they hold in Kafka."""
+    found: list[Pinned] = []
+    behind = log.size
+    retention_ms = policy.retention.retention_ms
+    for segment in log.segments:
+        future = segment.future
+        if future is not None and future.timestamp_ms > now_ms + margin_ms:
+            until = None if retention_ms is None else future.timestamp_ms + retention_ms + 1
+            found.append(Pinned(segment.base_offset, segment.size, future, until, behind))
+        behind -= segment.size
+    return tuple(found)
+
+
+def _readable(segment: Retained, start: int) -> int:
+    return max(segment.end_offset - max(segment.base_offset, start), 0)
+
+
+def _deleted(segment: Retained, reason: str, now_ms: int, start: int, early_ms: int) -> Deleted:
+    records = _readable(segment, start)
+    return Deleted(
+        segment.base_offset,
+        segment.end_offset,
+        segment.size,
+        records,
+        reason,
+        now_ms,
+        min(segment.appended_after(now_ms - early_ms), records),
+    )
+
+
+def _kept(left: Sequence[Retained], now_ms: int, start: int, deleted: Sequence[Deleted]) -> Kept:
+    return Kept(
+        now_ms,
+        sum(segment.size for segment in left),
+        sum(_readable(segment, start) for segment in left),
+        start,
+        next((s.times.first for s in left if s.times.first is not None), None),
+        sum(each.size for each in deleted),
+        sum(each.records for each in deleted),
+    )
+
+
+# --- guards --------------------------------------------------------------------------------------
+
+
+def _killed_early(outcome: Outcome) -> int:
+    return sum(each.killed_early for each in outcome.deleted)
+
+
+def _pinned_bytes(outcome: Outcome) -> int:
+    return max((each.held_size for each in outcome.pinned), default=0)
+
+
+def _deleted_bytes(outcome: Outcome) -> int:
+    return outcome.rounds[-1].deleted_size if outcome.rounds else 0
+
+
+def _deleted_records(outcome: Outcome) -> int:
+    return outcome.rounds[-1].deleted_records if outcome.rounds else 0
+
+
+GUARDS: Final[dict[str, Callable[[Outcome], int]]] = {
+    "max_deleted_bytes": _deleted_bytes,
+    "max_deleted_records": _deleted_records,
+    "max_killed_early": _killed_early,
+    "max_pinned_bytes": _pinned_bytes,
+}
+
+
+class Guard(NamedTuple):
+    """A bound on what a policy may do, to all logs together."""
+
+    name: str
+    limit: int
+    policy: str | None = None  # of which it is asked; None: of every one
+
+
+class Broken(NamedTuple):
+    """A guard that a policy does not keep to."""
+
+    guard: Guard
+    policy: str
+    value: int
+
+
+def parse_guard(text: str) -> Guard:
+    """Read `[POLICY:]max_deleted_bytes=N`; raises PolicyError."""
+    scope, colon, rest = text.rpartition(":")
+    name, equals, value = rest.partition("=")
+    name = name.strip()
+    if not equals or name not in GUARDS:
+        raise PolicyError(f"{text!r} is no guard: write one of {', '.join(GUARDS)}, then =NUMBER")
+    try:
+        limit = int(value.replace("_", ""))
+    except ValueError:
+        raise PolicyError(f"{text!r}: {value!r} is no whole number") from None
+    return Guard(name, limit, scope if colon else None)
+
+
+def broken(guards: Iterable[Guard], outcomes: Sequence[Outcome]) -> list[Broken]:
+    """Return the guards that are not kept to; raises PolicyError for one of a policy that is not there."""
+    names = list(dict.fromkeys(outcome.policy for outcome in outcomes))
+    found: list[Broken] = []
+    for guard in guards:
+        if guard.policy is not None and guard.policy not in names:
+            raise PolicyError(f"guard {guard.name}: there is no policy {guard.policy!r}")
+        for name in names if guard.policy is None else [guard.policy]:
+            value = sum(GUARDS[guard.name](each) for each in outcomes if each.policy == name)
+            if value > guard.limit:
+                found.append(Broken(guard, name, value))
+    return found

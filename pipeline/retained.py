@@ -1,0 +1,194 @@
+"""What retention would judge of a log directory, read beside a broker or without one; nothing is changed.
+
+A directory of ours says in `partition.times` what the broker knows; what was appended since is read from the
+log, as the broker does. Of a log that Apache Kafka wrote everything is read from its records, once, and the
+dates of its files stand in for append times. Everything below the log's end counts as seen by consumers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.engine.whatif import Future, Log, Retained
+from protocol.errors import CorruptMessage
+from storage import checkpoints, filenames, partition_times, recovery, timestamps
+from storage.append_times import UNKNOWN, AppendTimes
+from storage.segment import Segment, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from storage.offset_index import OffsetIndex
+    from storage.partition_times import PartitionTimes
+    from storage.time_index import TimeIndex
+
+_MS_PER_NS = 1_000_000
+
+
+class Place(NamedTuple):
+    """A partition of a log directory."""
+
+    topic: str
+    partition: int
+    directory: Path
+
+
+def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[Place]:
+    """List the partitions of wanted topics; raises OSError."""
+    found = []
+    for path in log_directory.iterdir():
+        named = filenames.parse_partition_directory(path.name)
+        if named is not None and path.is_dir() and wants(named[0]):
+            found.append(Place(*named, path))
+    return sorted(found)
+
+
+def read(place: Place, *, event_slack_ms: int, now_ms: int, margin_ms: int = 0) -> Log:
+    """Read what is known of one partition; raises OSError and CorruptMessage.
+
+    `event_slack_ms`: how far beyond its append time an event counts, where only the log can tell of it.
+    """
+    directory = place.directory
+    log_directory = directory.parent
+    was_clean = (log_directory / filenames.CLEAN_SHUTDOWN_FILE).exists()
+    known = partition_times.read(directory)
+    segments = _segments(directory, known, event_slack_ms, was_clean=was_clean)
+    if segments and (known is None or was_clean):
+        doubt_from = segments[0].base_offset if known is None else known.covered_offset
+        for segment in segments:
+            segment.doubt_from = doubt_from
+    start = _log_start(log_directory, place, known)
+    retained = tuple(_retained(segment, now_ms + margin_ms) for segment in segments)
+    largest = None if known is None else known.max_event_time
+    for each in retained:
+        largest = timestamps.later(each.times.event, largest)
+    end_offset = retained[-1].end_offset if retained else start
+    first = retained[0].base_offset if retained else start
+    return Log(place.topic, place.partition, retained, max(start, first), end_offset, largest)
+
+
+def _segments(
+    directory: Path, known: PartitionTimes | None, slack_ms: int, *, was_clean: bool
+) -> list[_Unchanged]:
+    """Describe the segments, as far as their batches are whole."""
+    bases = recovery.listed(directory).base_offsets
+    lines = {line.base_offset: line for line in known.segments} if known is not None else {}
+    found = []
+    for number, base in enumerate(bases):
+        path = directory / filenames.segment_file(base, filenames.LOG_SUFFIX)
+        size = path.stat().st_size
+        is_last = number == len(bases) - 1
+        line = lines.get(base)
+        if line is not None and (line.size > size or (was_clean and line.size < size)):
+            line = None  # it speaks of another file
+        end_offset = base if is_last else bases[number + 1]
+        segment = _Unchanged(directory, base, Tail(end_offset, size))
+        segment.event_slack_ms = slack_ms
+        if is_last:
+            known_end = Tail(base, 0) if line is None else Tail(line.end_offset, line.size)
+            segment.tail = _whole(segment, known_end, size)
+        if line is not None:
+            segment.adopt(line, is_true=line.is_true, covered_offset=line.end_offset)
+        found.append(segment)
+    return found
+
+
+def _whole(segment: Segment, tail: Tail, size: int) -> Tail:
+    """Return where the last whole batch ends, from a point on where one begins."""
+    try:
+        for found in segment.walk(tail.size, size):
+            tail = Tail(found.batch.last_offset + 1, found.position + found.batch.size)
+    except CorruptMessage:
+        return tail
+    return tail
+
+
+def _log_start(log_directory: Path, place: Place, known: PartitionTimes | None) -> int:
+    try:
+        starts = checkpoints.read_offsets(log_directory / filenames.LOG_START_CHECKPOINT)
+    except checkpoints.CheckpointError:
+        starts = {}
+    start = starts.get((place.topic, place.partition), 0)
+    return start if known is None else max(start, known.log_start_offset)
+
+
+def _retained(segment: _Unchanged, future_ms: int) -> Retained:
+    times, size = segment.known_times
+    if size < segment.tail.size:
+        times.has_unknown |= segment.doubt_from < segment.tail.end_offset
+        times = segment.times
+    appended = segment.append_times.known_runs(segment.tail.end_offset)
+    first = appended[0][0] if appended else segment.tail.end_offset
+    if segment.tail.size and first > segment.base_offset:
+        times.has_unknown = True
+    future = None
+    if times.largest is not None and times.largest > future_ms:
+        future = _future(segment, times.largest, times.largest_offset)
+    return Retained(
+        segment.base_offset,
+        segment.tail.end_offset,
+        segment.tail.size,
+        times,
+        appended,
+        segment.path.stat().st_mtime_ns // _MS_PER_NS,
+        future,
+    )
+
+
+def _future(segment: Segment, timestamp_ms: int, offset: int) -> Future:
+    for found in segment.walk():
+        if found.batch.last_offset >= offset:
+            return Future(offset, timestamp_ms, found.batch.producer_id)
+    return Future(offset, timestamp_ms, -1)
+
+
+class _ReadTimes(AppendTimes):
+    """Append times that are never written; nothing is known from an offset on that is in doubt."""
+
+    __slots__ = ("doubt_from",)
+
+    doubt_from: int
+
+    def at(self, offset: int) -> int | None:
+        return None if offset >= self.doubt_from else super().at(offset)
+
+    def known_runs(self, end_offset: int) -> tuple[tuple[int, int], ...]:
+        """Return from which offsets on batches were appended when; nothing before an unknown time."""
+        runs: list[tuple[int, int]] = []
+        if end_offset > self.doubt_from:
+            return ()
+        for time, relative_offset in self.entries() if len(self) else ():
+            if time == UNKNOWN:
+                runs.clear()
+            elif relative_offset + self.base_offset < end_offset:
+                runs.append((relative_offset + self.base_offset, time))
+        return tuple(runs)
+
+
+class _Unchanged(Segment):
+    """A segment of which no file is written: neither indexes nor append times are put right."""
+
+    __slots__ = ("doubt_from",)
+
+    def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
+        super().__init__(directory, base_offset, tail)
+        self.doubt_from = 2**63
+
+    @property
+    def append_times(self) -> _ReadTimes:
+        times = self._append_times
+        if not isinstance(times, _ReadTimes):
+            path = self._path(filenames.APPEND_TIMES_SUFFIX)
+            times = self._append_times = _ReadTimes(path, self.base_offset)
+            times.load()
+            times.doubt_from = max(self.doubt_from, times.end_offset)
+        return times
+
+    @property
+    def index(self) -> OffsetIndex:
+        raise AssertionError("an index may have to be written")
+
+    @property
+    def time_index(self) -> TimeIndex:
+        raise AssertionError("an index may have to be written")
