@@ -3,7 +3,7 @@
 Behaviour: each topic succeeds or fails on its own, with a sentence from version 1 on. -1 partitions or
 replicas mean the broker's default (num.partitions, default.replication.factor). More replicas than
 brokers is INVALID_REPLICATION_FACTOR; a manual assignment may only name this broker. A name given twice
-is INVALID_REQUEST, answered once.
+is INVALID_REQUEST, answered once, and so is the one under which Kafka keeps a cluster's metadata.
 
 Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, answers partitions and
 settings; 7 topic id.
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
     from protocol.errors import BrokerError
 
+_CLUSTER_METADATA = "__cluster_metadata"
+
 
 async def handle(
     node: Node, request: CreateTopicsRequest, _context: Context
@@ -46,6 +48,8 @@ async def handle(
         try:
             if times[topic.name] > 1:
                 raise InvalidRequest(f"topic {topic.name!r} is named more than once")
+            if topic.name == _CLUSTER_METADATA:
+                raise InvalidRequest(f"{topic.name} is no topic that can be made")
             result = await _create(node, topic, validate_only=request.validate_only)
         except Exception as error:  # noqa: BLE001 - one topic's failure is its own
             known = as_broker_error(node, error, "create_topics")

@@ -3,7 +3,8 @@
 Behaviour: acks 0 is never answered, and an error under it closes the connection; acks 1 and -1 are
 answered when every partition has been written (one replica: the same moment), and made durable where
 flush.messages asks for it; any other acks is INVALID_REQUIRED_ACKS for every partition. Each partition
-succeeds or fails on its own.
+succeeds or fails on its own. Into the broker's own topics only a client that calls itself an admin client
+may write (INVALID_TOPIC_EXCEPTION).
 
 Version notes: 1 throttle time; 2 log append time (KIP-32); 3 transactional id, one format-2 batch per
 partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible; 10 current leader
@@ -28,6 +29,7 @@ from protocol.errors import (
     ErrorCode,
     InvalidRequiredAcks,
     InvalidTimestamp,
+    InvalidTopic,
     InvalidTxnState,
     NotEnoughReplicas,
     TransactionalIdAuthorizationFailed,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 _TOPIC_IDS_SINCE = 13
+_ADMIN_CLIENT_ID = "__admin_client"  # by which Kafka knows its own tools
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 22  # the low byte
 _TRANSACTIONAL = 0x10
@@ -122,7 +125,7 @@ def _append(
             answer.partition_responses.append(result)
             partition = None
             try:
-                partition = _partition(node, request, topic, data, context.version, not_opened)
+                partition = _partition(node, request, topic, data, context, not_opened)
                 appended = node.append(
                     partition, data.records or b"", context.version, waits=request.acks != 0
                 )
@@ -143,18 +146,21 @@ def _partition(
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
-    version: int,
+    context: Context,
     not_opened: Failures,
 ) -> Partition:
     """The partition to append to, if the request may; raises what is wrong."""
     acks = request.acks
     if acks not in (-1, 0, 1):
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
-    name = node.topic_name(topic.topic_id) if version >= _TOPIC_IDS_SINCE else topic.name
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    name = node.topic_name(topic.topic_id) if by_id else topic.name
     failure = not_opened.get((name, data.index))
     if failure is not None:
         raise failure
     partition = node.opened_partition(name, data.index)
+    if node.is_internal(name) and context.header.client_id != _ADMIN_CLIENT_ID:
+        raise InvalidTopic(f"{name} is the broker's own: clients do not write there")
     if acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
     if is_transactional(data.records):

@@ -58,8 +58,9 @@ def shortcut(node: Node, header: RequestHeader, frame: bytes | memoryview) -> li
         if request is None:
             return None
         acks, name, index, records = request
-        partition = node.store.opened_partition(str(name, "utf-8"), index)
-        if partition is None or is_transactional(records):
+        topic = str(name, "utf-8")
+        partition = node.store.opened_partition(topic, index)
+        if partition is None or is_transactional(records) or node.is_internal(topic):
             return None
         if acks not in (0, 1) and (acks != -1 or partition.config.min_insync_replicas > 1):
             return None

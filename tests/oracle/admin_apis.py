@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tests.oracle.scenario import Case, ask, produce
+from tests.oracle.scenario import Case, Step, ask, produce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.oracle.scenario import Context, Step
+    from tests.oracle.scenario import Context
 
 NO_ELECTION = 9
 ACL = {
@@ -346,6 +346,81 @@ def quota_filters() -> list[list[dict[str, Any]]]:
     ]
 
 
+def topics_of_the_broker_itself() -> Iterator[Case]:
+    """What clients may do with __consumer_offsets: nearly everything, but write."""
+    offsets = "__consumer_offsets"
+    resource = {"resource_type": 2, "resource_name": offsets}
+    setting = {"name": "segment.bytes", "value": "104857601"}
+    keyed = recordset.batch([Rec(1_700_000_000_000, b"v", key=b"k")])
+
+    def kept(context: Context) -> dict[str, Any]:
+        partition = {
+            "partition_index": context.partition,
+            "committed_offset": 1,
+            "committed_metadata": "",
+        }
+        return {
+            "group_id": "writer",
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "topics": [{"name": context.topic, "partitions": [partition]}],
+        }
+
+    yield Case(
+        "the topics of the broker itself",
+        "create",
+        (
+            Step("a group is kept", "OffsetCommit", 5, kept),
+            *(
+                produce(version, keyed, topic=offsets, partition=0)
+                for version in (3, 5, 7, 8, 9, 11)
+            ),
+            produce(9, keyed, topic=offsets, partition=0, acks=1, name="acks=1"),
+            produce(9, keyed, topic=offsets, partition=0, acks=0, name="acks=0"),
+            produce(9, keyed, topic=offsets, partition=0, acks=5, name="acks=5"),
+            produce(9, keyed, topic=offsets, partition=99, name="no such partition"),
+            ask(
+                "records deleted",
+                "DeleteRecords",
+                2,
+                {
+                    "topics": [
+                        {"name": offsets, "partitions": [{"partition_index": 0, "offset": -1}]}
+                    ],
+                    "timeout_ms": 10_000,
+                },
+            ),
+            ask(
+                "partitions added",
+                "CreatePartitions",
+                3,
+                {
+                    "topics": [{"name": offsets, "count": 60, "assignments": None}],
+                    "timeout_ms": 10_000,
+                    "validate_only": True,
+                },
+            ),
+            ask(
+                "a setting changed",
+                "IncrementalAlterConfigs",
+                1,
+                {
+                    "resources": [{**resource, "configs": [setting | {"config_operation": 0}]}],
+                    "validate_only": True,
+                },
+            ),
+            ask(
+                "settings replaced",
+                "AlterConfigs",
+                2,
+                {"resources": [{**resource, "configs": [setting]}], "validate_only": True},
+            ),
+            topics(7, "__cluster_metadata"),
+        ),
+        {"admin": "internal"},
+    )
+
+
 def admin_api_cases() -> list[Case]:
     """All of the above."""
     makers = (
@@ -357,5 +432,6 @@ def admin_api_cases() -> list[Case]:
         producers_described,
         leaders_and_moves,
         nothing_there,
+        topics_of_the_broker_itself,
     )
     return [case for maker in makers for case in maker()]

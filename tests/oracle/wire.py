@@ -94,6 +94,7 @@ class Connection:
 
     def __init__(self, bootstrap: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self.timeout_s = timeout_s
+        self.client_id = CLIENT_ID
         host, _, port = bootstrap.rpartition(":")
         self.address = (host, int(port))
         self._socket: socket.socket | None = None
@@ -132,7 +133,7 @@ class Connection:
     ) -> bytes | None:
         """Send a request body as it is; the answer without its correlation id, or None if closed."""
         correlation_id = next(self._correlation_ids)
-        client_id = CLIENT_ID.encode()
+        client_id = self.client_id.encode()
         head = struct.pack(">hhih", key, version, correlation_id, len(client_id)) + client_id
         frame = head + (b"\0" if flexible else b"") + body
         self.send(struct.pack(">i", len(frame)) + frame)

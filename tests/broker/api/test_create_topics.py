@@ -92,6 +92,7 @@ def test_minus_1_is_the_brokers_default(start, version):
         (topic("nobody", -1, -1, {0: []}), INVALID_ASSIGNMENT),
         (topic("gap", -1, -1, {0: [1], 2: [1]}), INVALID_ASSIGNMENT),
         (topic("both", 1, 1, {0: [1]}), INVALID_REQUEST),
+        (topic("__cluster_metadata"), INVALID_REQUEST),
         (topic("config", retention_ms="soon"), INVALID_CONFIG),
         (topic("config", retention_ms="-2"), INVALID_CONFIG),
         (topic("config", no_such_setting="1"), INVALID_CONFIG),

@@ -22,7 +22,12 @@ from tests.broker.asking import (
 from tests.oracle import codecs, recordset
 
 CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION = 2, 3
-INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT = 21, 32, 43
+INVALID_TOPIC, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT = (
+    17,
+    21,
+    32,
+    43,
+)
 OUT_OF_ORDER, INVALID_PRODUCER_EPOCH, TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 45, 47, 53
 UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, UNKNOWN_TOPIC_ID = 76, 87, 100
 INT32_MAX = 2**31 - 1
@@ -143,6 +148,36 @@ class TestPartitions:
     def test_newer_versions_do_not(self, connection, topic, version, records):
         got = produce(connection, topic, records, version=version)
         assert got["error_code"] == INVALID_RECORD
+
+
+class TestTheBrokersOwn:
+    """As Kafka 3.9.1: nobody writes into its own topics but who calls himself an admin client."""
+
+    @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+    def test_clients_do_not_write_there(self, start, name):
+        records = recordset.batch([recordset.Rec(1_000, b"v", key=b"k")])
+        old = recordset.plain_set(1, [recordset.Rec(1_000, b"v", key=b"k")])
+        with start().connect() as connection:
+            create(connection, name, cleanup_policy="compact")
+            for version in all_versions("Produce"):
+                data = records if version >= 3 else old
+                got = produce(connection, named(connection, name, version), data, version=version)
+                assert (got["error_code"], got["base_offset"]) == (INVALID_TOPIC, -1), version
+                assert got.get("log_start_offset", -1) == -1
+            assert "clients do not write" in got["error_message"]
+            produce(connection, name, records, acks=0)
+            assert connection.receive() is None, "an error under acks=0 closes"
+            connection.close()
+            got = produce(connection, name, records, partition=7)
+            assert got["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+            assert produce(connection, name, records, acks=5)["error_code"] == INVALID_REQUIRED_ACKS
+            assert read_values(connection, name) == []
+            connection.client_id = "__admin_client"
+            for version in all_versions("Produce"):
+                data = records if version >= 3 else old
+                got = produce(connection, named(connection, name, version), data, version=version)
+                assert got["error_code"] == 0
+            assert len(read_values(connection, name)) == len(all_versions("Produce"))
 
 
 class TestRecordSets:

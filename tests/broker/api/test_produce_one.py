@@ -25,11 +25,18 @@ from tests.broker.raw import request
 
 VERSIONS = range(3, 13)
 NOW_MS = 1_700_000_000_000
-IDS = {"plain": uuid.UUID(int=1), "stamped": uuid.UUID(int=2), "strict": uuid.UUID(int=3)}
+OFFSETS = "__consumer_offsets"
+IDS = {
+    "plain": uuid.UUID(int=1),
+    "stamped": uuid.UUID(int=2),
+    "strict": uuid.UUID(int=3),
+    OFFSETS: uuid.UUID(int=4),
+}
 SETTINGS = {
     "plain": {},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
     "strict": {"min.insync.replicas": "2"},
+    OFFSETS: {},
 }
 CONNECTION = SimpleNamespace(client_id=None, software="")
 
@@ -146,6 +153,7 @@ def unusual(version):
         "another partition": produce_fields("plain", good, partition=7),
         "a negative partition": produce_fields("plain", good, partition=-1),
         "an unknown topic": produce_fields("nowhere", good),
+        "a topic of the broker's own": produce_fields(OFFSETS, good),
         "a long name": produce_fields("n" * 249, good),
         "damaged records": produce_fields("plain", damaged),
         "damaged, unanswered": produce_fields("plain", damaged, acks=0),
