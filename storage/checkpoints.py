@@ -43,13 +43,15 @@ def read_offsets(path: Path) -> dict[tuple[str, int], int]:
 
     Raises CheckpointError.
     """
-    offsets = {}
-    for line in _read_lines(path):
-        fields = line.split()
-        if len(fields) != 3:
-            raise CheckpointError(f"{path} has a line that is not 'topic partition offset'")
-        offsets[fields[0], _number(path, fields[1])] = _number(path, fields[2])
-    return offsets
+    return _offsets(path, _read_lines(path))
+
+
+def parse_offsets(name: str, data: bytes) -> dict[tuple[str, int], int]:
+    """Take the bytes of an offset checkpoint apart; `name` is for what is said of them.
+
+    Raises CheckpointError.
+    """
+    return _offsets(name, _lines(name, data.decode(errors="replace")))
 
 
 def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -117,11 +119,27 @@ def parse_topic_id(text: str) -> uuid.UUID:
         raise CheckpointError(f"'{text}' is not a topic id") from error
 
 
+def _offsets(name: Path | str, lines: list[str]) -> dict[tuple[str, int], int]:
+    offsets = {}
+    for line in lines:
+        fields = line.split()
+        if len(fields) != 3:
+            raise CheckpointError(f"{name} has a line that is not 'topic partition offset'")
+        offsets[fields[0], _number(name, fields[1])] = _number(name, fields[2])
+    return offsets
+
+
 def _read_lines(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return []
+    return _lines(path, text)
+
+
+def _lines(path: Path | str, text: str) -> list[str]:
+    """Return the entries of a checkpoint, a line each."""
+    lines = text.splitlines()
     if len(lines) < 2 or lines[0].strip() != _VERSION:
         raise CheckpointError(f"{path} is not a checkpoint of version {_VERSION}")
     entries = [line for line in lines[2:] if line.strip()]
@@ -135,7 +153,7 @@ def _write_lines(path: Path, lines: list[str], *, durable: bool = True) -> None:
     files.replace(path, data, durable=durable)
 
 
-def _number(path: Path, text: str) -> int:
+def _number(path: Path | str, text: str) -> int:
     try:
         return int(text)
     except ValueError as error:

@@ -80,6 +80,11 @@ def read(directory: Path) -> PartitionTimes | None:
         data = (directory / FILE_NAME).read_bytes()
     except FileNotFoundError:
         return None
+    return parse(data)
+
+
+def parse(data: bytes) -> PartitionTimes | None:
+    """Take the bytes of the file apart; None when they are damaged or of another version."""
     if len(data) < _HEAD.size:
         return None
     magic, version, checksum = _HEAD.unpack_from(data)

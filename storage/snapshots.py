@@ -51,7 +51,11 @@ def write(directory: Path, offset: int, producers: Iterable[Producer]) -> None:
 
 def read(path: Path, expiration_ms: int) -> Producers:
     """Read a snapshot; raises SnapshotError, and OSError when there is none."""
-    data = path.read_bytes()
+    return parse(path, path.read_bytes(), expiration_ms)
+
+
+def parse(path: Path | str, data: bytes, expiration_ms: int) -> Producers:
+    """Take the bytes of a snapshot apart; `path` is for what is said of them. Raises SnapshotError."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise SnapshotError(f"{path} is too short for a snapshot")
     version, checksum = _HEAD.unpack_from(data)

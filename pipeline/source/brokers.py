@@ -1,0 +1,173 @@
+"""A cluster as source: splits with offsets frozen by ListOffsets, and what Fetch brings of them.
+
+The first offset of a split is where the log begins, or, where only later event times are wanted, what the
+broker finds for the earliest of them: no record before it has such a time. The end is the high watermark (for
+read_committed the last stable offset) when planned. Sizes are estimates: a broker tells no bytes here.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pipeline.client import EARLIEST, Client
+from pipeline.client import READ_COMMITTED as ISOLATED
+from pipeline.client import READ_UNCOMMITTED as OPEN
+from pipeline.cluster import RequestError
+from pipeline.source.columns import (
+    ATTRIBUTES,
+    LAST_OFFSET,
+    MAGIC,
+    NOTHING_KNOWN,
+    POSITION,
+    PRODUCER_ID,
+)
+from pipeline.source.reading import Filling, broken
+from pipeline.source.splits import LOG_END, NO_END, READ_COMMITTED, SourceError, Split
+from protocol.errors import ErrorCode
+from protocol.records.column_buffers import BATCH_FIELDS
+from protocol.records.columns import (
+    FULL,
+    HEADERS,
+    BrokenBatch,
+    ColumnBuffers,
+    Wanted,
+    append_set,
+)
+from protocol.records.layout import CONTROL_BIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pipeline.client import Fetched
+    from pipeline.source.columns import Columns, Ints
+    from pipeline.source.reading import Options
+    from pipeline.source.splits import Selection
+
+_FETCH_BYTES: Final = 8 << 20
+_RECORD_BYTES: Final = 100  # what is taken for the size of a record where nobody says
+_FIRST_SPECIAL: Final = -6  # ListOffsets means something else by -6 to -1
+_IDLE_FETCHES: Final = 20
+
+
+def plan(selection: Selection, addresses: str) -> list[Split]:
+    """Cut the wanted partitions of a cluster into splits. Raises SourceError and ClientError."""
+    if selection.upto == LOG_END:
+        raise SourceError(f"upto={LOG_END} needs log directories: brokers show the high watermark")
+    isolation = ISOLATED if selection.isolation == READ_COMMITTED else OPEN
+    splits: list[Split] = []
+    with Client(addresses) as client:
+        topics = client.topics(selection.topics or None)
+        selection.check_found(set(topics))
+        for name in sorted(topics):
+            if not selection.wants(name):
+                continue
+            for partition in range(len(topics[name].partitions)):
+                key = name, partition
+                if selection.offsets is not None and key not in selection.offsets:
+                    continue
+                start = client.list_offsets(name, {partition: EARLIEST})[partition].offset
+                end = client.end_offset(name, partition, isolation=isolation)
+                start, end = selection.range_of(key, start, end)
+                if selection.low_time is not None and start < end:
+                    found = _first_reaching(client, name, partition, selection.low_time)
+                    start = end if found < 0 else max(start, found)
+                for first in range(start, end, selection.split_offsets):
+                    last = min(first + selection.split_offsets, end)
+                    size = (last - first) * _RECORD_BYTES
+                    splits.append(Split(*key, first, last, size, brokers=addresses))
+    return splits
+
+
+def _first_reaching(client: Client, topic: str, partition: int, time_ms: int) -> int:
+    """Return the first offset whose record is at a time or later; -1: there is none.
+
+    Where the broker cannot be asked for that time: the first offset of all.
+    """
+    asked = time_ms if not _FIRST_SPECIAL <= time_ms <= -1 else _FIRST_SPECIAL - 1
+    try:
+        return client.list_offsets(topic, {partition: asked})[partition].offset
+    except RequestError as error:
+        if error.code not in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST):
+            raise
+        return 0
+
+
+def read(split: Split, options: Options) -> Iterator[Columns]:
+    """Read a split by Fetch. Raises SourceError where the log does not reach there, and ClientError."""
+    assert split.brokers is not None
+    isolation = ISOLATED if options.isolation == READ_COMMITTED else OPEN
+    filling = Filling(split, options.wanted(split), NOTHING_KNOWN)
+    offset, idle = split.start_offset, 0
+    with Client(split.brokers) as client:
+        while offset < split.end_offset and idle < _IDLE_FETCHES:
+            fetched = _fetch(client, split, offset, isolation)
+            heads = _heads(fetched.records)
+            if not len(heads):
+                if fetched.high_watermark < split.end_offset:
+                    raise SourceError(
+                        f"{split.topic}-{split.partition} ends at offset {fetched.high_watermark}"
+                        f" now: {split.end_offset - 1} was there when it was planned"
+                    )
+                idle += 1  # compaction may have taken all there was, or the broker is slow
+                continue
+            idle = 0
+            if fetched.aborted:
+                aborted = _spans(fetched.aborted, heads)
+                filling.wanted = filling.wanted._replace(aborted=aborted)
+            at, why = 0, FULL
+            while why == FULL:
+                try:
+                    at, why = filling.append(fetched.records, at, 0)
+                except BrokenBatch as error:
+                    raise broken(split, error, 0) from error
+                if why == FULL:
+                    yield _taken(filling)
+            offset = int(heads[-1, LAST_OFFSET]) + 1
+    if not filling.is_empty:
+        yield _taken(filling)
+
+
+def _fetch(client: Client, split: Split, offset: int, isolation: int) -> Fetched:
+    try:
+        return client.fetch(
+            split.topic, split.partition, offset, max_bytes=_FETCH_BYTES, isolation=isolation
+        )
+    except RequestError as error:
+        if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+        raise SourceError(
+            f"{split.topic}-{split.partition} has no offset {offset} any more, which was there when"
+            " it was planned: retention took it, or the log was cut"
+        ) from error
+
+
+def _heads(records: memoryview) -> Ints:
+    """Read the headers of all whole batches."""
+    buffers = ColumnBuffers()
+    with suppress(BrokenBatch):  # said again, and with more words, when records are asked for
+        append_set(records, buffers, Wanted(depth=HEADERS, verify=False, limit=2**62))
+    table = np.frombuffer(buffers.batches, np.int64, buffers.batch_count * BATCH_FIELDS)
+    return table.reshape(-1, BATCH_FIELDS)
+
+
+def _spans(
+    aborted: Sequence[tuple[int, int]], heads: Ints
+) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Return from where to where transactions were aborted: up to the next marker of their producer."""
+    is_control = (heads[:, MAGIC] == 2) & (heads[:, ATTRIBUTES] & CONTROL_BIT != 0)
+    markers = heads[is_control]
+    spans: dict[int, tuple[tuple[int, int], ...]] = {}
+    for producer_id, first in aborted:
+        own = markers[(markers[:, PRODUCER_ID] == producer_id) & (markers[:, LAST_OFFSET] >= first)]
+        last = int(own[0, LAST_OFFSET]) if len(own) else NO_END
+        spans[producer_id] = (*spans.get(producer_id, ()), (first, last))
+    return spans
+
+
+def _taken(filling: Filling) -> Columns:
+    columns = filling.take()
+    columns.batches[:, POSITION] = -1
+    return columns

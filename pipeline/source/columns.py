@@ -1,0 +1,161 @@
+"""Records of one partition as columns of numpy (numbers) and Arrow (bytes); nothing is copied."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pipeline.source.append_times import UNKNOWN, AppendTimes
+from protocol.records.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from protocol.records.columns import ColumnBuffers
+
+    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+
+# The columns of `Columns.batches`.
+POSITION: Final = 0
+SIZE: Final = 1
+BASE_OFFSET: Final = 2
+LAST_OFFSET: Final = 3
+MAGIC: Final = 4
+ATTRIBUTES: Final = 5
+LEADER_EPOCH: Final = 6
+BASE_TIMESTAMP: Final = 7
+MAX_TIMESTAMP: Final = 8
+PRODUCER_ID: Final = 9
+PRODUCER_EPOCH: Final = 10
+BASE_SEQUENCE: Final = 11
+COUNT: Final = 12
+ROW_END: Final = 13
+
+
+class Columns:
+    """Some records of one partition, in the order of their offsets.
+
+    `batches` has a row of int64 for each batch they came from: the fields of `protocol.records.layout.Batch`
+    (`position` in the segment's file; -1 from a broker), and at `ROW_END` how many of the records here
+    come from it or from those before it; a batch may have given none. Read at depth HEADERS there are only
+    batches, at depth TIMES no keys, values and headers.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        buffers: ColumnBuffers,
+        batches: Ints,
+        append_times: AppendTimes,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.batches = batches
+        self.count = buffers.record_count
+        self._buffers = buffers
+        self._append_times = append_times
+
+    def __len__(self) -> int:
+        return self.count
+
+    @cached_property
+    def offset(self) -> Ints:
+        """Offsets."""
+        return np.frombuffer(self._buffers.offsets, np.int64, self.count)
+
+    @cached_property
+    def timestamp_ms(self) -> Ints:
+        """Times as a consumer sees them: the stamp of LogAppendTime, else the record's own; -1: none."""
+        return np.frombuffer(self._buffers.timestamps, np.int64, self.count)
+
+    @cached_property
+    def has_timestamp(self) -> Bools:
+        """Whether there is a time."""
+        present: Bools = self.timestamp_ms != NO_TIMESTAMP
+        return present
+
+    @cached_property
+    def append_time_ms(self) -> Ints:
+        """When the records were appended, UNKNOWN where nobody knows; of LogAppendTime their time."""
+        known = self._append_times.at(self.offset)
+        return np.where(self.is_log_append & self.has_timestamp, self.timestamp_ms, known)
+
+    @cached_property
+    def timestamp_type(self) -> npt.NDArray[np.int32]:
+        """0 CreateTime, 1 LogAppendTime, -1 for format 0, which has no times (as Kafka's TimestampType)."""
+        return self.of_batch(self.batch_timestamp_type)
+
+    @cached_property
+    def is_log_append(self) -> Bools:
+        """Whether the time is the broker's stamp."""
+        stamped: Bools = self.timestamp_type == 1
+        return stamped
+
+    @cached_property
+    def producer_id(self) -> Ints:
+        """Producer ids, -1 for none."""
+        return self.of_batch(self.batches[:, PRODUCER_ID])
+
+    @cached_property
+    def size(self) -> Ints:
+        """Bytes of the log each record takes: its share of its batch. The shares of a batch add up."""
+        counts = self._counts
+        sizes, each = self.of_batch(self.batches[:, SIZE]), self.of_batch(counts)
+        number = np.arange(self.count) - self.of_batch(self.batches[:, ROW_END] - counts)
+        shares: Ints = sizes * (number + 1) // each - sizes * number // each
+        return shares
+
+    @cached_property
+    def key(self) -> Any:
+        """Keys: an Arrow array of binary."""
+        from pipeline.source import arrays  # noqa: PLC0415 - for times numpy alone will do
+
+        return arrays.keys(self._buffers)
+
+    @cached_property
+    def value(self) -> Any:
+        """Values: an Arrow array of binary."""
+        from pipeline.source import arrays  # noqa: PLC0415 - as above
+
+        return arrays.values(self._buffers)
+
+    @cached_property
+    def headers(self) -> Any:
+        """Headers: an Arrow array of list<struct<key: string, value: binary>>, null for none."""
+        from pipeline.source import arrays  # noqa: PLC0415 - as above
+
+        return arrays.headers(self._buffers)
+
+    # --- batches ---------------------------------------------------------------------------------
+
+    @cached_property
+    def batch_timestamp_type(self) -> npt.NDArray[np.int32]:
+        """The time type of each batch."""
+        stamped = self.batches[:, ATTRIBUTES] & LOG_APPEND_TIME_BIT != 0
+        kinds = np.where(self.batches[:, MAGIC] == 0, -1, stamped)
+        return kinds.astype(np.int32)
+
+    @cached_property
+    def batch_append_time_ms(self) -> Ints:
+        """When each batch was appended, UNKNOWN where nobody knows; of LogAppendTime its time."""
+        known = self._append_times.at(self.batches[:, LAST_OFFSET])
+        times = self.batches[:, MAX_TIMESTAMP]
+        stamped = (self.batch_timestamp_type == 1) & (times != NO_TIMESTAMP)
+        return np.where(stamped, times, known)
+
+    def of_batch(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Give each record the value its batch has."""
+        return np.repeat(values, self._counts)
+
+    @cached_property
+    def _counts(self) -> Ints:
+        return np.diff(self.batches[:, ROW_END], prepend=0)
+
+
+NOTHING_KNOWN: Final = AppendTimes(None, 0, 0)
+
+__all__ = ["NOTHING_KNOWN", "UNKNOWN", "Columns"]

@@ -1,0 +1,101 @@
+"""Batch headers, read from a file by position: to check what an index says, and to find a log's end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import scan, verify
+from protocol.records.layout import PREFIX_SIZE
+
+if TYPE_CHECKING:
+    from pipeline.source.places import File
+    from protocol.records.layout import Batch
+
+HEAD_SIZE = 61  # enough of a batch of any format
+_CHUNK = 4 << 20
+
+
+def size_at(data: bytes) -> int:
+    """Return the size a batch claims, from its first bytes; it may be nonsense."""
+    return PREFIX_SIZE + int.from_bytes(data[8:12], "big", signed=True)
+
+
+def head_at(file: File, position: int, end: int, *, check: bool) -> Batch | None:
+    """Read the header of the batch at a position; None where no whole batch of a file's part begins.
+
+    With `check` the batch is read whole, and None is also the answer where its CRC is wrong.
+    """
+    if not 0 <= position <= end - PREFIX_SIZE:
+        return None
+    data = file.read_at(position, min(HEAD_SIZE, end - position))
+    size = size_at(data)
+    if len(data) < PREFIX_SIZE or size < PREFIX_SIZE or position + size > end:
+        return None
+    data = file.read_at(position, size)
+    try:
+        batches = scan(data)
+        if check and batches:
+            verify(data, batches[0])
+    except CorruptMessage:
+        return None
+    return batches[0] if batches else None
+
+
+class Walk:
+    """Walks the batches of a file from a position to its end, or to the first that is not whole.
+
+    Afterwards `position` is where it stopped, `end_offset` the offset after the last batch before it.
+    """
+
+    def __init__(self, file: File, position: int, offset: int, *, check: bool) -> None:
+        """Begin at a batch; `offset` is the one that follows what lies before it."""
+        self._file = file
+        self._check = check
+        self.position = position
+        self.end_offset = offset
+        self.why_ended = "where its file ends"
+
+    def run(self) -> None:
+        """Walk to the end. Raises OSError."""
+        file, chunk = self._file, _CHUNK
+        while self.position < file.size:
+            data = file.read_at(self.position, chunk)
+            done = self._take(data)
+            if done is None:
+                return
+            if done:
+                chunk = _CHUNK
+            elif self.position + len(data) >= file.size or len(data) < chunk:
+                self.why_ended = f"the batch at byte {self.position} is cut short"
+                return
+            else:
+                chunk = max(size_at(data), chunk)
+            self.position += done
+
+    def _take(self, data: bytes) -> int | None:
+        """Take the whole batches of some bytes; return their size, None where one is broken."""
+        done = 0
+        try:
+            batches = scan(data)
+        except CorruptMessage:
+            batches = None
+        while True:
+            try:
+                one = batches if batches is not None else scan(data, done, _end_of(data, done))
+                for batch in one:
+                    if self._check:
+                        verify(data, batch)
+                    self.end_offset = batch.last_offset + 1
+                    done = batch.position + batch.size
+            except CorruptMessage as error:
+                self.position += done
+                self.why_ended = f"{error.message}, counted from byte {self.position - done}"
+                return None
+            if batches is not None or not one:
+                return done
+
+
+def _end_of(data: bytes, position: int) -> int:
+    """Return where the batch at a position ends, or where the bytes do."""
+    return min(len(data), max(position + size_at(data[position : position + 12]), position + 12))

@@ -1,0 +1,404 @@
+"""Log directories: which partitions they hold, up to where, and how their segments are cut.
+
+Directories of ours and of Apache Kafka's, running, stopped or copied; a place may also be the directory of
+one partition. The high watermark is what `replication-offset-checkpoint` says; a broker that runs writes it
+now and then, so it may lie a little behind. `.deleted`, `.cleaned` and `.swap` files are nobody's data,
+but for a `.swap` whose log is gone: that compaction has to be finished by a broker first.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.source import places
+from pipeline.source.heads import Walk, head_at
+from pipeline.source.splits import (
+    ALL_TRUSTED,
+    HIGH_WATERMARK,
+    READ_COMMITTED,
+    Part,
+    SourceError,
+    Split,
+)
+from storage import checkpoints, filenames, offset_index, partition_times, transaction_index
+from storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pipeline.source.splits import Key, Selection
+    from storage.partition_times import PartitionTimes
+
+_SMALL = 1 << 20  # a log up to this size is walked from its start, without asking an index
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment: its log, and what else there is of it (suffixes)."""
+
+    directory: str
+    base_offset: int
+    size: int
+    suffixes: frozenset[str]
+
+    def place(self, suffix: str = filenames.LOG_SUFFIX) -> str:
+        """Where one of its files lies."""
+        return places.join(self.directory, filenames.segment_file(self.base_offset, suffix))
+
+
+@dataclass(slots=True)
+class Log:
+    """One partition's log as it was found."""
+
+    topic: str
+    partition: int
+    directory: str
+    segments: list[Segment]
+    high_watermark: int | None
+    log_start_offset: int
+    was_clean: bool
+    snapshots: list[int] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The partition, as people call it."""
+        return f"{self.topic}-{self.partition}"
+
+
+def plan(selection: Selection, roots: Sequence[str]) -> list[Split]:
+    """Cut the wanted partitions of log directories into splits. Raises SourceError and OSError."""
+    logs = find(roots)
+    selection.check_found({topic for topic, _ in logs})
+    splits = []
+    for key in sorted(logs):
+        if selection.wants(key[0]) and (selection.offsets is None or key in selection.offsets):
+            splits += _Planner(logs[key], selection).splits()
+    if selection.offsets is not None:
+        missing = sorted(key for key in selection.offsets if key not in logs)
+        if missing:
+            raise SourceError(f"there is no partition {missing[0][0]}-{missing[0][1]}")
+    return splits
+
+
+def find(roots: Sequence[str]) -> dict[Key, Log]:
+    """Find every partition of log directories. Raises SourceError for one that is there twice."""
+    logs: dict[Key, Log] = {}
+    for root in roots:
+        for log in _logs_of(root):
+            key = log.topic, log.partition
+            if key in logs:
+                raise SourceError(f"{log.name} is in {logs[key].directory} and in {log.directory}")
+            logs[key] = log
+    return logs
+
+
+def _logs_of(root: str) -> Iterator[Log]:
+    """Yield the partitions of one directory, or the one it is."""
+    try:
+        entries = places.listed(root)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise SourceError(f"{root} is no directory") from error
+    own = filenames.parse_partition_directory(places.base_name(root))
+    if own is not None and any(e.name.endswith(filenames.LOG_SUFFIX) for e in entries):
+        above = _about(places.parent(root))
+        yield _log(own, root, entries, above)
+        return
+    about = _about(root)
+    for entry in entries:
+        parsed = filenames.parse_partition_directory(entry.name)
+        if parsed is None or not entry.is_directory or parsed[0] == filenames.METADATA_LOG:
+            continue
+        directory = places.join(root, entry.name)
+        try:
+            inside = places.listed(directory)
+        except FileNotFoundError:  # the topic was deleted just now
+            continue
+        yield _log(parsed, directory, inside, about)
+
+
+class _About(NamedTuple):
+    """What the files of a log directory say of its partitions."""
+
+    watermarks: dict[Key, int]
+    starts: dict[Key, int]
+    was_clean: bool
+
+
+def _about(root: str) -> _About:
+    return _About(
+        _checkpoint(root, filenames.HIGH_WATERMARK_CHECKPOINT),
+        _checkpoint(root, filenames.LOG_START_CHECKPOINT),
+        places.read(places.join(root, filenames.CLEAN_SHUTDOWN_FILE)) is not None,
+    )
+
+
+def _log(key: Key, directory: str, entries: Sequence[places.Entry], about: _About) -> Log:
+    sizes: dict[int, int] = {}
+    suffixes: dict[int, set[str]] = {}
+    snapshots = []
+    for entry in entries:
+        file = filenames.parse_segment_file(entry.name)
+        if file is None:
+            continue
+        suffixes.setdefault(file.offset, set()).add(file.suffix)
+        if file.suffix == filenames.LOG_SUFFIX:
+            sizes[file.offset] = entry.size
+        elif file.suffix == filenames.SNAPSHOT_SUFFIX:
+            snapshots.append(file.offset)
+    _refuse_unfinished(directory, entries, sizes)
+    segments = [
+        Segment(directory, base, sizes[base], frozenset(suffixes[base])) for base in sorted(sizes)
+    ]
+    return Log(
+        *key,
+        directory,
+        segments,
+        about.watermarks.get(key),
+        about.starts.get(key, 0),
+        about.was_clean,
+        snapshots,
+    )
+
+
+def _refuse_unfinished(
+    directory: str, entries: Sequence[places.Entry], sizes: dict[int, int]
+) -> None:
+    """Raise SourceError where compaction was interrupted between removing a log and replacing it."""
+    ending = filenames.LOG_SUFFIX + filenames.SWAP_SUFFIX
+    for entry in entries:
+        if entry.name.endswith(ending):
+            file = filenames.parse_segment_file(entry.name.removesuffix(filenames.SWAP_SUFFIX))
+            if file is not None and file.offset not in sizes:
+                raise SourceError(
+                    f"{directory} has {entry.name} and no log in its place: a compaction was"
+                    " interrupted; let a broker open the directory once"
+                )
+
+
+def _checkpoint(root: str, name: str) -> dict[Key, int]:
+    place = places.join(root, name)
+    data = places.read(place)
+    if data is None:
+        return {}
+    try:
+        return checkpoints.parse_offsets(place, data)
+    except checkpoints.CheckpointError as error:
+        raise SourceError(str(error)) from error
+
+
+class _Planner:
+    """Cuts one log."""
+
+    def __init__(self, log: Log, selection: Selection) -> None:
+        self._log = log
+        self._selection = selection
+        self._times = _partition_times(log)
+
+    def splits(self) -> list[Split]:
+        """Return the splits of the log, in the order of their offsets."""
+        log = self._log
+        if not log.segments:
+            return []
+        start = max(log.log_start_offset, log.segments[0].base_offset)
+        if self._times is not None:
+            start = max(start, self._times.log_start_offset)
+        end, active_end = self._end()
+        start, end = self._selection.range_of((log.topic, log.partition), start, max(end, start))
+        until = append_times_until(log, self._times)
+        aborted = self._aborted(start, end)
+        splits = []
+        following = [each.base_offset for each in log.segments[1:]]
+        for segment, end_offset in zip(log.segments, [*following, end], strict=True):
+            is_active = segment is log.segments[-1]
+            low, high = max(start, segment.base_offset), min(end, end_offset)
+            if low >= high or self._is_pruned(segment, is_active=is_active):
+                continue
+            stop = active_end if is_active else segment.size
+            for cut in self._cut(segment, low, high, stop):
+                first, last, begin, finish = cut
+                part = Part(
+                    segment.place(),
+                    segment.base_offset,
+                    begin,
+                    finish,
+                    end_offset,
+                    is_active,
+                    until,
+                )
+                spans = _overlapping(aborted, first, last)
+                splits.append(
+                    Split(
+                        log.topic,
+                        log.partition,
+                        first,
+                        last,
+                        finish - begin,
+                        part,
+                        aborted=spans,
+                    )
+                )
+        return splits
+
+    def _end(self) -> tuple[int, int]:
+        """Return the offset up to which is read, and the size of the last segment's whole batches."""
+        log, selection = self._log, self._selection
+        active = log.segments[-1]
+        watermark = log.high_watermark
+        if watermark is None and selection.upto == HIGH_WATERMARK:
+            raise SourceError(
+                f"no {filenames.HIGH_WATERMARK_CHECKPOINT} tells the high watermark of {log.name}:"
+                " upto=log-end reads all there is"
+            )
+        with places.File(active.place()) as file:
+            walk = Walk(file, *self._near_end(file, active), check=True)
+            walk.run()
+        end = max(walk.end_offset, active.base_offset)
+        if selection.upto == HIGH_WATERMARK:
+            assert watermark is not None
+            if watermark > end:
+                raise SourceError(
+                    f"the high watermark of {log.name} is {watermark}, but its log ends at offset"
+                    f" {end} ({walk.why_ended}): it was cut, or copied in part; upto=log-end reads"
+                    " what is there"
+                )
+            end = watermark
+        if selection.isolation == READ_COMMITTED:
+            from pipeline.source.transactions import last_stable_offset  # noqa: PLC0415 - when asked
+
+            end = min(end, last_stable_offset(log, end))
+        return end, walk.position
+
+    def _near_end(self, file: places.File, active: Segment) -> tuple[int, int]:
+        """Return a position of a batch near a log's end, and the offset before it."""
+        if file.size > _SMALL:
+            found = _first_true(file, reversed(_index_entries(active)), file.size)
+            if found is not None:
+                return found[1], found[0]
+        return 0, active.base_offset
+
+    def _cut(
+        self, segment: Segment, low: int, high: int, stop: int
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Yield (first offset, end offset, position, end position) of the parts of a segment."""
+        most = self._selection.split_bytes
+        begin, first = 0, low
+        if low > segment.base_offset or stop > most:
+            entries = _index_entries(segment)
+            positions = [position for _, position in entries]
+            with places.File(segment.place()) as file:
+                before = bisect_left(entries, (low, -1))
+                found = _first_true(file, reversed(entries[:before]), stop)
+                if found is not None:
+                    begin = found[1]
+                while stop - begin > most:
+                    near = bisect_right(positions, begin + most)
+                    inner = reversed(entries[bisect_right(positions, begin) : near])
+                    found = _first_true(file, chain(inner, entries[near:]), stop)
+                    if found is None or found[0] >= high:
+                        break
+                    yield first, found[0], begin, found[1]
+                    first, begin = found
+        if begin < stop:
+            yield first, high, begin, stop
+
+    def _is_pruned(self, segment: Segment, *, is_active: bool) -> bool:
+        """Tell whether no record of a segment has a wanted time."""
+        low = self._selection.low_time
+        if low is None:
+            return False
+        for line in self._times.segments if self._times is not None else ():
+            if (line.base_offset, line.size) == (
+                segment.base_offset,
+                segment.size,
+            ) and line.is_true:
+                return line.times.largest is None or line.times.largest < low
+        if not self._selection.trust_time_index or is_active:
+            return False
+        if filenames.TIME_INDEX_SUFFIX not in segment.suffixes:
+            return False
+        data = places.read(segment.place(filenames.TIME_INDEX_SUFFIX)) or b""
+        largest = max(
+            (
+                int.from_bytes(data[at : at + 8], "big", signed=True)
+                for at in range(0, len(data) - TIME_ENTRY_SIZE + 1, TIME_ENTRY_SIZE)
+            ),
+            default=None,
+        )
+        return largest is not None and largest > 0 and largest < low
+
+    def _aborted(self, start: int, end: int) -> list[transaction_index.Aborted]:
+        """Return the aborted transactions that may reach into a range."""
+        if self._selection.isolation != READ_COMMITTED:
+            return []
+        found = []
+        for segment in self._log.segments:
+            if filenames.TXN_INDEX_SUFFIX in segment.suffixes:
+                data = places.read(segment.place(filenames.TXN_INDEX_SUFFIX)) or b""
+                found += transaction_index.parse(data)
+        return [one for one in found if one.last_offset >= start and one.first_offset < end]
+
+
+def _first_true(
+    file: places.File, entries: Iterable[tuple[int, int]], stop: int
+) -> tuple[int, int] | None:
+    """Return what follows the first batch that is as its index entry says: its offset and position."""
+    for offset, position in entries:
+        head = head_at(file, position, stop, check=True)
+        if head is not None and head.last_offset == offset:
+            return offset + 1, position + head.size
+    return None
+
+
+def _overlapping(
+    aborted: Sequence[transaction_index.Aborted], start: int, end: int
+) -> dict[int, tuple[tuple[int, int], ...]]:
+    spans: dict[int, tuple[tuple[int, int], ...]] = {}
+    for one in aborted:
+        if one.last_offset >= start and one.first_offset < end:
+            span = one.first_offset, one.last_offset
+            spans[one.producer_id] = (*spans.get(one.producer_id, ()), span)
+    return spans
+
+
+def _index_entries(segment: Segment) -> list[tuple[int, int]]:
+    """Read what a segment's index claims: (last offset of a batch, its position), ascending."""
+    if filenames.OFFSET_INDEX_SUFFIX not in segment.suffixes:
+        return []
+    data = places.read(segment.place(filenames.OFFSET_INDEX_SUFFIX)) or b""
+    entries: list[tuple[int, int]] = []
+    last_offset, last_position = -1, -1
+    for relative, position in zip(*offset_index.parse(data), strict=True):
+        if relative <= last_offset or position <= last_position:
+            break
+        last_offset, last_position = relative, position
+        entries.append((segment.base_offset + relative, position))
+    return entries
+
+
+def _partition_times(log: Log) -> PartitionTimes | None:
+    data = places.read(places.join(log.directory, partition_times.FILE_NAME))
+    return None if data is None else partition_times.parse(data)
+
+
+def append_times_until(log: Log, times: PartitionTimes | None) -> int:
+    """Return before which offset `.appendtimes` is to be believed, by the broker's rules.
+
+    All of it while the broker runs or after it was killed, on the machine and in the uptime it ran in;
+    elsewhere what `partition.times` covers. What the files vouch for themselves is found when they are read.
+    """
+    if times is None:
+        return 0
+    if not log.was_clean and times.boot_id and times.boot_id == _boot_id():
+        return ALL_TRUSTED
+    return times.covered_offset
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,161 @@
+"""Files where they lie: in a local directory, or below any URI that pyarrow knows (s3, gs, hdfs, file).
+
+A place is a string, and so it travels to workers: a path, or `scheme://...`. What comes after a `?`
+are options of the file system (`s3://bucket/logs?region=eu-west-1`); they stay behind every place below.
+Reading is by position; a local file that is unlinked while it is open can be read to its end.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, NamedTuple, Self
+from urllib.parse import unquote, urlsplit
+
+_FILE = "file://"
+
+
+class Entry(NamedTuple):
+    """What a directory holds: a name, whether it is a directory, the bytes of a file."""
+
+    name: str
+    is_directory: bool
+    size: int
+
+
+def is_uri(place: str) -> bool:
+    """Tell whether a place is an URI of other than a local file."""
+    return "://" in place and not place.startswith(_FILE)
+
+
+def local(place: str) -> str:
+    """Return a local place as a path."""
+    return unquote(urlsplit(place).path) if place.startswith(_FILE) else place
+
+
+def join(place: str, name: str) -> str:
+    """Return the place of a name below a directory."""
+    path, mark, options = place.partition("?") if is_uri(place) else (place, "", "")
+    return f"{path.rstrip('/')}/{name}{mark}{options}"
+
+
+def parent(place: str) -> str:
+    """Return the directory a place lies in."""
+    if not is_uri(place):
+        return os.path.dirname(os.path.abspath(local(place)))  # noqa: PTH100, PTH120
+    path, mark, options = place.partition("?")
+    return f"{path.rstrip('/').rpartition('/')[0]}{mark}{options}"
+
+
+def base_name(place: str) -> str:
+    """Return the last part of a place."""
+    path = place.partition("?")[0] if is_uri(place) else os.path.abspath(local(place))  # noqa: PTH100
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def listed(place: str) -> list[Entry]:
+    """List a directory by name. Raises OSError where there is none."""
+    if is_uri(place):
+        return _listed_remotely(place)
+    entries = []
+    with os.scandir(local(place)) as found:
+        for entry in found:
+            try:
+                is_directory = entry.is_dir()
+                size = 0 if is_directory else entry.stat().st_size
+            except FileNotFoundError:  # retention was here
+                continue
+            entries.append(Entry(entry.name, is_directory, size))
+    return sorted(entries)
+
+
+def read(place: str) -> bytes | None:
+    """Read a small file whole; None where there is none. Raises OSError."""
+    try:
+        with File(place) as file:
+            return file.read_at(0, file.size)
+    except FileNotFoundError:
+        return None
+
+
+class File:
+    """A file open for reading by position. Raises OSError."""
+
+    __slots__ = ("_descriptor", "_remote", "place", "size")
+
+    def __init__(self, place: str) -> None:
+        """Open the file; `size` is its size now."""
+        self.place = place
+        self._remote: Any = None
+        self._descriptor = -1
+        if is_uri(place):
+            system, path = _system(place)
+            self._remote = system.open_input_file(path)
+            self.size: int = self._remote.size()
+        else:
+            self._descriptor = os.open(local(place), os.O_RDONLY | os.O_CLOEXEC)
+            self.size = os.fstat(self._descriptor).st_size
+
+    @property
+    def is_near(self) -> bool:
+        """Whether small reads cost little."""
+        return self._remote is None
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Read up to `size` bytes at a position; fewer at the end of the file alone."""
+        if self._remote is not None:
+            return bytes(self._remote.read_at(size, position))
+        data = os.pread(self._descriptor, size, position)
+        while 0 < len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._remote is not None:
+            self._remote.close()
+        elif self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _listed_remotely(place: str) -> list[Entry]:
+    from pyarrow import fs  # noqa: PLC0415 - only where it is needed
+
+    system, path = _system(place)
+    return sorted(
+        Entry(found.base_name, found.type == fs.FileType.Directory, found.size or 0)
+        for found in system.get_file_info(fs.FileSelector(path))
+    )
+
+
+def _system(place: str) -> tuple[Any, str]:
+    """Return the file system of an URI, and the path there."""
+    from pyarrow import fs  # noqa: PLC0415 - only where it is needed
+
+    path, mark, options = place.partition("?")
+    parts = urlsplit(path)
+    system = _system_of(f"{parts.scheme}://{parts.netloc}/{mark}{options}")
+    if system is None:
+        system, inner = fs.FileSystem.from_uri(place)
+        return system, inner
+    return system, f"{parts.netloc}{parts.path}".strip("/")
+
+
+@functools.cache
+def _system_of(root: str) -> Any:
+    """Return the file system of a bucket, made once: asking for its region takes a request."""
+    from pyarrow import fs  # noqa: PLC0415 - only where it is needed
+
+    if urlsplit(root).scheme not in {"s3", "gs", "gcs"}:
+        return None
+    return fs.FileSystem.from_uri(root)[0]

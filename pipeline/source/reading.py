@@ -1,0 +1,256 @@
+"""From a split to columns: `read` yields `Columns`; `levels` makes Arrow batches of them.
+
+Every record from the split's first offset to below its end is there once, in order: those of control
+batches and (read_committed) of aborted transactions are left out, and with event times those outside or
+without a time. A batch that is cut short or broken stops the reading with SourceError, which names the file,
+the position and the offset. The CRC of each batch that is unpacked is checked, unless `verify_crc` is off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pipeline.source import places
+from pipeline.source.append_times import UNKNOWN, AppendTimes
+from pipeline.source.columns import LAST_OFFSET, NOTHING_KNOWN, POSITION, Columns
+from pipeline.source.heads import HEAD_SIZE, size_at
+from pipeline.source.splits import READ_UNCOMMITTED, SourceError
+from protocol.records import columns as decoder
+from protocol.records.column_buffers import BATCH_FIELDS
+from protocol.records.columns import (
+    FULL,
+    HEADERS,
+    PAST,
+    RECORDS,
+    TIMES,
+    BrokenBatch,
+    ColumnBuffers,
+    Wanted,
+)
+from storage import filenames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipeline.source.splits import Part, Selection, Split
+    from protocol.records.layout import Buffer
+
+__all__ = ["HEADERS", "RECORDS", "TIMES", "UNKNOWN", "Columns", "Filling", "Options", "read"]
+
+BATCH_BYTES: Final = 16 << 20
+_CHUNK: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a split is read.
+
+    `depth`: HEADERS (of batches), TIMES (of records), or whole RECORDS. Event times in ms, the first
+    included, the second not. `batch_bytes`: about how much of columns is handed over at once, but never less
+    than one batch of the log.
+    """
+
+    depth: int = RECORDS
+    low_time: int | None = None
+    high_time: int | None = None
+    verify_crc: bool = True
+    isolation: str = READ_UNCOMMITTED
+    batch_bytes: int = BATCH_BYTES
+
+    @classmethod
+    def of(
+        cls,
+        selection: Selection,
+        depth: int = RECORDS,
+        *,
+        verify_crc: bool = True,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> Options:
+        """Return the options that go with what was selected."""
+        return cls(
+            depth,
+            selection.low_time,
+            selection.high_time,
+            verify_crc,
+            selection.isolation,
+            batch_bytes,
+        )
+
+    def wanted(self, split: Split) -> Wanted:
+        """Return what the decoder is asked for."""
+        low, high = self.low_time, self.high_time
+        return Wanted(
+            depth=self.depth,
+            low_offset=split.start_offset,
+            high_offset=split.end_offset,
+            timed=low is not None or high is not None,
+            low_time=-(2**63) if low is None else low,
+            high_time=2**63 - 1 if high is None else high - 1,
+            verify=self.verify_crc,
+            limit=max(self.batch_bytes, 1),
+            aborted=split.aborted,
+        )
+
+
+def read(split: Split, options: Options | None = None) -> Iterator[Columns]:
+    """Read a split. Raises SourceError for what is broken or gone, and OSError."""
+    options = options or Options()
+    if split.part is None:
+        from pipeline.source import brokers  # noqa: PLC0415 - one of two
+
+        yield from brokers.read(split, options)
+        return
+    part = split.part
+    try:
+        with places.File(part.place) as file:
+            yield from _read_part(split, part, file, options)
+    except FileNotFoundError as error:
+        raise SourceError(
+            f"{part.place} is gone since it was planned: retention or compaction took the segment"
+        ) from error
+
+
+class Filling:
+    """Fills buffers with record sets, and makes `Columns` of them."""
+
+    def __init__(self, split: Split, wanted: Wanted, append_times: AppendTimes) -> None:
+        """Begin with nothing. `wanted` may be changed between two record sets."""
+        self._split = split
+        self._append_times = append_times
+        self.wanted = wanted
+        self._last_offset = -1
+        self._begin()
+
+    def _begin(self) -> None:
+        self._buffers = ColumnBuffers()
+        self._origins: list[tuple[int, int]] = []  # of rows from a number on
+
+    def append(self, data: Buffer, start: int, origin: int) -> tuple[int, int]:
+        """Append from data[start:]; data[0] is at `origin` in its file. See `decoder.append_set`."""
+        self._origins.append((self._buffers.batch_count, origin))
+        return decoder.append_set(data, self._buffers, self.wanted, start)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was appended since the last `take`."""
+        return not self._buffers.batch_count
+
+    def take(self) -> Columns:
+        """Hand over what was appended, and begin anew. Raises SourceError where offsets go back."""
+        buffers, split = self._buffers, self._split
+        table = np.frombuffer(buffers.batches, np.int64, buffers.batch_count * BATCH_FIELDS)
+        batches = table.reshape(-1, BATCH_FIELDS)
+        for number, (row, origin) in enumerate(self._origins):
+            following = self._origins[number + 1 :]
+            batches[row : following[0][0] if following else None, POSITION] += origin
+        offsets = batches[:, LAST_OFFSET]
+        wrong = np.flatnonzero(np.diff(offsets, prepend=self._last_offset) <= 0)
+        if len(wrong):
+            row = int(wrong[0])
+            raise SourceError(
+                f"{_where(split)}: the batch at byte {batches[row, POSITION]} ends with offset"
+                f" {offsets[row]}, which is not behind the one before it"
+            )
+        self._last_offset = int(offsets[-1])
+        self._begin()
+        return Columns(split.topic, split.partition, buffers, batches, self._append_times)
+
+
+def _where(split: Split) -> str:
+    """Name where a split lies."""
+    if split.part is None:
+        return f"{split.topic}-{split.partition} of {split.brokers}"
+    return split.part.place
+
+
+def broken(split: Split, error: BrokenBatch, origin: int) -> SourceError:
+    """Say which batch of a split cannot be read."""
+    return SourceError(
+        f"{_where(split)}: the batch at byte {origin + error.position} (offset {error.offset})"
+        f" {error.reason}"
+    )
+
+
+def _append_times(part: Part) -> AppendTimes:
+    ending = filenames.LOG_SUFFIX
+    path, mark, options = (
+        part.place.partition("?") if places.is_uri(part.place) else (part.place, "", "")
+    )
+    place = path.removesuffix(ending) + filenames.APPEND_TIMES_SUFFIX + mark + options
+    data = places.read(place)
+    if data is None:
+        return NOTHING_KNOWN
+    return AppendTimes(data, part.base_offset, part.append_times_until)
+
+
+def _read_part(split: Split, part: Part, file: places.File, options: Options) -> Iterator[Columns]:
+    filling = Filling(split, options.wanted(split), _append_times(part))
+    position, chunk = part.start, _CHUNK
+    while position < part.end:
+        if options.low_time is not None and file.is_near:
+            position = _pass_over(file, position, part.end, options.low_time)
+        data = file.read_at(position, min(chunk, part.end - position))
+        at = 0
+        while True:
+            try:
+                at, why = filling.append(data, at, position)
+            except BrokenBatch as error:
+                if _is_unused(file, position + error.position, part.end):
+                    at, why = 0, PAST
+                    break
+                raise broken(split, error, position) from error
+            if why != FULL:
+                break
+            yield filling.take()
+        if why == PAST:
+            break
+        position += at
+        if at:
+            chunk = _CHUNK
+        elif len(data) < min(chunk, part.end - position) or len(data) == part.end - position:
+            if data and not _is_unused(file, position, part.end):
+                raise _cut_short(split, part, file, position, data)
+            break
+        else:
+            chunk = max(size_at(data), 2 * chunk)
+    if not filling.is_empty:
+        yield filling.take()
+
+
+def _cut_short(
+    split: Split, part: Part, file: places.File, position: int, data: bytes
+) -> SourceError:
+    offset = int.from_bytes(data[:8], "big", signed=True) if len(data) >= 8 else "unknown"
+    return SourceError(
+        f"{_where(split)}: the batch at byte {position} (offset {offset}) claims {size_at(data)} bytes,"
+        f" and is cut short after {min(part.end, file.size) - position}"
+    )
+
+
+def _pass_over(file: places.File, position: int, end: int, low_time: int) -> int:
+    """Return where the first batch begins whose header does not prove it older than a time."""
+    while position < end:
+        head = file.read_at(position, min(HEAD_SIZE, end - position))
+        if len(head) < HEAD_SIZE or head[16] != 2 or size_at(head) < HEAD_SIZE:
+            break
+        if int.from_bytes(head[35:43], "big", signed=True) >= low_time:
+            break
+        if position + size_at(head) > end:
+            break
+        position += size_at(head)
+    return position
+
+
+def _is_unused(file: places.File, position: int, end: int) -> bool:
+    """Tell whether there are zeros alone from a position on: room that was made in advance."""
+    while position < end:
+        data = file.read_at(position, min(_CHUNK, end - position))
+        if not data:
+            return True
+        if any(data):
+            return False
+        position += len(data)
+    return True

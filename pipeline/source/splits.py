@@ -1,0 +1,183 @@
+"""What is read in one piece: `Split`, and how logs are cut into splits.
+
+`plan` cuts the logs of directories or of a cluster into splits, offsets frozen. A split is a range of
+offsets of one partition and where to read it: a part of one segment file, or brokers. Splits of a partition
+do not overlap, leave nothing out, and come in the order of their offsets; what is read does not depend on
+where they are cut. A segment is cut only where its `.index` names a batch that is there, whole and with
+the offset and the CRC it should have: an index is a hint, and one that lies costs a cut, never a record.
+
+Event times prune what cannot hold a record of the asked time: segments by `partition.times` where it
+describes the file as it is; `.timeindex` only where `trust_time_index` says so, for no index proves itself;
+within a split, batches by their headers, when it is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+HIGH_WATERMARK: Final = "high-watermark"
+LOG_END: Final = "log-end"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+READ_COMMITTED: Final = "read_committed"
+
+SPLIT_BYTES: Final = 128 << 20
+SPLIT_OFFSETS: Final = 4_000_000  # of a broker, which does not say how many bytes there are
+
+FIRST_OFFSET: Final = 0
+NO_END: Final = 2**63 - 1
+ALL_TRUSTED: Final = 2**63 - 1
+
+Key = tuple[str, int]
+Spans = Mapping[int, Sequence[tuple[int, int]]]
+
+
+class SourceError(Exception):
+    """What cannot be planned or read, in a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a segment: whole batches from `start` to `end`, positions in the file at `place`."""
+
+    place: str
+    base_offset: int
+    start: int
+    end: int
+    segment_end_offset: int  # of the whole segment, as far as it was planned
+    is_active: bool  # the last segment of its log
+    append_times_until: int  # what its .appendtimes says of offsets from here on is not vouched for
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One piece: the records of a partition from `start_offset` to below `end_offset`.
+
+    `size_bytes` is about how much is read for it. It is read from `part`, or where that is None from the
+    cluster of `brokers`. `aborted` names the aborted transactions there (producer id: first and last
+    offsets), empty unless planned for read_committed. Plain data: it may be pickled, compared and sorted.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    part: Part | None = None
+    brokers: str | None = None
+    aborted: Spans = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is wanted of logs.
+
+    `topics`: names, or one regular expression for whole names (`pattern`); none: every topic but Kafka's
+    own (`__...`). `low_time` and `high_time` are event times in ms, the first included, the second not.
+    `upto`: the high watermark, or (log directories alone) the end of the log. `offsets`: a range (start, end)
+    for each partition, frozen before; only those partitions are read, and the range is cut to what the log
+    still has at its start: an offset that is gone is an error unless `allow_gone`.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    low_time: int | None = None
+    high_time: int | None = None
+    upto: Literal["high-watermark", "log-end"] = HIGH_WATERMARK
+    isolation: Literal["read_uncommitted", "read_committed"] = READ_UNCOMMITTED
+    split_bytes: int = SPLIT_BYTES
+    split_offsets: int = SPLIT_OFFSETS
+    trust_time_index: bool = False
+    offsets: Mapping[Key, tuple[int, int]] | None = None
+    allow_gone: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if self.topics and self.pattern is not None:
+            raise SourceError("give topics by name or by a pattern, not both")
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise SourceError(f"'{self.pattern}' is no regular expression: {error}") from error
+        if self.split_bytes < 1 or self.split_offsets < 1:
+            raise SourceError("a split cannot be smaller than one byte or one offset")
+        if self.upto not in (HIGH_WATERMARK, LOG_END):
+            raise SourceError(f"upto is {HIGH_WATERMARK} or {LOG_END}, not '{self.upto}'")
+        if self.isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
+            raise SourceError(
+                f"isolation is {READ_UNCOMMITTED} or {READ_COMMITTED}, not '{self.isolation}'"
+            )
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether event times limit what is read."""
+        return self.low_time is not None or self.high_time is not None
+
+    def wants(self, topic: str) -> bool:
+        """Tell whether a topic is asked for."""
+        if self.topics:
+            return topic in self.topics
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return not topic.startswith("__")
+
+    def check_found(self, found: set[str]) -> None:
+        """Raise SourceError where a topic that was named is not there."""
+        missing = sorted(set(self.topics) - found)
+        if missing:
+            raise SourceError(f"there is no topic {', '.join(missing)}")
+
+    def range_of(self, key: Key, start: int, end: int) -> tuple[int, int]:
+        """Return the offsets to read of a partition whose log has those from `start` to `end`.
+
+        Raises SourceError where a frozen range is not there (any more).
+        """
+        if self.offsets is None:
+            return start, end
+        first, last = self.offsets.get(key, (0, 0))
+        name = f"{key[0]}-{key[1]}"
+        if first >= last:
+            return start, start
+        if first < start:
+            if not self.allow_gone:
+                raise SourceError(
+                    f"{name} begins at offset {start}: {first} to {start - 1} are gone (retention)"
+                )
+            first = min(start, last)
+        if last > end:
+            raise SourceError(f"{name} ends at offset {end}: there is no {end} to {last - 1}")
+        return first, last
+
+
+def plan(
+    selection: Selection,
+    *,
+    logs: Sequence[str] = (),
+    brokers: str | None = None,
+) -> list[Split]:
+    """Cut what is wanted into splits: of log directories (places, see `places`), or of a cluster.
+
+    Raises SourceError, and OSError or the client's errors for what cannot be reached.
+    """
+    if bool(logs) == (brokers is not None):
+        raise SourceError("give either log directories or brokers to read from")
+    if brokers is not None:
+        from pipeline.source import brokers as cluster  # noqa: PLC0415 - one of two
+
+        return cluster.plan(selection, brokers)
+    from pipeline.source import logs as directories  # noqa: PLC0415 - one of two
+
+    return directories.plan(selection, logs)
+
+
+def offsets_of(splits: Sequence[Split]) -> dict[Key, tuple[int, int]]:
+    """Return from where to where splits read each partition: what `Selection.offsets` takes again."""
+    ranges: dict[Key, tuple[int, int]] = {}
+    for split in splits:
+        key = split.topic, split.partition
+        start, end = ranges.get(key, (split.start_offset, split.end_offset))
+        ranges[key] = min(start, split.start_offset), max(end, split.end_offset)
+    return ranges

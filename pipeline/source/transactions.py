@@ -1,0 +1,91 @@
+"""Transactions of a log directory: where the last stable offset is, which no file says.
+
+It is where the first transaction begins that has no marker below the high watermark. What was open before
+an offset stands in the newest producer snapshot at or before it; from there batch headers tell the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.source import places
+from pipeline.source.heads import HEAD_SIZE, size_at
+from protocol.errors import CorruptMessage
+from protocol.records.batch import scan
+from storage import filenames, snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipeline.source.logs import Log, Segment
+    from protocol.records.layout import Batch
+
+_CHUNK = 4 << 20
+_NEVER = 1 << 62
+
+
+def last_stable_offset(log: Log, end: int) -> int:
+    """Return the first offset below `end` that an open transaction holds, `end` where there is none.
+
+    Raises OSError.
+    """
+    base, open_since = _snapshot_before(log, end)
+    for segment in log.segments:
+        following = [
+            each.base_offset for each in log.segments if each.base_offset > segment.base_offset
+        ]
+        if following and following[0] <= base:
+            continue
+        for batch in _batches(segment):
+            if batch.last_offset < base:
+                continue
+            if batch.base_offset >= end:
+                break
+            if batch.magic < 2 or not batch.is_transactional:
+                continue
+            if batch.is_control:
+                open_since.pop(batch.producer_id, None)
+            else:
+                open_since.setdefault(batch.producer_id, batch.base_offset)
+    return min(open_since.values(), default=end)
+
+
+def _snapshot_before(log: Log, end: int) -> tuple[int, dict[int, int]]:
+    """Return the offset of the newest readable snapshot, and which transactions were open there."""
+    for offset in sorted((each for each in log.snapshots if each <= end), reverse=True):
+        place = places.join(
+            log.directory, filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)
+        )
+        data = places.read(place)
+        if data is None:
+            continue
+        try:
+            producers = snapshots.parse(place, data, _NEVER)
+        except snapshots.SnapshotError:
+            continue
+        return offset, {
+            producer.producer_id: producer.transaction_first_offset
+            for producer in producers
+            if producer.transaction_first_offset >= 0
+        }
+    return log.segments[0].base_offset, {}
+
+
+def _batches(segment: Segment) -> Iterator[Batch]:
+    """Yield the headers of a segment's batches, up to the first that is not whole."""
+    with places.File(segment.place()) as file:
+        position, chunk = 0, _CHUNK
+        while position < file.size:
+            data = file.read_at(position, chunk)
+            try:
+                batches = scan(data)
+            except CorruptMessage:
+                return
+            yield from batches
+            if batches:
+                position += batches[-1].position + batches[-1].size
+                chunk = _CHUNK
+            elif position + len(data) >= file.size or len(data) < HEAD_SIZE:
+                return
+            else:
+                chunk = max(size_at(data), 2 * chunk)
