@@ -453,7 +453,9 @@ class Node:
             config, brought = self.settled(name, _merged(topic.configs, changes))
             if validate_only:
                 return
-            changes = {**changes, **brought}
+            changes = _differing(topic.configs, {**changes, **brought})
+            if not changes:
+                return  # mirrors say the same again and again
             await say_what_goes(self, {name: (self._config_under(self.config, topic), config)})
             await self.metadata.alter_topic_configs(name, changes)
             self.store.set_config(name, config)
@@ -469,7 +471,8 @@ class Node:
             if config.topic_defaults.lacks_basis:
                 changes = {**changes, **_BROKER_BASIS}
                 config = self._reconfigured(_merged(self.metadata.image.broker_configs, changes))
-            if validate_only:
+            changes = _differing(self.metadata.image.broker_configs, changes)
+            if validate_only or not changes:
                 return
             both = {
                 topic.name: (
@@ -499,6 +502,13 @@ class Node:
                 return producer_id
             self._producer_ids = iter(await self.metadata.allocate_producer_ids(_PRODUCER_ID_BLOCK))
             return next(self._producer_ids)
+
+
+def _differing(
+    settings: Mapping[str, str], changes: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """The changes that change anything."""
+    return {name: value for name, value in changes.items() if settings.get(name) != value}
 
 
 def _merged(settings: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

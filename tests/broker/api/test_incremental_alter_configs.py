@@ -95,6 +95,30 @@ class TestOperations:
         after = [value_of(connection, topic, n) for n in ("retention.ms", "segment.bytes")]
         assert after == before
 
+    def test_deleting_what_no_topic_has_is_nothing(self, connection, topic):
+        """A mirror takes back every default of where it copies from, be that another Kafka's."""
+        changes = [(each, DELETE, None) for each in ("no.such.setting", "remote.storage.enable")]
+        changes.append(("retention.ms", SET, "88"))
+        assert alter(connection, TOPIC, topic, *changes) == (0, None)
+        assert value_of(connection, topic, "retention.ms") == "88"
+
+    def test_what_changes_nothing_is_no_news(self, broker, connection, topic):
+        def told(changed, by):
+            return [line for line in broker.lines(f'"{changed} settings changed"') if by in line]
+
+        for value in ("88", "88", "99", "99"):
+            changes = [("retention.ms", SET, value), ("segment.ms", DELETE, None)]
+            assert alter(connection, TOPIC, topic, *changes) == (0, None)
+            assert value_of(connection, topic, "retention.ms") == value
+        assert [line.rpartition("changes=")[2] for line in told("topic", f"topic={topic}")] == [
+            "\"{'retention.ms': '88'}\"",
+            "\"{'retention.ms': '99'}\"",
+        ]
+        for value in ("4321", "4321", None, None):
+            change = ("log.segment.delete.delay.ms", DELETE if value is None else SET, value)
+            assert alter(connection, BROKER, "1", change) == (0, None)
+        assert len(told("broker", "log.segment.delete.delay.ms")) == 2
+
     def test_validate_only(self, connection, topic):
         before = value_of(connection, topic, "retention.ms")
         change = ("retention.ms", SET, "77")
