@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pipeline.client import Fetched
     from pipeline.source.columns import Columns, Ints
     from pipeline.source.reading import Options
-    from pipeline.source.splits import Selection
+    from pipeline.source.splits import Key, Selection
 
 _FETCH_BYTES: Final = 8 << 20
 _RECORD_BYTES: Final = 100  # what is taken for the size of a record where nobody says
@@ -56,29 +56,42 @@ def plan(selection: Selection, addresses: str) -> list[Split]:
     """Cut the wanted partitions of a cluster into splits. Raises SourceError and ClientError."""
     if selection.upto == LOG_END:
         raise SourceError(f"upto={LOG_END} needs log directories: brokers show the high watermark")
-    isolation = ISOLATED if selection.isolation == READ_COMMITTED else OPEN
     splits: list[Split] = []
     with Client(addresses) as client:
-        topics = client.topics(selection.topics or None)
-        selection.check_found(set(topics))
-        for name in sorted(topics):
-            if not selection.wants(name):
-                continue
-            for partition in range(len(topics[name].partitions)):
-                key = name, partition
-                if selection.offsets is not None and key not in selection.offsets:
-                    continue
+        for key, (start, end) in _ranges(selection, client).items():
+            first = start
+            if selection.low_time is not None and start < end:
+                found = _first_reaching(client, *key, selection.low_time)
+                first = end if found < 0 else max(start, found)
+            for low in range(first, end, selection.split_offsets):
+                high = min(low + selection.split_offsets, end)
+                size = (high - low) * _RECORD_BYTES
+                splits.append(Split(*key, low, high, size, brokers=addresses))
+    return splits
+
+
+def ranges(selection: Selection, addresses: str) -> dict[Key, tuple[int, int]]:
+    """Return from where to where the wanted partitions reach. Raises SourceError and ClientError."""
+    with Client(addresses) as client:
+        return _ranges(selection, client)
+
+
+def _ranges(selection: Selection, client: Client) -> dict[Key, tuple[int, int]]:
+    isolation = ISOLATED if selection.isolation == READ_COMMITTED else OPEN
+    topics = client.topics(selection.topics or None)
+    selection.check_found(set(topics))
+    found: dict[Key, tuple[int, int]] = {}
+    for name in sorted(topics):
+        if not selection.wants(name):
+            continue
+        for partition in range(len(topics[name].partitions)):
+            key = name, partition
+            if selection.offsets is None or key in selection.offsets:
                 start = client.list_offsets(name, {partition: EARLIEST})[partition].offset
                 end = client.end_offset(name, partition, isolation=isolation)
-                start, end = selection.range_of(key, start, end)
-                if selection.low_time is not None and start < end:
-                    found = _first_reaching(client, name, partition, selection.low_time)
-                    start = end if found < 0 else max(start, found)
-                for first in range(start, end, selection.split_offsets):
-                    last = min(first + selection.split_offsets, end)
-                    size = (last - first) * _RECORD_BYTES
-                    splits.append(Split(*key, first, last, size, brokers=addresses))
-    return splits
+                found[key] = selection.range_of(key, start, end)
+    selection.check_partitions(set(found))
+    return found
 
 
 def _first_reaching(client: Client, topic: str, partition: int, time_ms: int) -> int:

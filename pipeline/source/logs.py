@@ -71,17 +71,29 @@ class Log:
 
 def plan(selection: Selection, roots: Sequence[str]) -> list[Split]:
     """Cut the wanted partitions of log directories into splits. Raises SourceError and OSError."""
+    return [
+        split for log in _wanted(selection, roots) for split in _Planner(log, selection).splits()
+    ]
+
+
+def ranges(selection: Selection, roots: Sequence[str]) -> dict[Key, tuple[int, int]]:
+    """Return from where to where the wanted partitions reach. Raises SourceError and OSError."""
+    return {
+        (log.topic, log.partition): _Planner(log, selection).range()
+        for log in _wanted(selection, roots)
+    }
+
+
+def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
+    """Find the wanted partitions, in order."""
     logs = find(roots)
     selection.check_found({topic for topic, _ in logs})
-    splits = []
-    for key in sorted(logs):
-        if selection.wants(key[0]) and (selection.offsets is None or key in selection.offsets):
-            splits += _Planner(logs[key], selection).splits()
-    if selection.offsets is not None:
-        missing = sorted(key for key in selection.offsets if key not in logs)
-        if missing:
-            raise SourceError(f"there is no partition {missing[0][0]}-{missing[0][1]}")
-    return splits
+    selection.check_partitions(set(logs))
+    return [
+        logs[key]
+        for key in sorted(logs)
+        if selection.wants(key[0]) and (selection.offsets is None or key in selection.offsets)
+    ]
 
 
 def find(roots: Sequence[str]) -> dict[Key, Log]:
@@ -197,17 +209,26 @@ class _Planner:
         self._log = log
         self._selection = selection
         self._times = _partition_times(log)
+        self._active_size = 0
+
+    def range(self) -> tuple[int, int]:
+        """Return the first offset to read, and the one behind the last."""
+        log = self._log
+        start = log.log_start_offset
+        if self._times is not None:
+            start = max(start, self._times.log_start_offset)
+        end = start
+        if log.segments:
+            start = max(start, log.segments[0].base_offset)
+            end, self._active_size = self._end()
+        return self._selection.range_of((log.topic, log.partition), start, max(end, start))
 
     def splits(self) -> list[Split]:
         """Return the splits of the log, in the order of their offsets."""
         log = self._log
         if not log.segments:
             return []
-        start = max(log.log_start_offset, log.segments[0].base_offset)
-        if self._times is not None:
-            start = max(start, self._times.log_start_offset)
-        end, active_end = self._end()
-        start, end = self._selection.range_of((log.topic, log.partition), start, max(end, start))
+        start, end = self.range()
         until = append_times_until(log, self._times)
         aborted = self._aborted(start, end)
         splits = []
@@ -217,7 +238,7 @@ class _Planner:
             low, high = max(start, segment.base_offset), min(end, end_offset)
             if low >= high or self._is_pruned(segment, is_active=is_active):
                 continue
-            stop = active_end if is_active else segment.size
+            stop = self._active_size if is_active else segment.size
             for cut in self._cut(segment, low, high, stop):
                 first, last, begin, finish = cut
                 part = Part(

@@ -130,6 +130,11 @@ class Selection:
         if missing:
             raise SourceError(f"there is no topic {', '.join(missing)}")
 
+    def check_partitions(self, found: set[Key]) -> None:
+        """Raise SourceError where a partition whose offsets were frozen is not there."""
+        for topic, partition in sorted(set(self.offsets or ()) - found):
+            raise SourceError(f"there is no partition {topic}-{partition}")
+
     def range_of(self, key: Key, start: int, end: int) -> tuple[int, int]:
         """Return the offsets to read of a partition whose log has those from `start` to `end`.
 
@@ -171,6 +176,24 @@ def plan(
     from pipeline.source import logs as directories  # noqa: PLC0415 - one of two
 
     return directories.plan(selection, logs)
+
+
+def ranges(
+    selection: Selection,
+    *,
+    logs: Sequence[str] = (),
+    brokers: str | None = None,
+) -> dict[Key, tuple[int, int]]:
+    """Return from where to where the wanted partitions reach now, at any event time. Raises as `plan`."""
+    if bool(logs) == (brokers is not None):
+        raise SourceError("give either log directories or brokers to read from")
+    if brokers is not None:
+        from pipeline.source import brokers as cluster  # noqa: PLC0415 - one of two
+
+        return cluster.ranges(selection, brokers)
+    from pipeline.source import logs as directories  # noqa: PLC0415 - one of two
+
+    return directories.ranges(selection, logs)
 
 
 def offsets_of(splits: Sequence[Split]) -> dict[Key, tuple[int, int]]:
