@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from pipeline import connection as wire
 from pipeline.connection import Connection, ConnectionBroken, VersionMismatch
+from pipeline.errors import PipelineError
 from protocol.api import find_coordinator, metadata
 from protocol.errors import ERRORS, ErrorCode
 
@@ -35,7 +36,7 @@ _MOVED: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEAD
 _UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class ClientError(Exception):
+class ClientError(PipelineError):
     """What a client raises; the message is a sentence for the user."""
 
 

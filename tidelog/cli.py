@@ -8,9 +8,12 @@ mistake in the command line or the settings, which is told in one sentence.
 `tidelog dump FILE...` shows what the files of a log directory hold and judges each. Exit status: 0 when
 all are fine, 1 when something was found, 2 for a mistake in the command line.
 
-`tidelog topics|configs|produce|consume|explain|offsets|times|delete-records` ask a running broker, over
-HTTP and Kafka's protocol. Exit status: 0 when done, 1 when it could not be done, 2 for a mistake in the
+`tidelog topics|configs|groups|produce|consume|explain|offsets|times|delete-records` ask a running broker,
+over HTTP and Kafka's protocol. Exit status: 0 when done, 1 when it could not be done, 2 for a mistake in the
 command line.
+
+`tidelog pipeline JOB ...` runs jobs on Spark. Exit status: 0 when done, 1 when there are findings, 2 for a
+mistake in the command line, 3 when it failed.
 
 What a command does not need is not imported: starting must stay fast.
 """
@@ -44,6 +47,12 @@ _ASKING = {
         "add_configs",
         "run_configs",
         "show and change settings, and say first what a change would delete",
+    ),
+    "groups": (
+        "tidelog.commands_groups",
+        "add_groups",
+        "run_groups",
+        "list, describe, reset and delete consumer groups; lag in records and in time",
     ),
     "produce": (
         "tidelog.commands_produce",
@@ -109,6 +118,10 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line (without the program's name); returns the exit status."""
     arguments = _with_signed_values(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["pipeline"]:  # has sub-commands and options of its own
+        from tidelog.commands_pipeline import main as run_pipeline  # noqa: PLC0415 - heavy
+
+        return run_pipeline(arguments[1:])
     parser = _parser(arguments[0] if arguments else None)
     options = parser.parse_args(arguments)
     if options.command is None:
@@ -182,6 +195,9 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     dump.add_argument("--records", action="store_true", help="show every record of a segment")
     dump.add_argument("--json", action="store_true", help="one JSON object a line")
+    commands.add_parser(
+        "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
+    )
     for name, (module, add_options, run, described) in _ASKING.items():
         asking = commands.add_parser(name, help=described, allow_abbrev=False)
         if name == command:

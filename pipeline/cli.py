@@ -1,0 +1,129 @@
+"""`tidelog pipeline JOB ...`: one sub-command per job, declared once in `JOBS`.
+
+A job is a module with `arguments(parser)`, which imports neither PySpark nor pyarrow, and
+`run(options, session) -> status`; its docstring is its help. Exit status: 0 done, 1 done and there are
+findings, 2 a mistake in the command line, 3 failed, told in one sentence (`--traceback` shows where).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
+
+from pipeline.errors import FAILED, USAGE, PipelineError, UsageError
+from pipeline.options import DEFAULT_MASTER, with_signed_values
+from pipeline.session import Session
+from pipeline.source.splits import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Each is a module in pipeline/jobs, and a line of help.
+JOBS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "audit": "what the timestamps of a log are worth",
+        "whatif": "what a retention policy would delete, before it is set",
+        "archive": "a topic to Parquet by event date, exactly once",
+        "restore": "an archive to a topic, times and partitions kept",
+        "mirror": "one cluster to another, keys, headers, partitions and event times kept",
+        "failover": "a group's offsets on the mirror of what it read",
+        "backfill": "a table to a topic, with event times of its own",
+    }
+)
+_INTERRUPTED: Final = 130
+
+
+class _Job(Protocol):
+    __doc__: str | None
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the job's options."""
+
+    def run(self, options: argparse.Namespace, session: Session) -> int:
+        """Do it; returns the exit status."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells a mistake in one sentence instead of a page."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the sentence and leave with the status of a mistake."""
+        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a job (without the program's name in `argv`); returns the exit status."""
+    arguments = with_signed_values(list(sys.argv[1:] if argv is None else argv))
+    parser = _parser(arguments[0] if arguments else None)
+    options = parser.parse_args(arguments)
+    if options.job is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a job whose options are parsed."""
+    job = _module(options.job)
+    master = getattr(options, "master", DEFAULT_MASTER)
+    try:
+        with Session(options.job, master=master, conf=getattr(options, "conf", ())) as session:
+            return job.run(options, session)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - a page of Java tells nobody anything
+        if options.traceback:
+            traceback.print_exc()
+        print(f"tidelog pipeline {options.job}: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def sentence(error: BaseException) -> str:
+    """An error as one line: ours as they are, a worker's by its last line, any other with its type."""
+    if isinstance(error, (PipelineError, SourceError)):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines()]
+    for line in lines:
+        name, colon, said = line.partition(": ")
+        if colon and name.startswith("pipeline.") and name.replace(".", "").isidentifier():
+            return said
+    if isinstance(error, OSError):
+        return str(error)
+    return f"{type(error).__name__}: {next(filter(None, lines), 'no reason given')}"
+
+
+def _parser(job: str | None) -> argparse.ArgumentParser:
+    """The whole command line; only this job's options are read."""
+    parser = _Parser(
+        prog="tidelog pipeline",
+        description="Jobs over the logs of Kafka clusters that keep time. Exit status: 0 done,"
+        " 1 findings, 2 usage, 3 failed.",
+    )
+    jobs = parser.add_subparsers(dest="job", metavar="JOB")
+    for name, described in JOBS.items():
+        one = jobs.add_parser(
+            name,
+            help=described,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name == job:
+            module = _module(name)
+            one.description = module.__doc__
+            module.arguments(one)
+            one.add_argument(
+                "--traceback", action="store_true", help="on failure, show where it happened"
+            )
+    return parser
+
+
+def _module(name: str) -> _Job:
+    return cast("_Job", importlib.import_module(f"pipeline.jobs.{name}"))

@@ -1,0 +1,208 @@
+"""The options that jobs share, declared once: where from, which records, how to run, what to leave behind.
+
+    def arguments(parser):
+        options.add_source(parser)
+        options.add_run(parser)
+
+`selection_of` makes of them what `pipeline.source.splits.plan` takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.cluster import address_of
+from pipeline.errors import UsageError
+from pipeline.source.splits import SPLIT_BYTES, Selection, SourceError
+from pipeline.times import parse_time, to_iso
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+INLINE: Final = "inline"
+DEFAULT_MASTER: Final = "local[*]"
+_NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
+_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, which is no option
+_RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
+_SIZE = re.compile(r"([0-9]+)(k|m|g)?", re.IGNORECASE)
+
+
+def add_source(parser: argparse.ArgumentParser, *, logs: bool = True) -> None:
+    """Add where records come from and which are meant."""
+    group = parser.add_argument_group("which records")
+    where = group.add_mutually_exclusive_group(required=True) if logs else group
+    where.add_argument(
+        "--brokers",
+        type=brokers,
+        metavar="HOST:PORT,...",
+        required=not logs,
+        help="read from a cluster",
+    )
+    if logs:
+        where.add_argument(
+            "--logs",
+            metavar="DIR|URI",
+            action="append",
+            help="read log directories, or copies of them in an object store (s3://bucket/logs)",
+        )
+    group.add_argument(
+        "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all but __ topics)"
+    )
+    add_times(group)
+    group.add_argument(
+        "--split-bytes",
+        type=size,
+        default=SPLIT_BYTES,
+        metavar="SIZE",
+        help="read at a time (128m)",
+    )
+
+
+def add_times(group: argparse._ArgumentGroup) -> None:
+    """Add the bounds of event time."""
+    group.add_argument(
+        "--from", dest="low_time", type=instant, metavar="TIME", help="event time, included"
+    )
+    group.add_argument(
+        "--to", dest="high_time", type=instant, metavar="TIME", help="event time, not included"
+    )
+
+
+def add_run(parser: argparse.ArgumentParser, *, out: str | None = "tidelog-runs") -> None:
+    """Add how to run and what to leave behind; a job with an output of its own says `out=None`."""
+    group = parser.add_argument_group("how to run")
+    group.add_argument(
+        "--dry-run", action="store_true", help="say what would be done: splits and bytes; no Spark"
+    )
+    group.add_argument(
+        "--run",
+        type=run_id,
+        metavar="ID",
+        help="a name for this run; again with the same name, it reads the same offsets",
+    )
+    if out is not None:
+        group.add_argument("--out", default=out, metavar="DIR", help=f"where to leave it ({out})")
+    group.add_argument(
+        "--report", choices=["html", "json", "none"], default="html", help="which report to write"
+    )
+    group.add_argument(
+        "--master",
+        default=DEFAULT_MASTER,
+        metavar="URL",
+        help=f"a Spark master ({DEFAULT_MASTER}), or '{INLINE}': this process, without Spark",
+    )
+    group.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        type=pair,
+        metavar="KEY=VALUE",
+        help="a Spark setting; may be given many times",
+    )
+
+
+# --- what values mean; argparse shows the sentence of a ValueError's cousin ------------------------
+
+
+def brokers(text: str) -> str:
+    """`host:port,...`, checked."""
+    try:
+        for one in text.split(","):
+            address_of(one)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def instant(text: str) -> int:
+    """A time in ms: ISO 8601 with its zone, milliseconds, or a span from now on."""
+    try:
+        return parse_time(text, time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def size(text: str) -> int:
+    """A number of bytes: 1000, 64k, 128m, 1g."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or int(found[1]) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 128m, or bytes")
+    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[(found[2] or "").lower()]
+
+
+def run_id(text: str) -> str:
+    """The name of a run: a file is named for it."""
+    if not _RUN_ID.fullmatch(text) or text in {".", ".."}:
+        raise argparse.ArgumentTypeError(f"'{text}' is no name: letters, digits, . _ - alone")
+    return text
+
+
+def pair(text: str) -> tuple[str, str]:
+    """`key=value`."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"'{text}': expected KEY=VALUE")
+    return key.strip(), value
+
+
+def with_signed_values(arguments: list[str]) -> list[str]:
+    """Join `--from -2h` to `--from=-2h`, which argparse would take for two options."""
+    joined: list[str] = []
+    for argument in arguments:
+        if _SIGNED.match(argument) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+# --- what they come to -----------------------------------------------------------------------------
+
+
+def selection_of(options: argparse.Namespace, **more: Any) -> Selection:
+    """What the options select; `more` are further fields of Selection. Raises UsageError."""
+    low, high = options.low_time, options.high_time
+    if low is not None and high is not None and low >= high:
+        raise UsageError(f"--from {to_iso(low)} is not before --to {to_iso(high)}")
+    names, pattern = topics_of(options.topics)
+    try:
+        return Selection(
+            topics=names,
+            pattern=pattern,
+            low_time=low,
+            high_time=high,
+            split_bytes=options.split_bytes,
+            **more,
+        )
+    except SourceError as error:
+        raise UsageError(f"--topics: {error}") from error
+
+
+def topics_of(text: str | None) -> tuple[tuple[str, ...], str | None]:
+    """Names separated by commas, or a regular expression: whatever is more than names."""
+    if text is None:
+        return (), None
+    if _NAMES.fullmatch(text):
+        return tuple(dict.fromkeys(text.split(","))), None
+    return (), text
+
+
+def new_run_id(job: str, now_ms: int) -> str:
+    """A name for a run that was given none."""
+    stamp = to_iso(now_ms).partition(".")[0].replace("-", "").replace(":", "")
+    return f"{job}-{stamp}Z-{secrets.token_hex(2)}"
+
+
+def read_arguments(options: argparse.Namespace) -> Mapping[str, object]:
+    """What decides which records are read, as plan.json keeps it."""
+    return {
+        "brokers": options.brokers,
+        "logs": getattr(options, "logs", None),
+        "topics": options.topics,
+        "from_ms": options.low_time,
+        "to_ms": options.high_time,
+    }

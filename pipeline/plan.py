@@ -1,0 +1,168 @@
+"""plan.json: what a run reads, frozen when it first starts, so that the same run again reads the same.
+
+    plan = Plan.open(directory, job="mirror", run="nightly", arguments=..., make=...)
+
+The first time `make` is called and its answer kept, by rename, before anything is read. Later the file
+decides, whatever the logs have grown to meanwhile; a file of another job or of other arguments is refused.
+Offsets are ranges (start, end), the end not included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.errors import PipelineError, UsageError
+from pipeline.source.splits import offsets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pipeline.source.splits import Key, Split
+
+_VERSION: Final = 1
+_NAME: Final = "plan.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan. `notes` is what the job keeps beside the offsets: positions of its target, say."""
+
+    job: str
+    run: str
+    created_ms: int
+    arguments: Mapping[str, Any]
+    offsets: Mapping[Key, tuple[int, int]]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    splits: Sequence[tuple[str, int, int, int, int]] = ()
+    is_new: bool = True
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much is read."""
+        return sum(one[4] for one in self.splits)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        job: str,
+        run: str,
+        arguments: Mapping[str, object],
+        now_ms: int,
+        make: Callable[[], tuple[Sequence[Split], Mapping[str, Any]]],
+        save: bool = True,
+    ) -> Plan:
+        """The plan of this run: the one in `directory`, or a new one, saved there unless told not to.
+
+        `make` returns splits and notes. Raises UsageError for a plan of something else, PipelineError for a
+        file that is none.
+        """
+        wanted = json.loads(json.dumps(dict(arguments)))
+        path = directory / _NAME
+        with contextlib.suppress(FileNotFoundError):
+            found = cls._read(path)
+            found.check(path, job, wanted)
+            return found
+        splits, notes = make()
+        made = cls(
+            job=job,
+            run=run,
+            created_ms=now_ms,
+            arguments=wanted,
+            offsets=offsets_of(splits),
+            notes=json.loads(json.dumps(dict(notes))),
+            splits=[
+                (one.topic, one.partition, one.start_offset, one.end_offset, one.size_bytes)
+                for one in splits
+            ],
+        )
+        if save:
+            made.write(path)
+        return made
+
+    @classmethod
+    def _read(cls, path: Path) -> Plan:
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            if told["version"] != _VERSION:
+                raise PipelineError(
+                    f"{path} has version {told['version']}: {_VERSION} is known here"
+                )
+            return cls(
+                job=told["job"],
+                run=told["run"],
+                created_ms=told["created_ms"],
+                arguments=told["arguments"],
+                offsets={
+                    (topic, part): (start, end) for topic, part, start, end in told["offsets"]
+                },
+                notes=told["notes"],
+                splits=[(one[0], one[1], one[2], one[3], one[4]) for one in told["splits"]],
+                is_new=False,
+            )
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise PipelineError(f"{path} is no plan of a run: {error}") from error
+
+    def check(self, path: Path, job: str, wanted: Mapping[str, Any]) -> None:
+        """Raise UsageError unless the plan is of this job and these arguments."""
+        if self.job != job:
+            raise UsageError(
+                f"run {self.run} is a run of {self.job}, not of {job}: choose another --run ({path})"
+            )
+        for name in sorted({*self.arguments, *wanted}):
+            before, now = self.arguments.get(name), wanted.get(name)
+            if before != now:
+                raise UsageError(
+                    f"run {self.run} was started with {name} = {json.dumps(before)}, and is now asked for"
+                    f" {json.dumps(now)}: repeat it as it was, or choose another --run ({path})"
+                )
+
+    def write(self, path: Path) -> None:
+        """Write it and rename it into place, durable before anything is done by it."""
+        text = json.dumps(
+            {
+                "version": _VERSION,
+                "job": self.job,
+                "run": self.run,
+                "created_ms": self.created_ms,
+                "arguments": self.arguments,
+                "offsets": [[*key, *span] for key, span in sorted(self.offsets.items())],
+                "notes": self.notes,
+                "splits": [list(one) for one in self.splits],
+            },
+            indent=1,
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{_NAME}.{os.getpid()}")
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+
+
+def described(plan: Plan) -> str:
+    """What a dry run shows: each partition's range and splits, and the sum."""
+    counts: dict[Key, list[int]] = {}
+    for topic, partition, _, _, size_bytes in plan.splits:
+        seen = counts.setdefault((topic, partition), [0, 0])
+        seen[0] += 1
+        seen[1] += size_bytes
+    lines = [
+        f"{topic}-{partition}: offsets {start} to {end} ({end - start}), "
+        f"{counts.get((topic, partition), [0, 0])[0]} splits, "
+        f"{counts.get((topic, partition), [0, 0])[1]} bytes"
+        for (topic, partition), (start, end) in sorted(plan.offsets.items())
+    ]
+    total = sum(end - start for start, end in plan.offsets.values())
+    lines.append(
+        f"{len(plan.offsets)} partitions, {total} offsets, {len(plan.splits)} splits,"
+        f" {plan.size_bytes} bytes"
+    )
+    return "\n".join(lines)

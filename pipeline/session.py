@@ -1,0 +1,216 @@
+"""The Spark session of a job: checked before it is started, started when first needed, set in one place.
+
+    with Session("mirror", master="local[*]") as session:
+        results = session.run(task, items)
+
+`run` gives each item to one task and returns what they return, in the order of the items. `task` gets an item
+and returns a picklable value; it and everything it calls is imported where it runs, so tidelog has to be
+installed there (docs/pipeline.md says how). With the master "inline" there is no Spark: the items are done
+one after the other, here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pipeline.errors import SetupError
+from pipeline.options import DEFAULT_MASTER, INLINE
+from pipeline.tasks import at_home, pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+OLDEST_PYSPARK: Final = (4, 1)
+TOO_NEW_PYSPARK: Final = 5
+OLDEST_JAVA: Final = 17
+INSTALL: Final = "pip install 'tidelog[spark]'"
+_WATCH_S: Final = 1.0
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
+
+# Times are UTC everywhere and exact before 1582; rows beyond int64 raise; Arrow in large batches; a job has
+# as many tasks as items, and each is done by one worker at a time.
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+    "spark.executorEnv.TZ": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.speculation": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.task.maxFailures": "4",
+    "spark.python.worker.reuse": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+LOCAL_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+class Session:
+    """Spark, or without it the same tasks in this process. `conf` wins over the settings here."""
+
+    def __init__(
+        self,
+        job: str,
+        *,
+        master: str = DEFAULT_MASTER,
+        conf: Sequence[tuple[str, str]] = (),
+        spark: Any = None,
+    ) -> None:
+        self.job = job
+        self.master = master
+        self.conf = dict(conf)
+        self._given = spark
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether there is no Spark."""
+        return self.master == INLINE
+
+    def close(self) -> None:
+        """Stop Spark if it was started here."""
+        started = self.__dict__.pop("spark", None)
+        if started is not None and self._given is None:
+            started.stop()
+
+    @cached_property
+    def spark(self) -> Any:
+        """The SparkSession, started now if need be. Raises SetupError."""
+        if self._given is not None:
+            return self._given
+        if self.is_inline:
+            raise SetupError(f"{self.job} needs Spark for this: --master {INLINE} has none")
+        check_pyspark()
+        check_java()
+        _prepare_workers()
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - checked first; help and dry runs do without
+
+        builder = SparkSession.builder.master(self.master).appName(f"tidelog {self.job}")
+        for name, value in self.settings().items():
+            builder = builder.config(name, value)
+        started = builder.getOrCreate()
+        started.sparkContext.setLogLevel(os.environ.get("TIDELOG_SPARK_LOG", "ERROR"))
+        return started
+
+    def settings(self) -> dict[str, str]:
+        """Every Spark setting of this session."""
+        local = LOCAL_SETTINGS if self.master.startswith("local") else {}
+        return {**SETTINGS, **local, **self.conf}
+
+    def run(
+        self,
+        task: Callable[[Any], Any],
+        items: Sequence[Any],
+        *,
+        watch: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        """Do `task` for every item, one Spark task each; `watch` is called every second meanwhile.
+
+        A task that raises is tried again by Spark, four times in all; then its error is raised here.
+        """
+        if self.is_inline or not items:
+            return [_watched(task(item), watch) for item in items]
+        context = self.spark.sparkContext
+        rows = context.parallelize([pack(item) for item in items], len(items))
+        return [unpack(packed) for packed in _collected(context, rows, at_home(task), watch)]
+
+
+def _watched(result: Any, watch: Callable[[], None] | None) -> Any:
+    if watch is not None:
+        watch()
+    return result
+
+
+def _collected(context: Any, rows: Any, task: Any, watch: Callable[[], None] | None) -> list[bytes]:
+    """Collect in a thread of its own, for Spark's call does not return before all is done."""
+    with ThreadPoolExecutor(1, thread_name_prefix="spark-job") as pool:
+        future = pool.submit(lambda: rows.mapPartitions(task).collect())
+        try:
+            while True:
+                wait([future], timeout=_WATCH_S)
+                if watch is not None:
+                    watch()
+                if future.done():
+                    return list(future.result())
+        except BaseException:
+            context.cancelAllJobs()
+            raise
+
+
+def _prepare_workers() -> None:
+    """Let Python workers on this machine find our packages before any others of their names.
+
+    They inherit the environment of the JVM that this process starts, and are told nothing else.
+    """
+    home = str(Path(__file__).resolve().parents[1])
+    paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    os.environ["PYTHONSAFEPATH"] = (
+        "1"  # a `config` or `storage` in the working directory is not ours
+    )
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def check_pyspark() -> None:
+    """Raise SetupError unless PySpark and pyarrow are installed in a version that will do."""
+    try:
+        version = metadata.version("pyspark")
+        metadata.version("pyarrow")
+    except metadata.PackageNotFoundError as error:
+        raise SetupError(f"{error.name} is not installed: {INSTALL}") from None
+    numbers = tuple(int(part) for part in re.findall(r"[0-9]+", version)[:2])
+    if numbers < OLDEST_PYSPARK or numbers[0] >= TOO_NEW_PYSPARK:
+        raise SetupError(
+            f"PySpark {version} is installed, and 4.1 or newer (below 5) is needed: {INSTALL}"
+        )
+
+
+def check_java() -> None:
+    """Raise SetupError unless there is a Java runtime that Spark 4 runs on."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
+    if java is None:
+        where = f"below JAVA_HOME ({home})" if home else "on the PATH"
+        raise SetupError(
+            f"no Java runtime was found {where}: Spark needs Java {OLDEST_JAVA} or newer"
+            " (apt install openjdk-17-jre-headless), or choose --master inline where the job can"
+        )
+    try:
+        told = subprocess.run(  # noqa: S603 - the user's own Java
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"{java} does not run: {error}") from error
+    found = _JAVA_VERSION.search(told.stderr + told.stdout)
+    if found is None or int(found[1]) < OLDEST_JAVA:
+        said = found[1] if found else "of an unknown version"
+        raise SetupError(f"{java} is Java {said}: Spark needs Java {OLDEST_JAVA} or newer")

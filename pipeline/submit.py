@@ -1,0 +1,29 @@
+"""What spark-submit is given: `spark-submit [its options] submit.py JOB [options]`.
+
+For masters that start the driver elsewhere (`--deploy-mode cluster`); `tidelog pipeline JOB` needs no
+spark-submit of its own, for PySpark runs it. spark-submit puts the directory of this file on the path, where
+our modules have plain names: it is taken off again before anything is imported.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    """Open the house wherever tidelog is installed, or as the checkout this file is in."""
+    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
+    sys.path.append(str(HERE.parents[0]))
+    import contextlib  # noqa: PLC0415 - not before the path is right
+    import importlib  # noqa: PLC0415 - as above
+
+    with contextlib.suppress(ModuleNotFoundError):  # then the packages lie beside this one
+        importlib.import_module("tidelog._house").open_house()
+    from pipeline.cli import main as run_job  # noqa: PLC0415 - importable only from here on
+
+    return run_job()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""How work reaches a Spark worker: as bytes that are opened once our packages can be imported there.
+
+A function is pickled by its name, and a worker looks `pipeline` up before it runs a line of ours. In a wheel
+that name belongs to nobody until tidelog's finder is in place. So what Spark is given is a small function
+without a name (nested ones travel by value); it puts the finder there and opens the bytes.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def pack(value: Any) -> bytes:
+    """An item or a result as bytes."""
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def unpack(data: bytes) -> Any:
+    """What was packed."""
+    return pickle.loads(data)  # noqa: S301 - our own bytes
+
+
+def at_home(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
+    """A function for `mapPartitions` over packed items; its rows are packed results."""
+    packed = pack(task)
+
+    def run(items: Iterator[bytes]) -> Iterator[bytes]:
+        import contextlib  # noqa: PLC0415 - nothing may be needed from outside
+        import importlib  # noqa: PLC0415 - as above
+        import pickle  # noqa: PLC0415 - as above
+
+        with contextlib.suppress(ModuleNotFoundError):  # a checkout, its packages on the path
+            importlib.import_module("tidelog._house").open_house()
+        do = pickle.loads(packed)  # noqa: S301 - as above
+        for item in items:
+            yield pickle.dumps(do(pickle.loads(item)), protocol=5)  # noqa: S301 - as above
+
+    run.__module__ = "__main__"
+    return run
