@@ -1,0 +1,87 @@
+"""What the shared options mean, and what each refuses."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from pipeline import options
+from pipeline.errors import UsageError
+
+
+def parsed(*arguments):
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    options.add_source(parser)
+    options.add_run(parser)
+    return parser.parse_args(options.with_signed_values(list(arguments)))
+
+
+def test_times_are_event_times_of_any_year():
+    found = parsed("--logs", "d", "--from", "-0044-03-15T12:00Z", "--to", "-1")
+    selection = options.selection_of(found)
+    assert (selection.low_time, selection.high_time) == (-63549316800000, -1)
+
+
+def test_times_may_be_told_from_now_on():
+    found = parsed("--brokers", "b:9092", "--from", "-2h", "--to", "now")
+    assert 7_199_000 <= found.high_time - found.low_time <= 7_201_000
+
+
+def test_a_range_that_is_empty_is_refused():
+    with pytest.raises(UsageError, match=r"--from 1970.*is not before --to 1970"):
+        options.selection_of(parsed("--logs", "d", "--from", "5", "--to", "5"))
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "pattern"),
+    [
+        (None, (), None),
+        ("a", ("a",), None),
+        ("a,b.c,a", ("a", "b.c"), None),
+        ("orders.*", (), "orders.*"),
+        ("a|b", (), "a|b"),
+    ],
+)
+def test_topics_are_names_or_a_regular_expression(text, names, pattern):
+    assert options.topics_of(text) == (names, pattern)
+
+
+def test_a_broken_expression_is_refused():
+    with pytest.raises(UsageError, match="no regular expression"):
+        options.selection_of(parsed("--logs", "d", "--topics", "a("))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--brokers", "b:9092", "--logs", "d"),
+        ("--brokers", "b"),
+        ("--logs", "d", "--from", "yesterday"),
+        ("--logs", "d", "--split-bytes", "0"),
+        ("--logs", "d", "--run", "../x"),
+        ("--logs", "d", "--run", ".."),
+        ("--logs", "d", "--conf", "x"),
+        ("--logs", "d", "--report", "pdf"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(arguments):
+    with pytest.raises((argparse.ArgumentError, SystemExit)):
+        parsed(*arguments)
+
+
+def test_sizes():
+    assert [options.size(text) for text in ("1", "64k", "128M", "1g")] == [
+        1,
+        65536,
+        128 << 20,
+        1 << 30,
+    ]
+
+
+def test_a_run_that_was_given_no_name_gets_one():
+    first, second = options.new_run_id("audit", 0), options.new_run_id("audit", 0)
+    assert first.startswith("audit-19700101T000000Z-")
+    assert first != second
+    assert options.run_id(first) == first
