@@ -160,7 +160,8 @@ class TopicConfig:
         "cleanup.policy",
         Type.LIST,
         ("delete",),
-        "What becomes of old segments: delete, compact, or both. Nothing is compacted yet.",
+        "What becomes of old segments: they are deleted, compacted to the last record of each key, or "
+        "both.",
         choices=("delete", "compact"),
         broker_names=(BrokerName("log.cleanup.policy"),),
     )
@@ -309,38 +310,47 @@ class TopicConfig:
         "delete.retention.ms",
         Type.LONG,
         _DAY_MS,
-        "How long, in ms, compaction keeps a tombstone.",
+        "How long, in ms, compaction keeps a tombstone after it has first met it, so that whoever reads "
+        "the log meanwhile learns of the deletion.",
         low=0,
         broker_names=(BrokerName("log.cleaner.delete.retention.ms"),),
-        effective=False,
     )
     min_compaction_lag_ms: int = setting(
         "min.compaction.lag.ms",
         Type.LONG,
         0,
-        "How long, in ms, a record is safe from compaction.",
+        "How long, in ms, a record is safe from compaction, from its time or its append on, whichever is "
+        "earlier.",
         low=0,
         broker_names=(BrokerName("log.cleaner.min.compaction.lag.ms"),),
-        effective=False,
     )
     max_compaction_lag_ms: int = setting(
         "max.compaction.lag.ms",
         Type.LONG,
         LONG_MAX,
-        "How long, in ms, a record may stay uncompacted.",
+        "How long, in ms, a record may stay uncompacted, the active segment's included: it is closed then "
+        "with the next append.",
         low=1,
         broker_names=(BrokerName("log.cleaner.max.compaction.lag.ms"),),
-        effective=False,
     )
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio",
         Type.DOUBLE,
         0.5,
-        "What part of a log must be uncompacted before compaction starts.",
+        "What part of a log's sealed segments, by bytes, must be uncompacted before compaction starts.",
         low=0,
         high=1,
         broker_names=(BrokerName("log.cleaner.min.cleanable.ratio"),),
-        effective=False,
+    )
+    compaction_strategy: str = setting(
+        "compaction.strategy",
+        Type.STRING,
+        "offset",
+        "Which record of a key compaction keeps: the last one written (offset), or the one with the "
+        "newest record time (timestamp), the later written where two have the same or one has none. "
+        "Not a Kafka setting.",
+        choices=("offset", "timestamp"),
+        broker_names=(BrokerName("log.cleaner.compaction.strategy"),),
     )
     preallocate: bool = setting(
         "preallocate",

@@ -60,6 +60,9 @@ _NO_BOOT = "offline"  # names no start of any machine
 class DurableLog:
     """The segments of one partition, and what is known of them."""
 
+    swaps = 0  # how often segments were replaced, counted when it begins and when it has ended
+    _replacing: frozenset[int] = frozenset()  # base offsets of segments that are about to be
+
     def __init__(
         self,
         directory: Path,
@@ -412,7 +415,7 @@ class DurableLog:
         for segment in self._segments:
             times, size = segment.known_times
             tail = segment.tail
-            if size == tail.size:
+            if size == tail.size and segment.base_offset not in self._replacing:
                 line = partition_times.SegmentLine(
                     segment.base_offset,
                     *tail,

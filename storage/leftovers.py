@@ -5,6 +5,7 @@
     .cleaned   segments that compaction, or the splitting of a segment, was still writing: dropped
     .swap      such segments, complete: they take the place of those they were made from, unless
                a .cleaned at or before them shows that the splitting had not come to its end
+               Append times follow their log, and alone they belong to the one in place.
     an index without its log: dropped
 
 These are the rules of Kafka's LogLoader. One thing is more careful: a .swap of which a copy got only
@@ -13,6 +14,7 @@ a part is set aside (`.stray`) as long as what it was to replace is there.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
@@ -119,13 +121,23 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
             extra={"directory": directory, "base_offset": swap.base_offset},
         )
         for suffix in (*_INDEXES, filenames.LOG_SUFFIX):  # the log last: until then it is a swap
-            path = directory / filenames.segment_file(swap.base_offset, suffix)
-            try:
-                files.rename(path.with_name(path.name + filenames.SWAP_SUFFIX), path)
-            except FileNotFoundError:
-                continue  # an index is made anew
+            _put_in_place(directory, filenames.SegmentFile(swap.base_offset, suffix))
+    completed = bool(swaps)
+    for file in swapped:  # behind their log, which is not what they speak of before
+        if file.suffix == filenames.APPEND_TIMES_SUFFIX and file.offset not in aside:
+            _put_in_place(directory, file)
+            completed = True
+    if completed:
+        files.sync(directory)
     _remove(directory, swapped, filenames.SWAP_SUFFIX)
-    return bool(swaps)
+    return completed
+
+
+def _put_in_place(directory: Path, file: filenames.SegmentFile) -> None:
+    """Give a file its name; an index that is not there is made anew."""
+    path = directory / filenames.segment_file(*file)
+    with contextlib.suppress(FileNotFoundError):
+        files.rename(path.with_name(path.name + filenames.SWAP_SUFFIX), path)
 
 
 def _read(directory: Path, base_offset: int) -> _Swap:

@@ -16,13 +16,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import OffsetOutOfRange, UnsupportedVersion
-from protocol.records.batch import records, scan
+from protocol.records.batch import records, scan, summarize
 from storage import reading, timestamps
 from storage.timestamps import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from protocol.records.batch import Batch
+    from storage.files import Buffer
     from storage.segment import Found, Segment, Slice
 
 
@@ -172,7 +174,7 @@ def find_append_time(
             unknown_from = None
     if offset is None or offset >= upper_offset:
         return AppendedSince(None, None, unknown_from)
-    return AppendedSince(offset, _append_time(segments, offset), unknown_from)
+    return AppendedSince(offset, append_time_of(segments, offset), unknown_from)
 
 
 def _reach(
@@ -214,11 +216,20 @@ def _first_present(segments: Sequence[Segment], offset: int) -> int | None:
             continue
         part = _batch_at(segment, offset)
         if part is not None:
-            return max(offset, scan(part.data[: part.first_batch_size])[0].base_offset)
+            data = part.data[: part.first_batch_size]
+            return max(offset, _first_offset(data, scan(data)[0]))
     return None
 
 
-def _append_time(segments: Sequence[Segment], offset: int) -> int | None:
+def _first_offset(data: Buffer, batch: Batch) -> int:
+    """Return a batch's first offset, which of a wrapper of formats 0 and 1 only its messages tell."""
+    if batch.base_offset >= 0:
+        return batch.base_offset
+    return summarize(data, batch).base_offset
+
+
+def append_time_of(segments: Sequence[Segment], offset: int) -> int | None:
+    """Return when the batch of an offset was appended, None when nobody knows; raises OSError."""
     segment = reading.segment_of(segments, offset)
     return None if segment is None else segment.append_times.at(offset)
 
@@ -254,7 +265,10 @@ def times_of(
                     segment.append_times.at(offset),
                     batch.is_log_append_time,
                 )
-    return OffsetTimes(ABSENT, None, segment.append_times.at(offset), is_log_append_time=False)
+        if _first_offset(data, batch) <= offset:  # of its batch something is left
+            append_time = segment.append_times.at(offset)
+            return OffsetTimes(ABSENT, None, append_time, is_log_append_time=False)
+    return OffsetTimes(ABSENT, None, None, is_log_append_time=False)
 
 
 def first_record(

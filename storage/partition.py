@@ -17,6 +17,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from protocol.errors import (
+    CorruptMessage,
     InvalidTxnState,
     KafkaStorageError,
     OffsetOutOfRange,
@@ -34,7 +35,8 @@ from storage import (
     snapshots,
     timestamps,
 )
-from storage.durable_log import NEWEST_MAGIC, DurableLog
+from storage.compacted_log import CompactedLog
+from storage.durable_log import NEWEST_MAGIC
 from storage.explanation import Moment
 from storage.segment import Segment, Tail
 
@@ -81,7 +83,7 @@ class _Judged(NamedTuple):
     policies: list[str]
 
 
-class Partition(DurableLog):
+class Partition(CompactedLog):
     """The log of one partition of a topic."""
 
     # --- append -----------------------------------------------------------------------------------
@@ -178,13 +180,9 @@ class Partition(DurableLog):
     def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
         """Answer as the first time: its offsets, and its stamp, which the stored header has."""
         log_append_time_ms = timestamps.NO_TIMESTAMP
-        segment = reading.segment_of(self._segments, duplicate.first_offset)
-        try:
-            found = None if segment is None else segment.header_of(duplicate.first_offset)
-        except OSError as error:
-            raise self._storage_error("a duplicate's first batch cannot be read", error) from error
-        if found is not None and found.batch.is_log_append_time:
-            log_append_time_ms = found.batch.max_timestamp
+        batch = self._looking(lambda: reading.batch_at(self._segments, duplicate.first_offset))
+        if batch is not None and batch.is_log_append_time:
+            log_append_time_ms = batch.max_timestamp
         return Appended(
             duplicate.first_offset,
             duplicate.last_offset,
@@ -294,22 +292,32 @@ class Partition(DurableLog):
                 f"{self.topic}-{self.index}: offset {offset} is not between "
                 f"{self.log_start_offset} and {self.log_end_offset}"
             )
-        try:
-            return reading.read(
-                self._segments,
-                offset,
-                max_bytes,
-                upper_offset=upper_offset,
-                minimum_one=minimum_one,
-                at_hand=at_hand,
-            )
-        except OSError as error:
-            if offset < self.log_start_offset:  # retention was faster
-                raise OffsetOutOfRange(
-                    f"{self.topic}-{self.index}: offset {offset} is gone; the log starts at "
-                    f"{self.log_start_offset}"
-                ) from error
-            raise self._storage_error("the log cannot be read", error) from error
+        while True:
+            swaps = self._settled_swaps()
+            try:
+                fetched = reading.read(
+                    self._segments,
+                    offset,
+                    max_bytes,
+                    upper_offset=upper_offset,
+                    minimum_one=minimum_one,
+                    at_hand=at_hand,
+                )
+            except CorruptMessage:
+                if swaps == self.swaps:
+                    raise
+            except OSError as error:
+                if swaps != self.swaps:
+                    continue
+                if offset < self.log_start_offset:  # retention was faster
+                    raise OffsetOutOfRange(
+                        f"{self.topic}-{self.index}: offset {offset} is gone; the log starts at "
+                        f"{self.log_start_offset}"
+                    ) from error
+                raise self._storage_error("the log cannot be read", error) from error
+            else:
+                if swaps == self.swaps:
+                    return fetched
 
     # --- look up ----------------------------------------------------------------------------------
 
@@ -403,18 +411,21 @@ class Partition(DurableLog):
         )
 
     def _looking(self, look: Callable[[], _Answer]) -> _Answer:
-        """Look something up; once more, if the log has lost segments meanwhile."""
+        """Look something up; again, if the log has lost or replaced segments meanwhile."""
         self.check_online()
-        segments = self._segments
-        try:
-            return look()
-        except OSError as error:
-            if segments[0] is self._segments[0]:
-                raise self._storage_error("the log cannot be read", error) from error
-        try:
-            return look()
-        except OSError as error:
-            raise self._storage_error("the log cannot be read", error) from error
+        while True:
+            segments, swaps = self._segments, self._settled_swaps()
+            try:
+                answer = look()
+            except CorruptMessage:
+                if swaps == self.swaps:
+                    raise
+            except OSError as error:
+                if swaps == self.swaps and segments[0] is self._segments[0]:
+                    raise self._storage_error("the log cannot be read", error) from error
+            else:
+                if swaps == self.swaps:
+                    return answer
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (the largest epoch up to `epoch`, where it ended); (-1, -1) if still to come."""
@@ -434,13 +445,9 @@ class Partition(DurableLog):
 
         Raises KafkaStorageError.
         """
-        segment = reading.segment_of(self._segments, offset)
-        if segment is None or not self.log_start_offset <= offset < self.log_end_offset:
+        if not self.log_start_offset <= offset < self.log_end_offset:
             return None
-        try:
-            return segment.append_times.at(offset)
-        except OSError as error:
-            raise self._storage_error("append times cannot be read", error) from error
+        return self._looking(lambda: lookup.append_time_of(self._segments, offset))
 
     def explain(self, now_ms: int, config: TopicConfig | None = None) -> PartitionExplanation:
         """Say of each segment what will delete it, and when, or what holds it; nothing is changed.

@@ -79,6 +79,16 @@ def last_batch(segments: Sequence[Segment]) -> Batch | None:
     return None
 
 
+def batch_at(segments: Sequence[Segment], offset: int) -> Batch | None:
+    """Return the header of the batch that holds an offset; None where compaction has removed it.
+
+    Raises OSError and CorruptMessage.
+    """
+    segment = segment_of(segments, offset)
+    found = None if segment is None else segment.header_of(offset)
+    return None if found is None or found.batch.base_offset > offset else found.batch
+
+
 def segment_of(segments: Sequence[Segment], offset: int) -> Segment | None:
     """Return the segment in whose range an offset lies, None when it lies before all of them."""
     number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1

@@ -639,7 +639,7 @@ class Segment:
         The header of a batch that we wrote says so; of one that we did not write, the records do.
         """
         batch = found.batch
-        if batch.is_control:
+        if batch.is_control or batch.is_empty:
             return None
         if self.is_true:
             return timestamps.or_none(batch.max_timestamp)

@@ -37,6 +37,6 @@ def settings_of(config: TopicConfig, magic: int) -> Settings:
         config.segment_bytes,
         config.segment_index_bytes // ENTRY_SIZE,
         config.index_interval_bytes,
-        config.segment_ms,
+        timestamps.segment_span(config),
         config.segment_min_roll_interval_ms,
     )

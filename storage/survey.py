@@ -106,7 +106,7 @@ def _note(segment: Segment, found: Found, times: SegmentTimes, fallback_ms: int)
     times.note_append(append_time_ms)
     if append_time_ms is None:
         append_time_ms = times.last_append = fallback_ms
-    if batch.is_control:
+    if batch.is_control or batch.is_empty:
         times.note_control(append_time_ms)
         return True
     header = timestamps.or_none(batch.max_timestamp)

@@ -331,6 +331,16 @@ def should_roll(
     return largest - times.first > segment_ms
 
 
+def segment_span(config: TopicConfig) -> int:
+    """Return the span of time after which a segment is closed.
+
+    What has to be compacted within max.compaction.lag.ms has to be in a closed segment by then.
+    """
+    if config.is_compacted:
+        return min(config.segment_ms, config.max_compaction_lag_ms)
+    return config.segment_ms
+
+
 # --- retention (KIP-33, event time) --------------------------------------------------------------
 
 BY_START = "log start offset"
@@ -570,6 +580,28 @@ def left(due_ms: int, now_ms: int) -> int:
 def is_due(due_ms: int, now_ms: int) -> bool:
     """Tell whether the moment for something has come."""
     return now_ms >= due_ms
+
+
+# --- compaction -----------------------------------------------------------------------------------
+
+
+def has_lain(times: SegmentTimes, now_ms: int, lag_ms: int) -> bool:
+    """Tell whether every record of a segment is old enough to be compacted (min.compaction.lag.ms).
+
+    By record time, none counted as later than it was appended: a record from the future would
+    keep what lies behind it from compaction for as long.
+    """
+    return times.aging is None or now_ms - times.aging >= lag_ms
+
+
+def written_from(times: SegmentTimes) -> int | None:
+    """Return since when a segment holds something, by its first record or its first append."""
+    return earlier(times.first, times.created)
+
+
+def overdue(since_ms: int | None, now_ms: int, lag_ms: int) -> int:
+    """Return for how long something has been left longer than it may be; 0 where it has not."""
+    return 0 if since_ms is None else max(now_ms - since_ms - lag_ms, 0)
 
 
 # --- what is noticed of times as they arrive -----------------------------------------------------

@@ -7,7 +7,10 @@ last stable offset when it was aborted. Entries follow one another in the order 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
@@ -28,3 +31,8 @@ def parse(data: bytes) -> list[Aborted]:
     """Read every whole entry, right or not; what is left over at the end is the caller's affair."""
     whole = len(data) // ENTRY_SIZE * ENTRY_SIZE
     return [Aborted(*fields) for fields in _ENTRY.iter_unpack(data[:whole])]
+
+
+def pack(entries: Iterable[Aborted]) -> bytes:
+    """Make the bytes of the file."""
+    return b"".join(_ENTRY.pack(*entry) for entry in entries)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from protocol.records import kernels_py
+from protocol.records import kernels_py, key_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,10 @@ offenders = _chosen.offenders
 rewrite = _chosen.rewrite
 scan = _chosen.scan
 stamp_messages = _chosen.stamp_messages
+
+# Compaction; documented in `key_map`. A module built before they were there does without.
+KeyMap = key_map.KeyMap if TYPE_CHECKING else getattr(_chosen, "KeyMap", key_map.KeyMap)
+select = key_map.select if TYPE_CHECKING else getattr(_chosen, "select", key_map.select)
 
 # keep_v2(data, batch, unpacked records, plan): what `prepare` answers for a batch of format 2 that
 # breaks no rule and whose bytes stay; None for any other, which then takes the long way.

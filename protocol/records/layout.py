@@ -32,6 +32,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40  # the base timestamp says from when on tombstones may go (KIP-534)
 KNOWN_ATTRIBUTES = 0x7F  # those above and the delete horizon of compaction (KIP-534)
 
 INT64_MIN = -(2**63)
@@ -129,6 +130,17 @@ class Batch(NamedTuple):
     def is_control(self) -> bool:
         """Whether the batch holds a transaction marker, not data (KIP-98)."""
         return self.magic > 1 and bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether compaction has left nothing but the header, whose time no record has."""
+        return self.magic > 1 and not self.count
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may take tombstones and markers out of it (KIP-534), if it says so."""
+        has = self.magic > 1 and self.attributes & DELETE_HORIZON_BIT
+        return self.base_timestamp if has else None
 
     @property
     def last_sequence(self) -> int:

@@ -1,0 +1,211 @@
+"""Which record of each key stays when a log is compacted, in plain Python.
+
+The twin of what `_kernels.pyx` has under the same names; here a reader sees what they mean. Keys are
+entered in the order of the log (`note`), then records are judged (`sift`) and those that stay are written
+(`select`): untouched, but for the time differences of format 2, which may count from another time.
+
+By offset a record replaces every earlier one of its key. By time it replaces the one that stood if its
+record time is as large or larger, or if either has none; what is left of two logs that were compacted
+one after the other is the same as of both at once.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import InvalidRecord
+from protocol.records.decode import count_headers, raw_records
+from protocol.records.encode import put_record
+from protocol.records.layout import NO_TIMESTAMP, PREFIX_SIZE, int64
+
+if TYPE_CHECKING:
+    from protocol.records.layout import Buffer
+
+_SIZE = Struct(">i")
+
+MASK_LENGTH = "the records of a batch are not as many as they were"
+
+
+class Sifted(NamedTuple):
+    """Which records of a batch stay, and what is to be known of those."""
+
+    mask: bytes  # a byte for each record: 1 stays, 0 goes
+    kept: int
+    has_tombstone: bool  # one that stays has no value
+    largest: int | None  # over those that have a time
+    first: int | None
+    has_missing: bool  # one that stays has no time
+    first_offset: int  # of those that stay; -1 where none does
+    last_offset: int
+
+
+class KeyMap:
+    """The offset of the record that stays, for each key: at most `most` keys."""
+
+    def __init__(self, most: int, by_time: bool) -> None:
+        self._most = most
+        self._by_time = by_time
+        # Of the one that stands: offset, time; and whether nothing earlier may take its place.
+        self._entries: dict[bytes, tuple[int, int, bool]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def note(
+        self,
+        data: Buffer,
+        start: int,
+        end: int,
+        magic: int,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        stamp: int | None,
+        min_offset: int,
+    ) -> int | None:
+        """Enter the keyed records from an offset on; return the offset of the first without room."""
+        entries = self._entries
+        for raw in raw_records(data, start, end, magic, count, base_timestamp):
+            offset = int64(base_offset + raw[0])
+            if raw[2] is None or offset < min_offset:
+                continue
+            key, time = bytes(raw[2]), raw[1] if stamp is None else stamp
+            known = entries.get(key)
+            if known is None:
+                if len(entries) >= self._most:
+                    return offset
+                entries[key] = (offset, time, time == NO_TIMESTAMP)
+                continue
+            _, other, settled = known
+            if self._by_time and time != NO_TIMESTAMP != other and time < other:
+                continue
+            entries[key] = (offset, time, settled or time == NO_TIMESTAMP)
+        return None
+
+    def weigh(
+        self,
+        data: Buffer,
+        start: int,
+        end: int,
+        magic: int,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        stamp: int | None,
+        min_offset: int,
+    ) -> None:
+        """Let records that come before all that was noted win by their time; no key is added."""
+        entries = self._entries
+        for raw in raw_records(data, start, end, magic, count, base_timestamp):
+            offset = int64(base_offset + raw[0])
+            if raw[2] is None or offset < min_offset:
+                continue
+            key, time = bytes(raw[2]), raw[1] if stamp is None else stamp
+            known = entries.get(key)
+            if known is None or known[2] or time == NO_TIMESTAMP or time <= known[1]:
+                continue
+            entries[key] = (offset, time, False)
+
+    def sift(
+        self,
+        data: Buffer,
+        start: int,
+        end: int,
+        magic: int,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        stamp: int | None,
+        latest_offset: int,
+        keep_tombstones: bool,
+    ) -> Sifted:
+        """Tell which records stay.
+
+        All behind `latest_offset`, up to which keys were noted; before it those that stand for their key,
+        but for tombstones unless they are kept. What has no key goes.
+        """
+        mask = bytearray()
+        kept = 0
+        first_offset = last_offset = -1
+        largest = first = None
+        has_tombstone = has_missing = False
+        for raw in raw_records(data, start, end, magic, count, base_timestamp):
+            offset = int64(base_offset + raw[0])
+            if offset <= latest_offset and not (
+                raw[2] is not None
+                and self._stands(bytes(raw[2]), offset)
+                and (keep_tombstones or raw[3] is not None)
+            ):
+                mask.append(0)
+                continue
+            mask.append(1)
+            if not kept:
+                first_offset = offset
+            kept += 1
+            last_offset = offset
+            has_tombstone = has_tombstone or raw[3] is None
+            time = raw[1] if stamp is None else stamp
+            if time == NO_TIMESTAMP:
+                has_missing = True
+                continue
+            if first is None:
+                first = time
+            if largest is None or time > largest:
+                largest = time
+        return Sifted(
+            bytes(mask),
+            kept,
+            has_tombstone,
+            largest,
+            first,
+            has_missing,
+            first_offset,
+            last_offset,
+        )
+
+    def _stands(self, key: bytes, offset: int) -> bool:
+        known = self._entries.get(key)
+        if known is None:
+            return True
+        return offset == known[0] if self._by_time else offset >= known[0]
+
+
+def select(
+    data: Buffer,
+    start: int,
+    end: int,
+    magic: int,
+    count: int,
+    base_offset: int,  # noqa: ARG001  (the fields of a Region come as they are)
+    base_timestamp: int,
+    stamp: int | None,  # noqa: ARG001
+    mask: bytes,
+    new_base_timestamp: int,
+) -> bytes:
+    """Return the records of which the mask says so, as they lie there.
+
+    The time differences of format 2 count from `new_base_timestamp` then; offsets, and whatever
+    formats 0 and 1 write, stay what they are. Raises InvalidRecord as `examine`.
+    """
+    out = bytearray()
+    number, position = 0, start
+    raws = raw_records(data, start, end, magic, count, base_timestamp)
+    for number, raw in enumerate(raws, 1):
+        if number > len(mask):
+            raise InvalidRecord(MASK_LENGTH)
+        if magic < 2:
+            (size,) = _SIZE.unpack_from(data, position + 8)
+            following = position + PREFIX_SIZE + size
+            if mask[number - 1]:
+                out += data[position:following]
+            position = following
+        elif mask[number - 1]:
+            offset, time, key, value, (headers, stop), _ = raw
+            encoded = data[headers:stop]
+            headers_count = count_headers(encoded)
+            delta = time - new_base_timestamp
+            put_record(out, offset, delta, key, value, headers_count, encoded)
+    if number != len(mask):
+        raise InvalidRecord(MASK_LENGTH)
+    return bytes(out)

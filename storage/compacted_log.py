@@ -1,0 +1,281 @@
+"""A log of which compaction may take records out, while it is appended to and read.
+
+A cleaning is done elsewhere, on files of its own (`cleaner`); the log says what there is to clean, keeps one
+cleaning apart from another, and takes finished segments in. For that it holds its locks no longer than
+the names take. `swaps` counts them, twice each: who reads files of segments while it is odd, or while
+it changes, may have read of two segments, and reads again.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import KafkaStorageError
+from storage import cleanable, replacing, retention, timestamps
+from storage.cleaner import Job, Source, Writer
+from storage.durable_log import DurableLog
+from storage.partition_times import SegmentLine
+from storage.producer_recovery import load_producers
+from storage.segment import Segment, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from config.topic import TopicConfig
+    from storage.cleanable import Dirt
+    from storage.cleaned import Cleaned
+    from storage.producers import Producers
+
+_log = logging.getLogger("tidelog.storage")
+
+DEDUPE_BYTES = 128 << 20  # Kafka's default memory for keys
+LOAD_FACTOR = 0.9
+
+
+class Compaction(NamedTuple):
+    """What has become of a log's last cleaning."""
+
+    ended_ms: int
+    bytes_read: int
+    bytes_written: int
+    error: str | None  # why it failed, if it did
+
+
+class CompactedLog(DurableLog):
+    """The part of a partition that knows of compaction."""
+
+    _is_cleaning = False
+    _cleaning: tuple[Segment, ...] = ()  # what the one under way was told of
+    _first_dirty: int | None = None  # as the last cleaning, or its checkpoint, has it
+    last_compaction: Compaction | None = None
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        """Before it the log is clean; None where it was never cleaned. For the checkpoint."""
+        return self._first_dirty
+
+    @cleaned_offset.setter
+    def cleaned_offset(self, offset: int | None) -> None:
+        self._first_dirty = offset
+
+    @property
+    def first_dirty_offset(self) -> int:
+        """From here on the log is dirty."""
+        return cleanable.first_dirty(self._first_dirty, self.log_start_offset, self.log_end_offset)
+
+    def dirt(self, now_ms: int, config: TopicConfig | None = None) -> Dirt:
+        """Tell what there is to clean, and whether it is due; by other settings where they are given.
+
+        Meant for a thread: what is not known of segments' times may have to be read. Raises OSError.
+        """
+        return self._judge_dirt(self._segments, now_ms, self.config if config is None else config)
+
+    def _judge_dirt(self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig) -> Dirt:
+        parts = [
+            cleanable.Part(
+                s.base_offset, s.tail.end_offset, s.tail.size, functools.partial(_times_of, s)
+            )
+            for s in segments[:-1]
+        ]
+        rules = cleanable.rules_of(config)
+        limit = self.last_stable_offset
+        return cleanable.judge(parts, self.first_dirty_offset, limit, rules, now_ms)
+
+    def begin_cleaning(
+        self,
+        now_ms: int,
+        *,
+        asked: bool = False,
+        durable_offset: int | None = None,
+        dedupe_bytes: int = DEDUPE_BYTES,
+        load_factor: float = LOAD_FACTOR,
+    ) -> Job | None:
+        """Say what is to be cleaned now; None where nothing is, or a cleaning is under way.
+
+        `asked`: as soon as anything may be cleaned. Only what lies before `durable_offset`, or the
+        recovery point: a compacted segment is not checked for holes after a crash. One that has begun
+        ends with `end_cleaning`. Raises KafkaStorageError and OSError.
+        """
+        self.check_online()
+        config, segments = self.config, self._segments
+        if self._is_cleaning or not config.is_compacted:
+            return None
+        dirt = self._judge_dirt(segments, now_ms, config)
+        if not (dirt.is_due or (asked and dirt.held_by == cleanable.RATIO)):
+            return None
+        durable = self.recovery_point if durable_offset is None else durable_offset
+        wanted = tuple(
+            s
+            for s in segments[:-1]
+            if s.tail.end_offset <= min(dirt.upper_offset, durable, self.recovery_point)
+        )
+        if not wanted or wanted[-1].tail.end_offset <= dirt.first_dirty_offset:
+            return None
+        retention.learn(wanted)  # the largest event time outlives what told it
+        writers = self._last_writers(now_ms)
+        with self._append_lock:
+            if self._is_stopped or self._is_cleaning or self._segments[: len(wanted)] != wanted:
+                return None
+            self._is_cleaning, self._cleaning = True, wanted
+        return Job(
+            sources=tuple(Source(s.base_offset, *s.tail) for s in wanted),
+            first_dirty_offset=dirt.first_dirty_offset,
+            upper_offset=wanted[-1].tail.end_offset,
+            log_start_offset=self.log_start_offset,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            by_time=config.compaction_strategy == cleanable.TIMESTAMP,
+            segment_bytes=config.segment_bytes,
+            index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            dedupe_bytes=dedupe_bytes,
+            load_factor=load_factor,
+            event_slack_ms=self._event_slack_ms,
+            back_offset=self._back_offset,
+            writers=writers,
+        )
+
+    def _last_writers(self, now_ms: int) -> dict[int, Writer]:
+        """Return the last write of each producer that is remembered; raises OSError.
+
+        Where nobody asked for them yet they are read for this alone: an append may just be about to.
+        """
+        with self._append_lock:
+            known = self._producers
+            if known is not None:
+                return self._writers_of(known, now_ms)
+            segments = self._segments
+        read = load_producers(
+            self.directory,
+            segments,
+            self._producer_id_expiration_ms,
+            now_ms,
+            log_start_offset=self.log_start_offset,
+        )
+        return self._writers_of(read, now_ms)
+
+    def _writers_of(self, producers: Producers, now_ms: int) -> dict[int, Writer]:
+        idle_ms = self._producer_id_expiration_ms
+        return {
+            each.producer_id: Writer(
+                each.batches[-1].last_offset if each.batches else -1, each.epoch
+            )
+            for each in producers
+            if not timestamps.expired(each.last_append_time_ms, now_ms, idle_ms)
+        }
+
+    def end_cleaning(
+        self, first_dirty_offset: int | None, compaction: Compaction | None = None
+    ) -> None:
+        """Have the cleaning under way ended; up to where it came, None where it failed."""
+        with self._append_lock:
+            self._is_cleaning, self._cleaning = False, ()
+            if first_dirty_offset is not None:
+                self._first_dirty = first_dirty_offset
+            if compaction is not None:
+                self.last_compaction = compaction
+
+    def take_in(self, cleaned: Cleaned, now_ms: int) -> bool:
+        """Put a cleaned segment in the place of those it was made from; False if they are gone.
+
+        It is durable then, and their files are removed file.delete.delay.ms later. Raises
+        KafkaStorageError; when the names cannot be changed half way the log is offline.
+        """
+        with self._flush_lock:
+            self._check_usable()
+            sources = self._sources_of(cleaned)
+            if not sources:
+                replacing.discard(self.directory, cleaned.base_offset)
+                return False
+            try:
+                with self._append_lock:
+                    self._largest_event.keep(self.max_event_time)
+                    self._replacing = frozenset(s.base_offset for s in sources)
+                # No line of partition.times may be taken for one about what comes.
+                self._keep_times(self._covered_times(), durable=True)
+                replacing.complete(self.directory, cleaned.base_offset)
+            except OSError as error:
+                self._replacing = frozenset()
+                replacing.discard(self.directory, cleaned.base_offset)
+                raise self._storage_error("a compacted segment is not kept", error) from error
+            self._swap(cleaned, sources, now_ms)
+            self._leaving.remove_due(now_ms)
+            try:
+                self._keep_times(self._covered_times(), durable=True)
+            except OSError as error:
+                raise self._storage_error("the log's times cannot be kept", error) from error
+        replacing.remove_snapshots(sources)
+        return True
+
+    def _sources_of(self, cleaned: Cleaned) -> tuple[Segment, ...]:
+        """Return the segments a cleaned one was made from, where they are all there still."""
+        segments = self._segments
+        for number, segment in enumerate(segments):
+            if segment.base_offset == cleaned.base_offset:
+                sources = segments[number : number + cleaned.sources]
+                if (
+                    set(sources) <= set(self._cleaning)
+                    and len(sources) == cleaned.sources
+                    and sources[-1].tail.end_offset == cleaned.end_offset
+                ):
+                    return sources
+        return ()
+
+    def _swap(self, cleaned: Cleaned, sources: tuple[Segment, ...], now_ms: int) -> None:
+        """Change the names, and which segments there are, while nobody reads by name."""
+        segment = Segment(
+            self.directory, cleaned.base_offset, Tail(cleaned.end_offset, cleaned.size)
+        )
+        segment.event_slack_ms = self._event_slack_ms
+        line = SegmentLine(
+            cleaned.base_offset,
+            cleaned.end_offset,
+            cleaned.size,
+            cleaned.times,
+            cleaned.index_entries,
+            cleaned.time_index_entries,
+            cleaned.is_true,
+        )
+        segment.adopt(line, is_true=cleaned.is_true, covered_offset=cleaned.end_offset)
+        with self._append_lock, self._alone_with_names():
+            try:
+                away = replacing.take_away(sources)
+                replacing.put_in_place(self.directory, cleaned.base_offset)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                self._go_offline(f"compaction was interrupted: {reason}")
+                raise KafkaStorageError(
+                    f"{self.topic}-{self.index}: compaction was interrupted: {reason}"
+                ) from error
+            first = self._segments.index(sources[0])
+            self._segments = (
+                *self._segments[:first],
+                segment,
+                *self._segments[first + len(sources) :],
+            )
+            self._cleaning = tuple(s for s in self._cleaning if s not in sources)
+            self._replacing = frozenset()
+        self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
+
+    def _settled_swaps(self) -> int:
+        """Return `swaps`, when no names are being changed: waits for that."""
+        swaps = self.swaps
+        if swaps & 1:
+            with self._append_lock:
+                swaps = self.swaps
+        return swaps
+
+    @contextmanager
+    def _alone_with_names(self) -> Iterator[None]:
+        self.swaps += 1
+        try:
+            yield
+        finally:
+            self.swaps += 1
+
+
+def _times_of(segment: Segment) -> timestamps.SegmentTimes:
+    return segment.times

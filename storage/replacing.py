@@ -1,0 +1,86 @@
+"""Putting a compacted segment in the place of those it was made from, name by name, as Kafka does.
+
+    X.*.cleaned -> X.*.swap      complete: from here on a crash ends with the new segment
+    every file of the old ones -> *.deleted
+    X.*.swap -> X.*              indexes, then the log, then the append times
+
+A power loss may undo any names since the last sync of the directory, and no more of an old segment must
+come back than of the one that holds its records. `leftovers` finishes or undoes what was interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from storage import filenames, files, recovery
+from storage.cleaned import SUFFIXES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from storage.segment import Segment
+
+# The log before the append times: a .swap of them alone belongs to the log that has its name.
+_IN_PLACE = (
+    filenames.OFFSET_INDEX_SUFFIX,
+    filenames.TIME_INDEX_SUFFIX,
+    filenames.TXN_INDEX_SUFFIX,
+    filenames.LOG_SUFFIX,
+    filenames.APPEND_TIMES_SUFFIX,
+)
+
+
+def complete(directory: Path, base_offset: int) -> None:
+    """Say that the cleaned segment is whole, durably; raises OSError, and then it is gone."""
+    try:
+        for suffix in SUFFIXES:
+            path = directory / filenames.segment_file(base_offset, suffix)
+            with contextlib.suppress(FileNotFoundError):
+                files.rename(
+                    path.with_name(path.name + filenames.CLEANED_SUFFIX),
+                    path.with_name(path.name + filenames.SWAP_SUFFIX),
+                )
+        files.sync(directory)
+    except OSError:
+        discard(directory, base_offset)
+        raise
+
+
+def discard(directory: Path, base_offset: int) -> None:
+    """Remove a cleaned segment that is not wanted, as far as the disk lets us.
+
+    What is left of it says `.cleaned` longest, which the next start removes with all the rest.
+    """
+    with contextlib.suppress(OSError):
+        for ending in (filenames.SWAP_SUFFIX, filenames.CLEANED_SUFFIX):
+            for suffix in reversed(SUFFIXES):
+                name = filenames.segment_file(base_offset, suffix) + ending
+                files.unlink(directory / name)
+
+
+def take_away(sources: Sequence[Segment]) -> list[Path]:
+    """Give the files of the old segments the name of such as are about to go; raises OSError."""
+    away: list[Path] = []
+    for source in sources:
+        away += source.rename_away()
+    if len(sources) > 1:  # a later one must not come back beside what holds its records
+        files.sync(sources[0].directory)
+    return away
+
+
+def put_in_place(directory: Path, base_offset: int) -> None:
+    """Give the complete segment its name, durably; raises OSError."""
+    for suffix in _IN_PLACE:
+        path = directory / filenames.segment_file(base_offset, suffix)
+        with contextlib.suppress(FileNotFoundError):
+            files.rename(path.with_name(path.name + filenames.SWAP_SUFFIX), path)
+    files.sync(directory)
+
+
+def remove_snapshots(sources: Sequence[Segment]) -> None:
+    """Remove the producers' snapshots at what is no segment's beginning any more."""
+    for source in sources[1:]:
+        with contextlib.suppress(OSError):  # the next clean stop removes it
+            files.unlink(recovery.snapshot_path(source.directory, source.base_offset))
