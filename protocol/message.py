@@ -76,6 +76,8 @@ _APIS: Final[Mapping[int, ApiEntry]] = MappingProxyType(
             ApiEntry(21, "DeleteRecords", "delete_records"),
             ApiEntry(22, "InitProducerId", "init_producer_id"),
             ApiEntry(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch"),
+            ApiEntry(24, "AddPartitionsToTxn", "add_partitions_to_txn"),
+            ApiEntry(26, "EndTxn", "end_txn"),
             ApiEntry(29, "DescribeAcls", "describe_acls"),
             ApiEntry(30, "CreateAcls", "create_acls"),
             ApiEntry(31, "DeleteAcls", "delete_acls"),

@@ -1,0 +1,37 @@
+"""EndTxn (key 26): commit a transaction or abort it (KIP-98).
+
+v3 flexible; v4 same bytes, new error codes; v5 the epoch of the next transaction in the answer (KIP-890).
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
+
+
+class EndTxnRequest(Message):
+    """End the transaction that is open."""
+
+    transactional_id: String = since(0)
+    producer_id: Int64 = since(0)
+    producer_epoch: Int16 = since(0)
+    committed: Bool = since(0)
+
+
+class EndTxnResponse(Message):
+    """Whether it was ended, and from v5 on the identity to go on with."""
+
+    throttle_time_ms: Int32 = since(0)
+    error_code: Int16 = since(0)
+    producer_id: Int64 = since(5, default=-1, ignorable=True)
+    producer_epoch: Int16 = since(5, default=-1, ignorable=True)
+
+
+API = Api(
+    key=26,
+    name="EndTxn",
+    request=EndTxnRequest,
+    response=EndTxnResponse,
+    min_version=0,
+    max_version=5,
+    first_flexible=3,
+)
