@@ -86,11 +86,13 @@ def _ranges(selection: Selection, client: Client) -> dict[Key, tuple[int, int]]:
             continue
         for partition in range(len(topics[name].partitions)):
             key = name, partition
-            if selection.offsets is None or key in selection.offsets:
+            if selection.wants_partition(key):
                 start = client.list_offsets(name, {partition: EARLIEST})[partition].offset
                 end = client.end_offset(name, partition, isolation=isolation)
                 found[key] = selection.range_of(key, start, end)
-    selection.check_partitions(set(found))
+    selection.check_partitions(
+        {(name, number) for name, one in topics.items() for number in range(len(one.partitions))}
+    )
     return found
 
 

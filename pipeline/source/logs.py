@@ -89,11 +89,7 @@ def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
     logs = find(roots)
     selection.check_found({topic for topic, _ in logs})
     selection.check_partitions(set(logs))
-    return [
-        logs[key]
-        for key in sorted(logs)
-        if selection.wants(key[0]) and (selection.offsets is None or key in selection.offsets)
-    ]
+    return [logs[key] for key in sorted(logs) if selection.wants_partition(key)]
 
 
 def find(roots: Sequence[str]) -> dict[Key, Log]:

@@ -28,6 +28,8 @@ SPLIT_OFFSETS: Final = 4_000_000  # of a broker, which does not say how many byt
 
 FIRST_OFFSET: Final = 0
 NO_END: Final = 2**63 - 1
+_OPENING_BYTES: Final = 1 << 20  # what opening a segment, or asking a broker, costs in bytes read
+_LEAST_GROUPS: Final = 32
 ALL_TRUSTED: Final = 2**63 - 1
 
 Key = tuple[str, int]
@@ -71,6 +73,16 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Within:
+    """What a filter leaves of a selection: only these topics and partitions (None: all), and offsets."""
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    low_offset: int = 0
+    end_offset: int = NO_END
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """What is wanted of logs.
 
@@ -78,7 +90,8 @@ class Selection:
     own (`__...`). `low_time` and `high_time` are event times in ms, the first included, the second not.
     `upto`: the high watermark, or (log directories alone) the end of the log. `offsets`: a range (start, end)
     for each partition, frozen before; only those partitions are read, and the range is cut to what the log
-    still has at its start: an offset that is gone is an error unless `allow_gone`.
+    still has at its start: an offset that is gone is an error unless `allow_gone`. What is not `within`
+    is left out too, and nothing has to be there for that.
     """
 
     topics: tuple[str, ...] = ()
@@ -92,6 +105,7 @@ class Selection:
     trust_time_index: bool = False
     offsets: Mapping[Key, tuple[int, int]] | None = None
     allow_gone: bool = False
+    within: Within = Within()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -118,11 +132,20 @@ class Selection:
 
     def wants(self, topic: str) -> bool:
         """Tell whether a topic is asked for."""
+        if self.within.topics is not None and topic not in self.within.topics:
+            return False
         if self.topics:
             return topic in self.topics
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return not topic.startswith("__")
+
+    def wants_partition(self, key: Key) -> bool:
+        """Tell whether a partition is asked for."""
+        if self.offsets is not None and key not in self.offsets:
+            return False
+        among = self.within.partitions
+        return self.wants(key[0]) and (among is None or key[1] in among)
 
     def check_found(self, found: set[str]) -> None:
         """Raise SourceError where a topic that was named is not there."""
@@ -140,6 +163,12 @@ class Selection:
 
         Raises SourceError where a frozen range is not there (any more).
         """
+        first, last = self._frozen(key, start, end)
+        first = max(first, self.within.low_offset)
+        last = min(last, self.within.end_offset)
+        return first, max(first, last)
+
+    def _frozen(self, key: Key, start: int, end: int) -> tuple[int, int]:
         if self.offsets is None:
             return start, end
         first, last = self.offsets.get(key, (0, 0))
@@ -194,6 +223,25 @@ def ranges(
     from pipeline.source import logs as directories  # noqa: PLC0415 - one of two
 
     return directories.ranges(selection, logs)
+
+
+def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list[Split]]:
+    """Put small neighbours together, in order: what a task costs is worth some megabytes.
+
+    No group of several is larger than `most_bytes`, and there are dozens of groups where there is enough.
+    """
+    total = sum(split.size_bytes + _OPENING_BYTES for split in splits)
+    most = min(most_bytes, max(total // _LEAST_GROUPS, 4 * _OPENING_BYTES))
+    groups: list[list[Split]] = []
+    size = 0
+    for split in splits:
+        cost = split.size_bytes + _OPENING_BYTES
+        if not groups or size + cost > most:
+            groups.append([])
+            size = 0
+        groups[-1].append(split)
+        size += cost
+    return groups
 
 
 def offsets_of(splits: Sequence[Split]) -> dict[Key, tuple[int, int]]:

@@ -1,0 +1,74 @@
+"""Filters of Spark that narrow what is read; Spark applies them all the same.
+
+So what is left may be too much, never too little. A time filter is taken up only where it leaves out the
+value -1: records without a time have it, and reading by event time leaves them out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.source.splits import NO_END, Within
+from protocol.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pipeline.source.splits import Selection
+
+_LOW: Final = -(2**63)
+_END: Final = 2**63  # not included
+
+
+def narrowed(selection: Selection, filters: Iterable[Any], *, of_records: bool) -> Selection:
+    """Return a selection narrowed by filters; `of_records`: each row is a record."""
+    given = [one for one in filters if len(getattr(one, "attribute", ())) == 1]
+    within = Within(_allowed(given, "topic"), _allowed(given, "partition"))
+    if of_records:
+        low, end = _span(given, "offset")
+        within = replace(within, low_offset=max(low, 0), end_offset=max(min(end, NO_END), 0))
+        selection = _timed(selection, *_span(given, "timestamp_ms"))
+    return replace(selection, within=within)
+
+
+def _timed(selection: Selection, low: int, end: int) -> Selection:
+    if low <= NO_TIMESTAMP < end:
+        return selection
+    lows = [each for each in (selection.low_time, low) if each is not None and each > _LOW]
+    ends = [each for each in (selection.high_time, end) if each is not None and each < _END]
+    return replace(
+        selection,
+        low_time=min(max(lows), _END - 1) if lows else None,
+        high_time=max(min(ends), _LOW) if ends else None,
+    )
+
+
+def _allowed(given: Sequence[Any], column: str) -> frozenset[Any] | None:
+    """Return the values a column may have; None: any."""
+    allowed: frozenset[Any] | None = None
+    for one in given:
+        kind = type(one).__name__
+        if one.attribute[0] != column or kind not in ("EqualTo", "EqualNullSafe", "In"):
+            continue
+        values = frozenset(one.value) if kind == "In" else frozenset([one.value])
+        allowed = values if allowed is None else allowed & values
+    return allowed
+
+
+def _span(given: Sequence[Any], column: str) -> tuple[int, int]:
+    """Return the first value a column may have, and the one behind the last."""
+    low, end = _LOW, _END
+    for one in given:
+        kind, value = type(one).__name__, getattr(one, "value", None)
+        if one.attribute[0] != column or not isinstance(value, int):
+            continue
+        if kind in ("EqualTo", "GreaterThanOrEqual"):
+            low = max(low, value)
+        elif kind == "GreaterThan":
+            low = max(low, value + 1)
+        if kind in ("EqualTo", "LessThanOrEqual"):
+            end = min(end, value + 1)
+        elif kind == "LessThan":
+            end = min(end, value)
+    return low, end

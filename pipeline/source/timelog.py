@@ -1,0 +1,441 @@
+"""`spark.read.format("timelog")`: logs as a data source of Spark, in batch and streaming.
+
+`register(spark)` makes the source known to a session. It travels to workers by value, with where this house
+was found, so in local mode nothing has to be set up; on a cluster tidelog must be installed in the workers'
+Python (docs/pipeline.md). Everything is decided and read by `splits`, `reading` and `levels`; here are names
+of options and the shapes Spark wants. A worker unpickles these classes before it knows where the rest is. So
+nothing but PySpark and the standard library is imported at the top, and what Spark carries between
+processes is options and bytes.
+
+Options (any case; a mistake names what it wanted to be):
+
+    path, paths            log directories of ours or of Apache Kafka's, or URIs; several parted by commas
+    brokers                host:port,host:port instead
+    topics                 names parted by commas; topicsPattern: a regular expression for whole names
+    level                  record (default), time, batch, segment
+    from, to               event times, ISO 8601 or ms: the first included, the second not
+    upto                   high-watermark (default), or log-end (paths alone)
+    isolation              read_uncommitted (default, as Kafka), read_committed
+    verifyCrc              check CRCs (default true; of levels batch and segment false)
+    maxPartitionBytes      where to cut, 128m by default; maxPartitionOffsets: of brokers, 4000000.
+                           Small neighbours go into one task
+    maxBatchBytes          about how large an Arrow batch gets, 16m by default
+    trustTimeIndex         prune segments by .timeindex, which nothing proves (default false)
+    offsets                {"topic": {"0": [start, end]}}: those alone, as frozen before
+    startingOffsets        streaming: earliest (default), latest
+    maxOffsetsPerTrigger   streaming, Spark 4.2 and later
+    failOnDataLoss         streaming: whether offsets that are gone are an error (default true)
+    pushFilters            hand filters down; the default is what spark.sql.python.filterPushdown.enabled
+                           was at `register`
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import pickle
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pipeline.source.splits import Key, Selection
+
+    Offsets = dict[str, dict[str, int]]
+
+_NAMES = (
+    "path",
+    "paths",
+    "brokers",
+    "topics",
+    "topicsPattern",
+    "level",
+    "from",
+    "to",
+    "upto",
+    "isolation",
+    "verifyCrc",
+    "maxPartitionBytes",
+    "maxPartitionOffsets",
+    "maxBatchBytes",
+    "trustTimeIndex",
+    "offsets",
+    "startingOffsets",
+    "maxOffsetsPerTrigger",
+    "failOnDataLoss",
+    "pushFilters",
+)
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)b?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_FIRST, _LAST = -(2**63), 2**63 - 1
+
+
+class OptionError(ValueError):
+    """An option that cannot be meant; the message names it."""
+
+
+def register(spark: Any) -> None:
+    """Make `timelog` known to a Spark session."""
+    from pyspark import cloudpickle  # noqa: PLC0415 - needed here alone
+
+    pushes = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") == "true"
+    house = {"roots": _roots(), "pushes": pushes}
+    source = type("TimelogDataSource", (TimelogDataSource,), house)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    spark.dataSource.register(source)
+
+
+def _roots() -> tuple[str, ...]:
+    """Return where workers find the packages of this house when they do not find them by themselves."""
+    from pathlib import Path  # noqa: PLC0415 - as above
+
+    import protocol  # noqa: PLC0415 - as above
+
+    (place,) = protocol.__path__
+    return (str(Path(place).parent),)
+
+
+def _enter(roots: Sequence[str]) -> None:
+    """Have the packages of this house importable."""
+    try:
+        house = importlib.import_module("tidelog._house")
+    except ModuleNotFoundError:
+        sys.path[:0] = [root for root in roots if root not in sys.path]
+        try:
+            house = importlib.import_module("tidelog._house")
+        except ModuleNotFoundError:
+            return
+    house.open_house()
+
+
+class _Settings:
+    """The options, read and checked. Raises OptionError and SourceError."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        from pipeline.source import levels  # noqa: PLC0415 - see the head
+
+        known = {name.lower(): name for name in _NAMES}
+        self._given: dict[str, str] = {}
+        for name, value in given.items():
+            if name.lower() not in known:
+                near = difflib.get_close_matches(name.lower(), known, 1)
+                hint = f"; did you mean {known[near[0]]}?" if near else ""
+                raise OptionError(f"timelog has no option {name}{hint} It has: {', '.join(_NAMES)}")
+            self._given[known[name.lower()]] = value
+        self.level = self._one_of("level", levels.LEVELS, levels.RECORD)
+        self.depth = levels.DEPTHS[self.level]
+        self.logs = self._places()
+        self.brokers = self._given.get("brokers")
+        if bool(self.logs) == (self.brokers is not None):
+            raise OptionError("give either a path (log directories) or brokers, and not both")
+        if self.level == levels.SEGMENT and self.brokers is not None:
+            raise OptionError("level segment needs a path: brokers show no segments")
+        is_deep = self.level in (levels.RECORD, levels.TIME)
+        self.verify_crc = self._flag("verifyCrc", default=is_deep)
+        self.batch_bytes = self._size("maxBatchBytes", 16 << 20)
+        self.starting = self._one_of("startingOffsets", ("earliest", "latest"), "earliest")
+        self.fail_on_data_loss = self._flag("failOnDataLoss", default=True)
+        most = self._given.get("maxOffsetsPerTrigger")
+        self.most_offsets = None if most is None else self._number("maxOffsetsPerTrigger", most)
+        self.selection = self._selection()
+
+    def _selection(self) -> Selection:
+        from pipeline.source import levels, splits  # noqa: PLC0415 - see the head
+
+        topics = tuple(name for name in self._given.get("topics", "").split(",") if name.strip())
+        size = self._size("maxPartitionBytes", splits.SPLIT_BYTES)
+        most = self._given.get("maxPartitionOffsets", str(splits.SPLIT_OFFSETS))
+        return splits.Selection(
+            topics=tuple(name.strip() for name in topics),
+            pattern=self._given.get("topicsPattern"),
+            low_time=self._time("from"),
+            high_time=self._time("to"),
+            upto=self._one_of(
+                "upto", (splits.HIGH_WATERMARK, splits.LOG_END), splits.HIGH_WATERMARK
+            ),  # type: ignore[arg-type]
+            isolation=self._one_of(  # type: ignore[arg-type]
+                "isolation",
+                (splits.READ_UNCOMMITTED, splits.READ_COMMITTED),
+                splits.READ_UNCOMMITTED,
+            ),
+            split_bytes=_LAST if self.level == levels.SEGMENT else size,
+            split_offsets=self._number("maxPartitionOffsets", most),
+            trust_time_index=self._flag("trustTimeIndex", default=False),
+            offsets=self._offsets(),
+        )
+
+    def pushes(self, *, default: bool) -> bool:
+        """Whether filters are handed down."""
+        return self._flag("pushFilters", default=default)
+
+    def _places(self) -> tuple[str, ...]:
+        if "paths" in self._given:
+            return tuple(json.loads(self._given["paths"]))
+        return tuple(one.strip() for one in self._given.get("path", "").split(",") if one.strip())
+
+    def _one_of(self, name: str, values: Sequence[str], default: str) -> str:
+        value = self._given.get(name, default).lower()
+        if value not in values:
+            raise OptionError(f"{name} is one of {', '.join(values)}, not '{self._given[name]}'")
+        return value
+
+    def _flag(self, name: str, *, default: bool) -> bool:
+        value = self._given.get(name, str(default)).lower()
+        if value not in ("true", "false"):
+            raise OptionError(f"{name} is true or false, not '{value}'")
+        return value == "true"
+
+    def _size(self, name: str, default: int) -> int:
+        text = self._given.get(name, str(default))
+        match = _SIZE.fullmatch(text.strip())
+        size = int(match[1]) * _UNITS[match[2].lower()] if match else 0
+        if size < 1:
+            raise OptionError(f"{name} is a number of bytes (128m, 65536), not '{text}'")
+        return size
+
+    def _number(self, name: str, text: str) -> int:
+        if not text.strip().isdigit() or not int(text):
+            raise OptionError(f"{name} is a number of offsets from 1 on, not '{text}'")
+        return int(text)
+
+    def _time(self, name: str) -> int | None:
+        from pipeline.times import parse_time  # noqa: PLC0415 - see the head
+
+        text = self._given.get(name)
+        if text is None:
+            return None
+        try:
+            return parse_time(text)
+        except ValueError as error:
+            raise OptionError(f"{name}: {error}") from error
+
+    def _offsets(self) -> dict[Key, tuple[int, int]] | None:
+        text = self._given.get("offsets")
+        if text is None:
+            return None
+        try:
+            return {
+                (topic, int(partition)): (int(start), int(end))
+                for topic, partitions in json.loads(text).items()
+                for partition, (start, end) in partitions.items()
+            }
+        except (ValueError, AttributeError, TypeError) as error:
+            raise OptionError(
+                f'offsets is {{"topic": {{"0": [start, end]}}}} in JSON, not {text!r}'
+            ) from error
+
+
+class TimelogDataSource(DataSource):  # type: ignore[misc]
+    """Logs, as a data source."""
+
+    roots: tuple[str, ...] = ()
+    pushes = False
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Check the options. Raises OptionError and SourceError."""
+        super().__init__(options)
+        self._carried = dict(options)
+        self._settings()
+
+    def _settings(self) -> _Settings:
+        _enter(self.roots)
+        return _Settings(self._carried)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "timelog"
+
+    def schema(self) -> Any:
+        """Return the schema of the level."""
+        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - see the head
+
+        from pipeline.source.levels import SCHEMAS  # noqa: PLC0415 - see the head
+
+        return from_arrow_schema(SCHEMAS[self._settings().level])
+
+    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - it is always the level's
+        """Return what reads in batch."""
+        pushes = self._settings().pushes(default=self.pushes)
+        return (PushingReader if pushes else Reader)(self.roots, self._carried)
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+        """Return what reads a stream."""
+        return StreamReader(self.roots, self._carried)
+
+
+class _Reading:
+    """What batch and streaming share."""
+
+    def __init__(self, roots: tuple[str, ...], carried: dict[str, str]) -> None:
+        self._roots = roots
+        self._carried = carried
+        self._narrowed: bytes | None = None
+
+    def _settings(self) -> _Settings:
+        _enter(self._roots)
+        settings = _Settings(self._carried)
+        if self._narrowed is not None:
+            settings.selection = pickle.loads(self._narrowed)  # noqa: S301 - our own bytes
+        return settings
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the Arrow batches of a split."""
+        settings = self._settings()
+        from pipeline.source.levels import rows  # noqa: PLC0415 - see the head
+        from pipeline.source.reading import Options  # noqa: PLC0415 - see the head
+
+        if partition.value is None:  # Spark's stand-in where nothing was planned
+            return iter(())
+        options = Options.of(
+            settings.selection,
+            settings.depth,
+            verify_crc=settings.verify_crc,
+            batch_bytes=settings.batch_bytes,
+        )
+        splits = pickle.loads(partition.value)  # noqa: S301 - as above
+        return (batch for split in splits for batch in rows(split, settings.level, options))
+
+    def _plan(self, settings: _Settings) -> list[InputPartition]:
+        from pipeline.source import splits  # noqa: PLC0415 - see the head
+
+        planned = splits.plan(settings.selection, logs=settings.logs, brokers=settings.brokers)
+        groups = splits.grouped(planned, settings.selection.split_bytes)
+        return [InputPartition(pickle.dumps(group)) for group in groups]
+
+
+class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
+    """Reads what is there now."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the splits: from here on offsets are frozen."""
+        return self._plan(self._settings())
+
+
+class PushingReader(Reader):
+    """Reads less where filters say so; Spark applies them all once more.
+
+    Handed down are comparisons of `topic` and `partition` (=, in), and of `offset` and `timestamp_ms` where a
+    record is a row.
+    """
+
+    def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
+        """Narrow what is planned."""
+        settings = self._settings()
+        from pipeline.source.pushing import narrowed  # noqa: PLC0415 - see the head
+
+        of_records = settings.level in ("record", "time")
+        self._narrowed = pickle.dumps(narrowed(settings.selection, filters, of_records=of_records))
+        return iter(filters)
+
+
+class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
+    """Reads what came since; offsets of Spark's log are {"topic": {"0": next offset}}."""
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        """Return where a new query begins."""
+        settings = self._settings()
+        which = 1 if settings.starting == "latest" else 0
+        return _nested({key: reach[which] for key, reach in _ranges(settings).items()})
+
+    def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:  # noqa: N802
+        """Return where this micro-batch ends. Spark 4.1 asks without arguments, and for all there is."""
+        ranges = _ranges(self._settings())
+        ends = {key: end for key, (_, end) in ranges.items()}
+        most = getattr(limit, "max_rows", None)
+        if start is not None and most is not None:
+            before = _flat(start)
+            starts = {key: before.get(key, low) for key, (low, _) in ranges.items()}
+            ends = _share(starts, ends, most)
+        for key, offset in _flat(start or {}).items():  # a log may be gone, or shorter, for a while
+            ends[key] = max(offset, ends.get(key, offset))
+        return _nested(ends)
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+        """Return how much a micro-batch takes at most."""
+        from pyspark.sql.streaming.datasource import (  # noqa: PLC0415 - Spark 4.2 and later
+            ReadAllAvailable,
+            ReadMaxRows,
+        )
+
+        most = self._settings().most_offsets
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """Plan a micro-batch."""
+        from dataclasses import replace  # noqa: PLC0415 - see the head
+
+        settings = self._settings()
+        begin, finish = _flat(start), _flat(end)
+        reach = {key: (begin.get(key, 0), last) for key, last in finish.items()}
+        is_new = {key for key in finish if key not in begin}
+        reach = {key: span for key, span in reach.items() if span[0] < span[1]}
+        if not reach:
+            return []
+        if is_new:
+            lows = _ranges(settings)
+            reach = {
+                key: (lows[key][0] if key in is_new and key in lows else low, high)
+                for key, (low, high) in reach.items()
+            }
+        settings.selection = replace(
+            settings.selection, offsets=reach, allow_gone=not settings.fail_on_data_loss
+        )
+        return self._plan(settings)
+
+    def commit(self, end: Offsets) -> None:
+        """Do nothing: a stream's place is in Spark's checkpoint."""
+
+    def stop(self) -> None:
+        """Do nothing: nothing is held."""
+
+
+def _ranges(settings: _Settings) -> dict[Key, tuple[int, int]]:
+    from pipeline.source import splits  # noqa: PLC0415 - see the head
+
+    return splits.ranges(settings.selection, logs=settings.logs, brokers=settings.brokers)
+
+
+def _nested(offsets: Mapping[Key, int]) -> Offsets:
+    nested: Offsets = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(partition)] = offset
+    return nested
+
+
+def _flat(offsets: Offsets) -> dict[Key, int]:
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def _share(starts: Mapping[Key, int], ends: Mapping[Key, int], most: int) -> dict[Key, int]:
+    """Give each partition its part of `most` offsets, by how much it has; at least one of them moves."""
+    left = {key: end - starts[key] for key, end in ends.items() if end > starts[key]}
+    total = sum(left.values())
+    if total <= most:
+        return dict(ends)
+    shared, given = dict(starts), 0
+    for key, count in left.items():
+        part = count * most // total
+        shared[key] += part
+        given += part
+    for key in sorted(left, key=left.__getitem__, reverse=True):
+        if given >= most:
+            break
+        if shared[key] < ends[key]:
+            shared[key] += 1
+            given += 1
+    return shared
