@@ -358,7 +358,7 @@ class Coordinator:
 
     async def forget(self, group_id: str) -> None:
         """Delete a group; raises GroupIdNotFound, NonEmptyGroup."""
-        kept = self.find(group_id)
+        kept = self.find(group_id, may_be_empty=True)
         if kept is None or kept.group.state is State.DEAD:
             raise GroupIdNotFound(f"there is no group {group_id}")
         if kept.group.state is not State.EMPTY:
@@ -373,8 +373,8 @@ class Coordinator:
         log.info("group deleted", extra={"group": group_id, "offsets": len(kept.offsets)})
 
     async def forget_offsets(self, group_id: str, names: Sequence[Name]) -> None:
-        """Delete offsets of a group."""
-        kept = self.find(group_id)
+        """Delete offsets of a group, and an empty group with its last one."""
+        kept = self.find(group_id, may_be_empty=True)
         if kept is None:
             return
         going = [name for name in names if name in kept.offsets]
@@ -383,6 +383,8 @@ class Coordinator:
         for name in going:
             if kept.offsets.get(name) == before[name]:  # not committed again meanwhile
                 del kept.offsets[name]
+        if going and kept.is_idle and self._groups.get(group_id) is kept:
+            await self.forget(group_id)
 
     async def _append_all(self, group_id: str, records: Sequence[Written]) -> None:
         for at in range(0, len(records), _RECORDS_PER_BATCH):

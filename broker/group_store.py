@@ -81,10 +81,15 @@ class Kept:
         group = self.group
         return group.state is State.EMPTY and not self.offsets and not group.pending
 
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether its members read topics and say which; other types keep that to themselves."""
+        return self.group.protocol_type == _CONSUMER
+
     def topics_in_use(self) -> set[str] | None:
         """The topics its members read; None where that is not known."""
         group = self.group
-        if group.state is not State.STABLE or group.protocol_type != _CONSUMER:
+        if not self.is_of_consumers:
             return None
         found: set[str] = set()
         for member in group.members.values():
@@ -101,7 +106,8 @@ class Kept:
         commit, and of topics that a stable group of consumers no longer reads from their commit, too. Any
         other group keeps all. An offset that came with a retention time goes by that.
         """
-        group, in_use = self.group, self.topics_in_use()
+        group = self.group
+        in_use = self.topics_in_use() if group.state is State.STABLE else None
         is_empty = group.state is State.EMPTY
         found = []
         for name, kept in self.offsets.items():

@@ -285,7 +285,9 @@ class Group:
 
     def _replace(self, member: Member, request: Join, ticket: Any, now_ms: int) -> list[Action]:
         """A static member is back under a new id (KIP-345); the old one is fenced."""
-        fenced = FencedInstanceId(f"{request.instance_id} is {request.new_id} now")
+        fenced = FencedInstanceId(
+            f"{request.instance_id} is {request.new_id} now", member.member_id
+        )
         actions: list[Action] = [
             Answer(waiting, fenced)
             for waiting in (member.joining, member.syncing)
@@ -338,12 +340,17 @@ class Group:
         if self.state is not State.PREPARING:
             if self.state is State.COMPLETING:
                 actions += self._give_up_syncs()
-            self._is_initial = self.state is State.EMPTY and self.initial_delay_ms > 0
+            is_first = self.state is State.EMPTY
+            self._is_initial = is_first and self.initial_delay_ms > 0
             self.state, self.sync_deadline_ms = State.PREPARING, None
             timeout_ms = self._rebalance_timeout_ms()
             wait_ms = min(self.initial_delay_ms, timeout_ms) if self._is_initial else timeout_ms
             self._left_ms, self._has_grown = timeout_ms - wait_ms, False
             self.join_deadline_ms = now_ms + wait_ms
+            if (
+                is_first and not self._is_initial
+            ):  # whoever was given an id and is not here yet comes later
+                return actions + self._complete_join(now_ms)
         return actions + self._try_complete(now_ms)
 
     def _give_up_syncs(self) -> list[Action]:
@@ -410,7 +417,7 @@ class Group:
         del self.members[member.member_id]
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
-        gone = UnknownMemberId(f"{member.member_id} is no longer in group {self.group_id}")
+        gone = UnknownMemberId(f"{member.member_id} is no longer in group {self.group_id}", "")
         waiting = [at for at in (member.joining, member.syncing) if at is not None]
         return [Answer(ticket, gone) for ticket in waiting]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from functools import cache
 
 from protocol.message import Codec, DecodeError
-from protocol.schema import Message, String, since
+from protocol.schema import Bytes, Message, String, since
 
 
 class ConsumerProtocolSubscription(Message):
     """The beginning of it, the same in every version; owned partitions and more may follow."""
 
     topics: list[String] = since(0)
+    user_data: Bytes | None = since(0, default=None)
 
 
 @cache

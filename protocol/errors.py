@@ -373,7 +373,11 @@ class GroupIdNotFound(BrokerError, code=ErrorCode.GROUP_ID_NOT_FOUND):
 
 
 class UnknownMemberId(BrokerError, code=ErrorCode.UNKNOWN_MEMBER_ID):
-    """The group has no such member, or no longer."""
+    """The group has no such member, or no longer; `member_id` is what a JoinGroup is told, if not its own."""
+
+    def __init__(self, message: str | None = None, member_id: str | None = None) -> None:
+        super().__init__(message)
+        self.member_id = member_id
 
 
 class IllegalGeneration(BrokerError, code=ErrorCode.ILLEGAL_GENERATION):
@@ -401,7 +405,11 @@ class MemberIdRequired(BrokerError, code=ErrorCode.MEMBER_ID_REQUIRED):
 
 
 class FencedInstanceId(BrokerError, code=ErrorCode.FENCED_INSTANCE_ID):
-    """Another member has taken over this instance id (KIP-345)."""
+    """Another member has taken over this instance id (KIP-345); `member_id` as for UnknownMemberId."""
+
+    def __init__(self, message: str | None = None, member_id: str | None = None) -> None:
+        super().__init__(message)
+        self.member_id = member_id
 
 
 class GroupMaxSizeReached(BrokerError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):

@@ -1,7 +1,7 @@
 """DeleteGroups (key 42): forget groups and their offsets.
 
 Behaviour: only empty groups go: NON_EMPTY_GROUP for others, GROUP_ID_NOT_FOUND for those not there. It is in
-the log before it is answered.
+the log before it is answered. A group that is named twice is answered once.
 
 Version notes: 1 throttle quota rules; 2 flexible.
 """
@@ -25,7 +25,7 @@ async def handle(
 ) -> DeleteGroupsResponse:
     """Delete each."""
     results = []
-    for group_id in request.groups_names:
+    for group_id in dict.fromkeys(request.groups_names):
         code = 0
         try:
             await node.coordinator.forget(group_id)

@@ -1,7 +1,8 @@
 """DescribeGroups (key 15): who is in a group, and who does what.
 
 Behaviour: what members said of themselves and were assigned is told while the group is stable, as Kafka does.
-Nothing is authorized, so authorized operations are never told.
+Nothing is authorized, so everything is allowed where that is asked. The group "" keeps offsets of clients
+that have no group, and is described as any other.
 
 Version notes: a group that does not exist is "Dead" without an error up to 5, GROUP_ID_NOT_FOUND from 6 on
 (KIP-1043); 4 instance ids; 5 flexible.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
 
 _NOT_FOUND_SINCE = 6
+_EVERYTHING = sum(1 << bit for bit in (3, 6, 8))  # Read, Delete, Describe
 
 
 def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
@@ -35,13 +37,16 @@ def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> Desc
     groups = []
     for group_id in request.groups:
         try:
-            kept = node.coordinator.find(group_id)
+            kept = node.coordinator.find(group_id, may_be_empty=True)
             if kept is not None:
-                groups.append(_described(kept.group))
+                described = _described(kept.group)
             elif context.version >= _NOT_FOUND_SINCE:
                 raise GroupIdNotFound(f"there is no group {group_id}")
             else:
-                groups.append(DescribedGroup(group_id=group_id, group_state=State.DEAD.value))
+                described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+            if request.include_authorized_operations:
+                described.authorized_operations = _EVERYTHING
+            groups.append(described)
         except Exception as error:  # noqa: BLE001 - each group has an answer of its own
             groups.append(_failed(group_id, as_broker_error(node, error, "DescribeGroups")))
     return DescribeGroupsResponse(groups=groups)

@@ -1,7 +1,8 @@
 """JoinGroup (key 11): become, or stay, a member of a group.
 
 Behaviour: answered when the generation is complete; see broker/groups.py. An error carries the member id that
-was sent, MEMBER_ID_REQUIRED the one to come back with.
+was sent, MEMBER_ID_REQUIRED the one to come back with; who is taken out while it waits is told none, and who
+is replaced while it waits the id it had.
 
 Version notes: 0 the session timeout is the rebalance timeout, too; 1 has its own; 4 who has no id yet is
 given one first (KIP-394), unless it is static; 5 static members (KIP-345); 6 flexible; 7 the answer
@@ -17,23 +18,33 @@ from typing import TYPE_CHECKING
 from broker.coordinator import new_member_id
 from broker.groups import Join
 from protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.errors import MemberIdRequired
+from protocol.errors import BrokerError, FencedInstanceId, MemberIdRequired, UnknownMemberId
 
 if TYPE_CHECKING:
     from broker.context import Context
     from broker.node import Node
     from protocol.api.join_group import JoinGroupRequest
-    from protocol.errors import BrokerError
 
 log = logging.getLogger("tidelog.groups")
 
 _REBALANCE_TIMEOUT_SINCE = 1
 _ID_FIRST_SINCE = 4
+_NO_PROTOCOL_SINCE = 7
 _SKIPPING_SINCE = 9
 
 
 async def handle(node: Node, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     """Wait for the generation."""
+    try:
+        return await _joined(node, request, context)
+    except BrokerError as error:
+        refused = refuse(request, error)
+        if context.version >= _NO_PROTOCOL_SINCE:
+            refused.protocol_name = None
+        return refused
+
+
+async def _joined(node: Node, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     instance_id, client_id = request.group_instance_id, context.header.client_id or ""
     has_timeout = context.version >= _REBALANCE_TIMEOUT_SINCE
     joined = await node.coordinator.join(
@@ -77,12 +88,14 @@ async def handle(node: Node, request: JoinGroupRequest, context: Context) -> Joi
 
 def refuse(request: JoinGroupRequest, error: BrokerError) -> JoinGroupResponse:
     """The error, and the id to go on with."""
-    member_id = error.member_id if isinstance(error, MemberIdRequired) else request.member_id
+    member_id: str | None = None
+    if isinstance(error, MemberIdRequired | UnknownMemberId | FencedInstanceId):
+        member_id = error.member_id
     return JoinGroupResponse(
         error_code=error.code,
         generation_id=-1,
         protocol_name="",
         leader="",
-        member_id=member_id,
+        member_id=request.member_id if member_id is None else member_id,
         members=[],
     )

@@ -1,8 +1,10 @@
 """OffsetCommit (key 8): remember how far a group has come.
 
 Behaviour: answered once the offsets are in the log. A partition that does not exist is
-UNKNOWN_TOPIC_OR_PARTITION, a note over offset.metadata.max.bytes OFFSET_METADATA_TOO_LARGE; the others are
-stored all the same. With generation -1 and no member id anybody may commit while the group is empty.
+UNKNOWN_TOPIC_OR_PARTITION, a note over offset.metadata.max.bytes OFFSET_METADATA_TOO_LARGE (in characters as
+Java counts them, whatever the setting is called); the others are stored all the same. Of a partition that is
+named twice the last offset counts, and it is answered once. With generation -1 and no member id anybody may
+commit while the group is empty.
 
 Version notes: 0 nothing but offsets (Kafka kept those in ZooKeeper; here they are as any other); 1 a time for
 each partition, -1 is now; 2-4 a retention time, -1 is the broker's; 6 leader epochs; 7 static members; 8
@@ -62,7 +64,7 @@ def _check(node: Node, name: Name, partition: OffsetCommitRequestPartition) -> N
     if topic is None or not 0 <= name[1] < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
     note = partition.committed_metadata or ""
-    if len(note.encode()) > node.config.offset_metadata_max_bytes:
+    if len(note.encode("utf-16-le")) // 2 > node.config.offset_metadata_max_bytes:
         raise OffsetMetadataTooLarge(f"a note of {len(note)} characters")
 
 
@@ -88,10 +90,10 @@ def _answer(
                 name=topic.name,
                 partitions=[
                     OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=codes.get((topic.name, partition.partition_index), otherwise),
+                        partition_index=index,
+                        error_code=codes.get((topic.name, index), otherwise),
                     )
-                    for partition in topic.partitions
+                    for index in dict.fromkeys(each.partition_index for each in topic.partitions)
                 ],
             )
             for topic in request.topics

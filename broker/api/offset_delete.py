@@ -1,8 +1,9 @@
 """OffsetDelete (key 47): forget offsets of a group (KIP-496).
 
-Behaviour: of an empty group any; of a stable group of consumers those of topics that no member reads,
-GROUP_SUBSCRIBED_TO_TOPIC for the others; of any other group NON_EMPTY_GROUP, and of one that is not there
-GROUP_ID_NOT_FOUND. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION.
+Behaviour: of an empty group any, and the group goes with its last one; of a group of consumers those of
+topics that no member reads, GROUP_SUBSCRIBED_TO_TOPIC for the others (for all where a member cannot be
+understood); of any other group NON_EMPTY_GROUP, and of one that is not there GROUP_ID_NOT_FOUND. A partition
+that does not exist is UNKNOWN_TOPIC_OR_PARTITION; one that is named twice is answered once.
 
 Version notes: there is one version.
 """
@@ -39,46 +40,43 @@ async def handle(
     kept = node.coordinator.find(request.group_id)
     if kept is None or kept.group.state is State.DEAD:
         raise GroupIdNotFound(f"there is no group {request.group_id}")
-    in_use: set[str] = set()
+    in_use: set[str] | None = set()
     if kept.group.state is not State.EMPTY:
-        known = kept.topics_in_use()
-        if known is None:
+        if not kept.is_of_consumers:
             raise NonEmptyGroup(f"group {request.group_id} has members")
-        in_use = known
+        in_use = kept.topics_in_use()
     codes: dict[Name, int] = {}
     going: list[Name] = []
-    for topic in request.topics:
-        for partition in topic.partitions:
-            name = (topic.name, partition.partition_index)
-            try:
-                _check(node, name, in_use)
-            except BrokerError as error:
-                codes[name] = error.code
-            else:
-                going.append(name)
+    asked = dict.fromkeys(
+        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    )
+    for name in asked:
+        try:
+            _check(node, name, in_use)
+        except BrokerError as error:
+            codes[name] = error.code
+        else:
+            going.append(name)
     await node.coordinator.forget_offsets(request.group_id, going)
+    topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    for name in asked:
+        partition = OffsetDeleteResponsePartition(
+            partition_index=name[1], error_code=codes.get(name, 0)
+        )
+        topics.setdefault(name[0], []).append(partition)
     return OffsetDeleteResponse(
         topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=codes.get((topic.name, partition.partition_index), 0),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
+            OffsetDeleteResponseTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
         ]
     )
 
 
-def _check(node: Node, name: Name, in_use: set[str]) -> None:
+def _check(node: Node, name: Name, in_use: set[str] | None) -> None:
     topic = node.metadata.image.topics.get(name[0])
     if topic is None or not 0 <= name[1] < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
-    if name[0] in in_use:
+    if in_use is None or name[0] in in_use:
         raise GroupSubscribedToTopic(f"members read {name[0]}")
 
 

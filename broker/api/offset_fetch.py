@@ -59,14 +59,15 @@ def _found(
     kept: Kept | None,
     wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
 ) -> Found:
-    """Offsets by topic: of the partitions that were named, or all there are."""
+    """Offsets by topic: of the partitions that were named, each once, or all there are."""
     offsets = {} if kept is None else kept.offsets
     names: Iterable[tuple[str, int]]
     if wanted is None:
         names = sorted(offsets)
     else:
-        names = ((topic.name, index) for topic in wanted for index in topic.partition_indexes)
-    found: Found = {} if wanted is None else {topic.name: [] for topic in wanted}
+        asked = ((topic.name, index) for topic in wanted for index in topic.partition_indexes)
+        names = dict.fromkeys(asked)
+    found: Found = {}
     for name in names:
         found.setdefault(name[0], []).append((name[1], offsets.get(name)))
     return found

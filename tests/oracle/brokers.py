@@ -130,7 +130,7 @@ class Player:
             refused = [topic for topic in answer["topics"] if topic["error_code"]]
             if refused:
                 raise AssertionError(f"topics refused by {self.bootstrap}: {refused}")
-            _wait_for_leaders(connection, wanted)
+            wait_for_leaders(connection, wanted)
             if self.old:
                 return {}  # topic ids came later
             names = [
@@ -197,7 +197,7 @@ def _wait_for_topics(connection: wire.Connection, names: Sequence[str], *, there
     raise AssertionError(f"topics {names} {'never appeared' if there else 'never went'}")
 
 
-def _wait_for_leaders(connection: wire.Connection, partitions: Mapping[str, int]) -> None:
+def wait_for_leaders(connection: wire.Connection, partitions: Mapping[str, int]) -> None:
     """Wait until every partition answers; a KRaft broker names a leader before it has become it."""
     asked = [
         {

@@ -118,7 +118,7 @@ def test_a_planted_difference_is_caught(played, api, key, change):
                 if step.api != api or ours != theirs:
                     continue
                 answers = copy.deepcopy(played.tidelog[name][at])
-                if not plant(answers[number], key, change):
+                if not comparison.plant(answers[number], key, change):
                     continue
                 kafka = [played.kafka[name][at]]
                 before = comparison.judge([case], kafka, [played.tidelog[name][at]], REASONS)
@@ -127,17 +127,3 @@ def test_a_planted_difference_is_caught(played, api, key, change):
                 assert key in after.complaint(10**6)
                 return
     pytest.fail(f"nothing to change: no equal answer of {api} has a {key}")
-
-
-def plant(answer, key, change):
-    """Add `change` to the first value called `key`; whether there was one."""
-    if isinstance(answer, dict):
-        for name, value in answer.items():
-            if name == key and isinstance(value, type(change)):
-                answer[name] = value + change
-                return True
-            if plant(value, key, change):
-                return True
-    if isinstance(answer, list):
-        return any(plant(value, key, change) for value in answer)
-    return False

@@ -157,6 +157,7 @@ class Connection:
         if self._socket is None:
             self._socket = socket.create_connection(self.address, timeout=self.timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(self.timeout_s)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(data)
 

@@ -78,6 +78,49 @@ def test_who_has_no_id_is_given_one_first(member):
     assert one._join(member_id=answer["member_id"])["error_code"] == NONE
 
 
+def test_who_founds_a_group_does_not_wait_for_who_was_given_an_id(member):
+    group = new_name("group")
+    given, founder = member(group), member(group)
+    answer = given._join()
+    assert (answer["error_code"], answer["protocol_name"]) == (MEMBER_ID_REQUIRED, None)
+    assert founder.join_now()["generation_id"] == 1, "or it waits for the other's session to end"
+    given.member_id = answer["member_id"]
+    joining = given.join()
+    eventually(lambda: founder.heartbeat() == REBALANCE_IN_PROGRESS)
+    assert founder.join_now()["generation_id"] == joining.result()["generation_id"] == 2
+
+
+@pytest.mark.parametrize("version", all_versions("JoinGroup"))
+def test_a_join_that_fails_while_it_waits_tells_the_id_kafka_tells(member, connection, version):
+    group = new_name("group")
+    one, two = member(group, version=version), member(group, version=version)
+    one.join_now()
+    waiting = two.join()
+    eventually(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
+    again = one.join_now()
+    assert (again["error_code"], waiting.result()["error_code"]) == (NONE, NONE)
+    waiting = two.join(protocols=[{"name": "range", "metadata": b"news"}])
+    eventually(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
+    connection.ask("LeaveGroup", 1, group_id=group, member_id=two.member_id)
+    answer = waiting.result()
+    assert (answer["error_code"], answer["member_id"]) == (UNKNOWN_MEMBER_ID, "")
+    assert answer["protocol_name"] == (None if version >= 7 else "")
+
+
+def test_a_static_join_that_is_replaced_while_it_waits_is_told_its_id(member, connection):
+    group = new_name("group")
+    one, two, back = member(group), member(group, instance="i"), member(group, instance="i")
+    one.join_now()
+    first = two.join()
+    eventually(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
+    told = connection.ask("DescribeGroups", 5, groups=[group])["groups"][0]["members"]
+    (known,) = [each["member_id"] for each in told if each["group_instance_id"] == "i"]
+    second = back.join()
+    answer = first.result()
+    assert (answer["error_code"], answer["member_id"]) == (FENCED_INSTANCE_ID, known)
+    assert one.join_now()["error_code"] == second.result()["error_code"] == NONE
+
+
 def test_no_protocol_or_type_in_common(member):
     group = new_name("group")
     one, two = member(group), member(group)

@@ -7,7 +7,8 @@ import pytest
 from tests.broker.asking import all_versions, new_name
 from tests.broker.members import RawMember, settled
 
-GROUP_ID_NOT_FOUND, INVALID_GROUP_ID = 69, 24
+GROUP_ID_NOT_FOUND = 69
+READ, DELETE, DESCRIBE = 3, 6, 8
 
 
 @pytest.fixture
@@ -63,4 +64,16 @@ def test_a_group_is_described(connection, group, version):
         assert member["group_instance_id"] == "i"
     code = GROUP_ID_NOT_FOUND if version >= 6 else 0
     assert (missing["error_code"], missing["group_state"]) == (code, "Dead")
-    assert nameless["error_code"] == INVALID_GROUP_ID
+    assert nameless["error_code"] == code, "a group without a name may keep offsets"
+    if version >= 3:
+        assert found["authorized_operations"] == {READ, DELETE, DESCRIBE}
+
+
+@pytest.mark.parametrize("version", all_versions("DeleteGroups"))
+def test_a_group_that_is_named_twice_is_answered_once(connection, version):
+    names = ["not-there", "", "not-there"]
+    answer = connection.ask("DeleteGroups", version, groups_names=names)
+    assert [(each["group_id"], each["error_code"]) for each in answer["results"]] == [
+        ("not-there", GROUP_ID_NOT_FOUND),
+        ("", GROUP_ID_NOT_FOUND),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.asking import all_versions, create, new_name
-from tests.broker.members import RawMember, all_fetched, commit, fetched, settled
+from tests.broker.members import RawMember, all_fetched, commit, fetched, settled, state_of
 from tests.broker.subject import eventually
 
 NONE, UNKNOWN_TOPIC, METADATA_TOO_LARGE, ILLEGAL_GENERATION = 0, 3, 12, 22
@@ -42,8 +42,9 @@ def test_what_is_refused(broker, connection, topic):
     group = new_name("group")
     assert commit(connection, group, "not-there", 1) == UNKNOWN_TOPIC
     assert commit(connection, group, topic, 1, partition=1) == UNKNOWN_TOPIC
-    assert commit(connection, group, topic, 1, note="é" * 2_049) == METADATA_TOO_LARGE
-    assert commit(connection, group, topic, 1, note="é" * 2_048) == NONE
+    assert commit(connection, group, topic, 1, note="é" * 4_097) == METADATA_TOO_LARGE
+    assert commit(connection, group, topic, 1, note="é" * 4_096) == NONE
+    assert commit(connection, group, topic, 1, note="😀" * 2_049) == METADATA_TOO_LARGE
     assert commit(connection, new_name("group"), topic, 1, generation_id_or_member_epoch=1) == (
         ILLEGAL_GENERATION
     )
@@ -95,6 +96,66 @@ def test_offsets_are_deleted_where_nobody_reads(broker, connection, topic):
     assert connection.ask("DeleteGroups", 2, groups_names=[group])["results"][0]["error_code"] == 0
     assert all_fetched(connection, group) == {}
     one.close()
+
+
+def _ask_to_delete(connection, group, *names):
+    topics = [{"name": name, "partitions": [{"partition_index": 0}] * 2} for name in names]
+    return connection.ask("OffsetDelete", 0, group_id=group, topics=topics)
+
+
+def test_an_empty_group_goes_with_its_last_offset(connection, topic):
+    group = new_name("group")
+    commit(connection, group, topic, 1)
+    assert state_of(connection, group) == "Empty"
+    answer = _ask_to_delete(connection, group, topic)
+    assert answer["topics"][0]["partitions"] == [{"partition_index": 0, "error_code": NONE}]
+    assert state_of(connection, group) == "Dead"
+    assert _ask_to_delete(connection, group, topic)["error_code"] == GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_consumers_that_are_not_understood_stay(broker, connection, topic):
+    group = new_name("group")
+    commit(connection, group, topic, 1)
+    one = RawMember(broker, group)
+    one.protocols = [("range", b"\0\0\0\0\0\0")]
+    assert one.join_now()["error_code"] == NONE
+    for _ in ("before the assignment", "after it"):
+        answer = _ask_to_delete(connection, group, topic)
+        assert answer["error_code"] == NONE
+        codes = [each["error_code"] for each in answer["topics"][0]["partitions"]]
+        assert codes == [GROUP_SUBSCRIBED_TO_TOPIC]
+        one.sync_now({})
+    one.close()
+    other = RawMember(broker, new_name("group"))
+    other.kind = "connect"
+    other.join_now()
+    assert _ask_to_delete(connection, other.group, topic)["error_code"] == NON_EMPTY_GROUP
+    other.close()
+
+
+def test_what_is_asked_twice_is_answered_once(connection, topic):
+    group = new_name("group")
+    one = {
+        "committed_leader_epoch": -1,
+        "commit_timestamp": -1,
+        "committed_metadata": "",
+        "partition_index": 0,
+    }
+    partitions = [{**one, "committed_offset": offset} for offset in (3, 4)]
+    answer = connection.ask(
+        "OffsetCommit",
+        8,
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[{"name": topic, "partitions": partitions}],
+    )
+    assert answer["topics"][0]["partitions"] == [{"partition_index": 0, "error_code": NONE}]
+    wanted = [{"name": topic, "partition_indexes": [0, 0]}, {"name": "x", "partition_indexes": []}]
+    answer = connection.ask("OffsetFetch", 5, group_id=group, topics=wanted)
+    (found,) = answer["topics"]
+    assert [each["committed_offset"] for each in found["partitions"]] == [4]
 
 
 def _subscription(*topics):
