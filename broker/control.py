@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker import dispatch
 from broker.clock import ManualClock
+from broker.compaction import CompactionRound
 from broker.fault_requests import wrapped
 from broker.fault_storage import FaultySystem
 from broker.faults import Fault, Faults
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
+    from broker.compaction import CompactionRounds
     from broker.node import Node
     from broker.retention import Rounds, Swept
     from storage.partition import Partition
@@ -61,6 +63,7 @@ class Control(NamedTuple):
 
     node: Node
     rounds: Rounds
+    compaction: CompactionRounds
     faults: Faults
 
     @property
@@ -110,8 +113,9 @@ async def show_clock(control: Control, _given: Mapping[str, Any]) -> dict[str, A
 
 
 async def _moved(control: Control) -> dict[str, Any]:
-    """The clock was touched: a round of retention that has come due by it is done first."""
+    """The clock was touched: rounds of retention and compaction that have come due by it are done first."""
     await control.rounds.catch_up()
+    await control.compaction.catch_up()
     shown = await show_clock(control, {})
     log.info("clock moved", extra={"now_ms": shown["now_ms"], "rate": shown["rate"]})
     return shown
@@ -148,19 +152,27 @@ async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any
 
 
 async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply retention now, to one topic or to all; what went since the last sweep, and what failed."""
+    """Apply retention now, to one topic or to all; what went since the last sweep, and what failed.
+
+    With `compact` logs are compacted first, however little of them is dirty.
+    """
     topic = given.get("topic")
     if topic is not None and not isinstance(topic, str):
         raise Refused(400, "BAD_REQUEST", f"topic={topic!r}: expected a name")
     if topic is not None and topic not in control.node.metadata.image.topics:
         raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic}")
+    compact = given.get("compact", False)
+    if not isinstance(compact, bool):
+        raise Refused(400, "BAD_REQUEST", f"compact={compact!r}: expected true or false")
+    compacted = await control.compaction.sweep(topic) if compact else CompactionRound([], [])
     deleted, failed = await control.rounds.sweep(topic)
     now_ms = control.node.clock.now_ms()
     return {
         "now_ms": now_ms,
         "now": to_iso(now_ms),
         "deleted": [_deletion(each) for each in deleted],
-        "failed": [each._asdict() for each in failed],
+        **({"compacted": [each._asdict() for each in compacted.cleaned]} if compact else {}),
+        "failed": [e._asdict() for e in failed] + [e._asdict() for e in compacted.failed],
     }
 
 
@@ -284,7 +296,7 @@ ROUTES = (
     _Route("POST", "/v1/clock/step", step_clock, ("by",)),
     _Route("POST", "/v1/clock/freeze", freeze_clock, ("at",)),
     _Route("POST", "/v1/clock/run", run_clock, ("rate", "from")),
-    _Route("POST", "/v1/sweep", sweep, ("topic",)),
+    _Route("POST", "/v1/sweep", sweep, ("topic", "compact")),
     _Route("GET", _APPEND_TIME, show_append_time),
     _Route("POST", _APPEND_TIME, free_append_time),
     _Route("GET", "/v1/faults", show_faults),

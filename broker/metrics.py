@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from broker.compaction_figures import CompactionFigures
+
 if TYPE_CHECKING:
     from protocol.errors import ErrorCode
     from storage.partition import Appended
@@ -50,6 +52,7 @@ class Metrics:
         self.connections_refused = 0
         self.segments_deleted = 0
         self.commits = 0
+        self.compaction = CompactionFigures()
         self.topics: defaultdict[str, _TopicCounts] = defaultdict(_TopicCounts)
         self.requests: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.times: defaultdict[int, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS_S) + 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker import metrics_of_groups, metrics_of_time, metrics_served
+from broker import metrics_of_compaction, metrics_of_groups, metrics_of_time, metrics_served
 from broker.metric_family import COUNTER, GAUGE, Buckets, Scrape
 
 if TYPE_CHECKING:
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from broker.metric_family import Family
     from broker.node import Node
 
-FAMILIES = (*metrics_served.FAMILIES, *metrics_of_time.FAMILIES, *metrics_of_groups.FAMILIES)
+FAMILIES = (
+    *metrics_served.FAMILIES,
+    *metrics_of_time.FAMILIES,
+    *metrics_of_groups.FAMILIES,
+    *metrics_of_compaction.FAMILIES,
+)
 
 
 class Collector:

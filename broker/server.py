@@ -24,6 +24,7 @@ import uvloop
 from broker import log as logs
 from broker.adoption import adopt_logs
 from broker.clock import ManualClock, SystemClock
+from broker.compaction import CompactionRounds
 from broker.connection import Connection
 from broker.http import start_http
 from broker.metadata.local import LocalMetadataStore
@@ -149,17 +150,18 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
         )
     http_socket = _listen(*node.config.http) if node.config.http else None
     control_socket = _listen(*node.config.control) if node.config.control else None
-    rounds = Rounds(node)
+    rounds, compaction = Rounds(node), CompactionRounds(node)
     node.ready = True
     node.coordinator.start()
     _say_ready(node, bound, http_socket, control_socket)
     log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
     https = [loop.create_task(start_http(node, http_socket))] if http_socket else []
     if control_socket is not None and faults is not None:
-        https.append(loop.create_task(_start_control(node, rounds, faults, control_socket)))
+        control = partial(_start_control, node, (rounds, compaction), faults)
+        https.append(loop.create_task(control(control_socket)))
     gc.collect()
     gc.freeze()  # what start-up made stays; the collector need not look at it again
-    chores = [loop.create_task(_chores(node)), loop.create_task(rounds.run())]
+    chores = [loop.create_task(work) for work in (_chores(node), rounds.run(), compaction.run())]
     await stop.wait()
     log.info("stopping")
     node.ready = False
@@ -177,14 +179,17 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
 
 
 async def _start_control(
-    node: Node, rounds: Rounds, faults: Faults, listening: socket.socket
+    node: Node,
+    rounds: tuple[Rounds, CompactionRounds],
+    faults: Faults,
+    listening: socket.socket,
 ) -> Any:
     from broker.control import Control, start_control  # noqa: PLC0415 - as in _main
 
     host = listening.getsockname()[0]
     if not ipaddress.ip_address(host).is_loopback:
         log.warning("control.listener is open to others: they may stop time", extra={"host": host})
-    return await start_control(Control(node, rounds, faults), listening)
+    return await start_control(Control(node, *rounds, faults), listening)
 
 
 async def _stop_http(http: asyncio.Task[Any]) -> None:

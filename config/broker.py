@@ -243,6 +243,50 @@ class BrokerConfig:
         low=1,
         dynamic=False,
     )
+    log_cleaner_enable: bool = setting(
+        "log.cleaner.enable",
+        Type.BOOLEAN,
+        True,
+        "Whether topics with cleanup.policy=compact are compacted.",
+        dynamic=False,
+    )
+    log_cleaner_threads: int = setting(
+        "log.cleaner.threads",
+        Type.INT,
+        1,
+        "How many logs are compacted at once, each by a process of its own.",
+        low=0,
+    )
+    log_cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms",
+        Type.LONG,
+        15_000,
+        "How often, in ms, it is looked whether a log has to be compacted.",
+        low=0,
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        "log.cleaner.dedupe.buffer.size",
+        Type.LONG,
+        128 * 2**20,
+        "The memory, in bytes, for the keys of the logs that are compacted at once, 24 bytes a key; of one "
+        "with more a part is compacted at a time.",
+        low=0,
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        "log.cleaner.io.buffer.load.factor",
+        Type.DOUBLE,
+        0.9,
+        "How full, from 0 to 1, the memory for keys may get.",
+        low=0,
+        high=1,
+    )
+    log_cleaner_io_buffer_size: int = setting(
+        "log.cleaner.io.buffer.size",
+        Type.INT,
+        524_288,
+        "How many bytes of a compacted segment are gathered before they are written.",
+        low=0,
+    )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         Type.INT,

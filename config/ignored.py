@@ -68,9 +68,7 @@ _IGNORED_BROKER_NAMES = """
     internal.metadata.max.batch.size.in.bytes internal.metadata.max.fetch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
-    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-    log.cleaner.io.max.bytes.per.second log.cleaner.threads log.dir.failure.timeout.ms
+    log.cleaner.io.max.bytes.per.second log.dir.failure.timeout.ms
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
     log.remote.copy.lag.bytes log.remote.copy.lag.ms

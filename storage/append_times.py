@@ -429,6 +429,8 @@ class AppendTimes:
 
     def entries(self) -> Iterator[Entry]:
         """Go over all entries; raises OSError."""
+        if not self._count:
+            return
         descriptor = self._reader()
         for number in range(0, self._count, _BLOCK_ENTRIES):
             yield from self._block(descriptor, number)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import filenames, files, timestamps, transaction_index
 from storage.append_times import UNKNOWN, AppendTimes
@@ -19,7 +19,7 @@ from storage.time_index import TimeIndex
 from storage.timestamps import SegmentTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from protocol.records.key_map import Sifted
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from storage.append_times import Entry
     from storage.segment import Found, Segment
 
-_WRITE_BYTES = 1 << 20  # gathered before they are written
 SUFFIXES = (
     filenames.OFFSET_INDEX_SUFFIX,
     filenames.TIME_INDEX_SUFFIX,
@@ -51,6 +50,19 @@ class Cleaned(NamedTuple):
     bytes_read: int
     batches_read: int
     batches_kept: int
+
+    def packed(self) -> dict[str, Any]:
+        """Make JSON of it."""
+        times = {name: getattr(self.times, name) for name in self.times.__slots__}
+        return {**self._asdict(), "times": times}
+
+    @classmethod
+    def unpacked(cls, packed: Mapping[str, Any]) -> Cleaned:
+        """Read what `packed` made."""
+        times = SegmentTimes()
+        for name, value in packed["times"].items():
+            setattr(times, name, value)
+        return cls(**{**packed, "times": times})
 
 
 class Survivor(NamedTuple):
@@ -111,11 +123,17 @@ class CleanedSegment:
     """One being written."""
 
     def __init__(
-        self, directory: Path, base_offset: int, index_interval_bytes: int, event_slack_ms: int
+        self,
+        directory: Path,
+        base_offset: int,
+        index_interval_bytes: int,
+        event_slack_ms: int,
+        write_bytes: int,
     ) -> None:
         """Begin with no batches; what an interrupted cleaning left is removed. Raises OSError."""
         self.directory, self.base_offset = directory, base_offset
         self._interval, self._slack_ms = index_interval_bytes, event_slack_ms
+        self._write_bytes = write_bytes
         for suffix in SUFFIXES:
             files.unlink(self._path(suffix))
         self._log = files.Descriptor(self._path(filenames.LOG_SUFFIX), writable=True)
@@ -178,7 +196,7 @@ class CleanedSegment:
         self._batches_kept += 1
         self._waiting.append(survivor.data)
         self._size += size
-        if self._size - self._written >= _WRITE_BYTES:
+        if self._size - self._written >= self._write_bytes:
             self._write()
 
     def _note_times(self, survivor: Survivor, append_time_ms: int | None) -> None:

@@ -67,6 +67,7 @@ class Job(NamedTuple):
     index_interval_bytes: int
     dedupe_bytes: int  # memory for keys
     load_factor: float
+    write_bytes: int  # gathered before they are written
     event_slack_ms: int
     back_offset: int  # where append times were last let go back
     writers: Mapping[int, Writer]  # by producer id
@@ -201,7 +202,11 @@ class Cleaner:
         """Write what is left of some segments into `.cleaned` files; raises OSError, CorruptMessage."""
         job = self.job
         target = CleanedSegment(
-            self.directory, group[0].base_offset, job.index_interval_bytes, job.event_slack_ms
+            self.directory,
+            group[0].base_offset,
+            job.index_interval_bytes,
+            job.event_slack_ms,
+            job.write_bytes,
         )
         for segment in group:
             keep_old = self._old_horizon_ms is None or timestamps.exceeds(

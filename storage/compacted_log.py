@@ -33,6 +33,7 @@ _log = logging.getLogger("tidelog.storage")
 
 DEDUPE_BYTES = 128 << 20  # Kafka's default memory for keys
 LOAD_FACTOR = 0.9
+WRITE_BYTES = 512 << 10
 
 
 class Compaction(NamedTuple):
@@ -49,22 +50,14 @@ class CompactedLog(DurableLog):
 
     _is_cleaning = False
     _cleaning: tuple[Segment, ...] = ()  # what the one under way was told of
-    _first_dirty: int | None = None  # as the last cleaning, or its checkpoint, has it
     last_compaction: Compaction | None = None
-
-    @property
-    def cleaned_offset(self) -> int | None:
-        """Before it the log is clean; None where it was never cleaned. For the checkpoint."""
-        return self._first_dirty
-
-    @cleaned_offset.setter
-    def cleaned_offset(self, offset: int | None) -> None:
-        self._first_dirty = offset
 
     @property
     def first_dirty_offset(self) -> int:
         """From here on the log is dirty."""
-        return cleanable.first_dirty(self._first_dirty, self.log_start_offset, self.log_end_offset)
+        return cleanable.first_dirty(
+            self.cleaned_offset, self.log_start_offset, self.log_end_offset
+        )
 
     def dirt(self, now_ms: int, config: TopicConfig | None = None) -> Dirt:
         """Tell what there is to clean, and whether it is due; by other settings where they are given.
@@ -92,6 +85,7 @@ class CompactedLog(DurableLog):
         durable_offset: int | None = None,
         dedupe_bytes: int = DEDUPE_BYTES,
         load_factor: float = LOAD_FACTOR,
+        write_bytes: int = WRITE_BYTES,
     ) -> Job | None:
         """Say what is to be cleaned now; None where nothing is, or a cleaning is under way.
 
@@ -133,6 +127,7 @@ class CompactedLog(DurableLog):
             index_interval_bytes=config.index_interval_bytes,
             dedupe_bytes=dedupe_bytes,
             load_factor=load_factor,
+            write_bytes=write_bytes,
             event_slack_ms=self._event_slack_ms,
             back_offset=self._back_offset,
             writers=writers,
@@ -174,7 +169,7 @@ class CompactedLog(DurableLog):
         with self._append_lock:
             self._is_cleaning, self._cleaning = False, ()
             if first_dirty_offset is not None:
-                self._first_dirty = first_dirty_offset
+                self.cleaned_offset = first_dirty_offset
             if compaction is not None:
                 self.last_compaction = compaction
 
@@ -209,6 +204,12 @@ class CompactedLog(DurableLog):
                 raise self._storage_error("the log's times cannot be kept", error) from error
         replacing.remove_snapshots(sources)
         return True
+
+    def discard_cleaned(self) -> None:
+        """Remove what a cleaning that was given up has written, as far as the disk lets us."""
+        with self._flush_lock:
+            if not self.is_deleted:
+                replacing.discard_all(self.directory)
 
     def _sources_of(self, cleaned: Cleaned) -> tuple[Segment, ...]:
         """Return the segments a cleaned one was made from, where they are all there still."""

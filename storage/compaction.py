@@ -70,6 +70,8 @@ def clean(
         error = str(failure)
         raise
     finally:
+        if error is not None:
+            partition.discard_cleaned()
         partition.end_cleaning(end_offset, Compaction(now_ms, read, written, error))
 
 
@@ -90,9 +92,9 @@ def clean_directory(
         None,
         config,
         now_ms=now_ms,
+        cleaned_offset=cleaned_offset,
         producer_id_expiration_ms=_FOREVER_MS,
     )
-    partition.cleaned_offset = cleaned_offset
     try:
         return clean(partition, now_ms)
     finally:

@@ -75,13 +75,14 @@ class DurableLog:
         recovery_point: int = 0,
         was_clean: bool = False,
         log_start_offset: int = 0,
+        cleaned_offset: int | None = None,
         producer_id_expiration_ms: int = 86_400_000,
         boot_id: str = "",
     ) -> None:
         """Open the directory; recover the log when the last stop was not clean. Raises OSError.
 
         `boot_id` names this start of the machine: what was appended since the last flush of another one
-        has no append time that could be relied on.
+        has no append time that could be relied on. Before `cleaned_offset` it was compacted: None is never.
         """
         self.directory = directory
         self.topic = topic
@@ -109,6 +110,7 @@ class DurableLog:
         self._boot_id = boot_id
         self._kept = b""  # what partition.times has
         self._leaving = Leaving()
+        self.cleaned_offset = cleaned_offset  # for the checkpoint
         self._open(recovery_point, log_start_offset, was_clean=was_clean)
         if self._is_strict and self.durable_offset < self.log_end_offset:
             with contextlib.suppress(KafkaStorageError):  # it is offline then
@@ -126,7 +128,7 @@ class DurableLog:
             was_clean=was_clean,
             log_start_offset=log_start_offset,
             index_interval_bytes=config.index_interval_bytes,
-            contiguous=not config.is_compacted,
+            contiguous=not config.is_compacted and self.cleaned_offset is None,
             known=known,
             boot_id=boot_id,
         )

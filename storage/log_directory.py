@@ -1,8 +1,9 @@
 """One log directory: held by its lock, how it was left, and the checkpoints it keeps of its logs.
 
 Three of Kafka's files: `.lock` keeps a second process out; `.kafka_cleanshutdown` is there only between
-a clean stop and the next start; the checkpoints say up to where each log is durable, where it starts, and
-its high watermark. A checkpoint that cannot be read is ignored: there is more to recover then.
+a clean stop and the next start; the checkpoints say up to where each log is durable, where it starts, its
+high watermark, and up to where it is compacted. A checkpoint that cannot be read is ignored: there is
+more to recover then, or to compact.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidelog.storage")
 
+_MAY_BE_MISSING = (filenames.CLEANER_CHECKPOINT,)  # where nothing is in it
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -45,8 +47,13 @@ class LogDirectory:
         self.was_clean = marker.exists()
         self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
+        self.cleaned_offsets = _read(path / filenames.CLEANER_CHECKPOINT)
         # The partitions its checkpoints may speak of.
-        self.noted: set[Key] = self.recovery_points.keys() | self.log_start_offsets.keys()
+        self.noted: set[Key] = (
+            self.recovery_points.keys()
+            | self.log_start_offsets.keys()
+            | self.cleaned_offsets.keys()
+        )
         if self.was_clean:
             # From here on a crash must be taken for one.
             files.unlink(marker)
@@ -67,11 +74,18 @@ class LogDirectory:
             self.log_start_offsets[key] = partition.log_start_offset
         else:
             self.log_start_offsets.pop(key, None)
+        if partition.cleaned_offset is not None:
+            self.cleaned_offsets[key] = partition.cleaned_offset
+
+    def durable_offset(self, key: Key) -> int:
+        """Return up to where the checkpoint on the disk says that a log is durable."""
+        return self._written.get(filenames.RECOVERY_POINT_CHECKPOINT, {}).get(key, 0)
 
     def forget(self, key: Key) -> None:
         """Have the next checkpoints say nothing of a partition."""
         self.recovery_points.pop(key, None)
         self.log_start_offsets.pop(key, None)
+        self.cleaned_offsets.pop(key, None)
 
     def write_checkpoints(self, here: Iterable[Key], opened: Mapping[Key, Partition]) -> None:
         """Write what has been noted of the partitions that are here, where it has changed.
@@ -84,6 +98,7 @@ class LogDirectory:
         starts = {
             key: offset for key, offset in list(self.log_start_offsets.items()) if key in here
         }
+        cleaned = {key: offset for key, offset in list(self.cleaned_offsets.items()) if key in here}
         marks = points | {
             key: partition.high_watermark for key, partition in list(opened.items()) if key in here
         }
@@ -91,8 +106,9 @@ class LogDirectory:
             (filenames.RECOVERY_POINT_CHECKPOINT, points),
             (filenames.LOG_START_CHECKPOINT, starts),
             (filenames.HIGH_WATERMARK_CHECKPOINT, marks),
+            (filenames.CLEANER_CHECKPOINT, cleaned),
         ):
-            if self._written.get(name) != offsets:
+            if self._written.get(name, {} if name in _MAY_BE_MISSING else None) != offsets:
                 checkpoints.write_offsets(self.path / name, offsets)
                 self._written[name] = offsets
         self.noted &= here

@@ -60,6 +60,14 @@ def discard(directory: Path, base_offset: int) -> None:
                 files.unlink(directory / name)
 
 
+def discard_all(directory: Path) -> None:
+    """Remove every segment that was still being written, as far as the disk lets us."""
+    with contextlib.suppress(OSError):
+        for path in sorted(directory.iterdir()):
+            if path.name.endswith((filenames.CLEANED_SUFFIX, filenames.CLEANED_SUFFIX + ".tmp")):
+                files.unlink(path)
+
+
 def take_away(sources: Sequence[Segment]) -> list[Path]:
     """Give the files of the old segments the name of such as are about to go; raises OSError."""
     away: list[Path] = []

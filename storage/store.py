@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage import checkpoints, epochs, filenames, files, unopened
+from storage import checkpoints, epochs, filenames, files, recovery, unopened
 from storage.log_directory import LogDirectory, LogDirectoryError
 from storage.partition import Partition
 
@@ -250,6 +250,24 @@ class LogStore:
         """Return the partitions that are open already."""
         return list(self._open.values())
 
+    def durable_offset(self, topic: str, index: int) -> int:
+        """Return up to where the next start will believe, after whatever end, that a log is durable."""
+        directory = self._places.get((topic, index))
+        return 0 if directory is None else directory.durable_offset((topic, index))
+
+    def has_sealed_segments(self, topic: str, index: int) -> bool:
+        """Tell whether a partition has more than its active segment; it is not opened for that."""
+        partition = self._open.get((topic, index))
+        if partition is not None:
+            return len(partition.segments) > 1
+        directory = self._places.get((topic, index))
+        if directory is None:
+            return False
+        path = directory.path / filenames.partition_directory(topic, index)
+        with contextlib.suppress(FileNotFoundError):  # it has just been deleted
+            return len(recovery.listed(path).base_offsets) > 1
+        return False
+
     def keeps_everything(
         self, topic: str, index: int, now_ms: int, config: TopicConfig | None = None
     ) -> bool:
@@ -427,6 +445,10 @@ class LogStore:
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} got no topic id: {error}") from error
 
+    def config_of(self, topic: str) -> TopicConfig:
+        """Return a topic's settings; the default where nobody has described it."""
+        return self._configs.get(topic, self.default_config)
+
     def set_config(self, topic: str, config: TopicConfig) -> None:
         """Replace a topic's settings, for its partitions open now and for those opened later."""
         with self._changing:
@@ -482,6 +504,7 @@ class LogStore:
             recovery_point=directory.recovery_points.get(key, 0),
             was_clean=directory.was_clean,
             log_start_offset=directory.log_start_offsets.get(key, 0),
+            cleaned_offset=directory.cleaned_offsets.get(key),
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             boot_id=self._boot_id,
         )

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from broker import metrics_of_groups, metrics_of_time, metrics_served  # noqa: E402 - needs the path above
+from broker import (  # noqa: E402 - needs the path above
+    metrics_of_compaction,
+    metrics_of_groups,
+    metrics_of_time,
+    metrics_served,
+)
 from broker.metric_family import COUNTER, HISTOGRAM  # noqa: E402 - as above
 
 if TYPE_CHECKING:
@@ -27,7 +32,8 @@ _HEAD = """\
 # Metrics
 
 This page is derived from the declarations in `broker/metrics_of_time.py`,
-`broker/metrics_of_groups.py` and `broker/metrics_served.py` by `make derive`; do not edit it.
+`broker/metrics_of_groups.py`, `broker/metrics_of_compaction.py` and `broker/metrics_served.py` by
+`make derive`; do not edit it.
 
 `GET /metrics` on the HTTP port answers in Prometheus' text format; the Python client adds its own
 `process_*` and `python_info`. Names are Kafka's own where dashboards expect them, as the JMX exporter
@@ -52,6 +58,13 @@ One series for each partition a group has committed an offset of, two for its se
 seconds means is on [the page about groups](groups.md).
 """
 
+_COMPACTION = """\
+## Of compaction
+
+Ratios and delays are as of the last time a round looked at every log (`log.cleaner.backoff.ms`). A log
+is uncleanable from when it could not be read until the next start, or until somebody asks for it.
+"""
+
 
 def main() -> int:
     """Write the page, or check it."""
@@ -74,6 +87,8 @@ def page() -> str:
             _table(metrics_of_time.FAMILIES),
             _GROUPS,
             _table(metrics_of_groups.FAMILIES),
+            _COMPACTION,
+            _table(metrics_of_compaction.FAMILIES),
             "## Of serving\n",
             _table(metrics_served.FAMILIES),
         )

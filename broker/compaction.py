@@ -1,0 +1,340 @@
+"""Rounds of compaction over all logs: by the clock, and when somebody asks.
+
+A round comes due when log.cleaner.backoff.ms of the broker's clock have passed. It looks at every log of a
+topic with cleanup.policy=compact, and cleans those that need it, the longest overdue and dirtiest first,
+each in one of log.cleaner.threads processes (`cleaning_process`), which write files of their own; what they
+have finished the log takes in here, in a thread. A log that cannot be read is left alone until the
+next start, and says so; what failed otherwise is tried again with the next round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker import cleaning_process
+from broker.retention import finished
+from protocol.errors import BrokerError
+from storage import cleanable
+from storage.cleaned import Cleaned
+from storage.compacted_log import Compaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.node import Node
+    from storage.cleanable import Dirt
+    from storage.cleaner import Job
+    from storage.partition import Partition
+
+    Name = tuple[str, int]
+
+log = logging.getLogger("tidelog.compaction")
+
+_ROOT = Path(cleaning_process.__file__).resolve().parent.parent
+_START = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from broker.cleaning_process import main; main()"
+_LEAST_BACKOFF_MS = 100
+_MOST_LINE_BYTES = 1 << 24
+
+
+class CleaningError(Exception):
+    """A log could not be cleaned; nothing of it is lost."""
+
+    def __init__(self, reason: str, *, is_corrupt: bool = False) -> None:
+        super().__init__(reason)
+        self.is_corrupt = is_corrupt
+
+
+class Cleaning(NamedTuple):
+    """A log that was cleaned."""
+
+    topic: str
+    partition: int
+    first_dirty_offset: int
+    segments: int
+    bytes_read: int
+    bytes_written: int
+    asked: bool
+
+
+class FailedCleaning(NamedTuple):
+    """A log that could not be cleaned, and why."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+class CompactionRound(NamedTuple):
+    """What came of one round."""
+
+    cleaned: list[Cleaning]
+    failed: list[FailedCleaning]
+
+
+class Found(NamedTuple):
+    """A log with something to clean."""
+
+    partition: Partition
+    dirt: Dirt
+
+
+class Worker:
+    """One process that cleans, one log after another."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls) -> Worker:
+        """Start one; raises OSError."""
+        # Not in the broker's group: what ends a broker from the keyboard is told by it to this one.
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-c",
+            _START,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_MOST_LINE_BYTES,
+            start_new_session=True,
+        )
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    async def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Ask for one step; raises CleaningError."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(question).encode() + b"\n")
+            await self._process.stdin.drain()
+            line = await self._process.stdout.readline()
+        except (OSError, ValueError) as error:
+            raise CleaningError(f"the cleaning process is gone: {error}") from error
+        if not line.endswith(b"\n"):
+            raise CleaningError("the cleaning process has ended")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise CleaningError(answer["error"], is_corrupt=answer["corrupt"])
+        return answer
+
+    async def stop(self) -> None:
+        """End the process, wherever it is, and wait until it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+
+class CompactionRounds:
+    """The rounds of one node, one after another."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._figures = node.metrics.compaction
+        self._lock = asyncio.Lock()
+        self._due_ms = self._next_ms()
+
+    def _next_ms(self) -> int:
+        backoff_ms = max(self._node.config.log_cleaner_backoff_ms, _LEAST_BACKOFF_MS)
+        return self._node.clock.steady_ms() + backoff_ms
+
+    async def run(self) -> None:
+        """Clean what is due, again and again."""
+        while True:
+            await self._node.clock.reached(self._due_ms)
+            await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """Do the round that has come due, if one has."""
+        async with self._lock:
+            if self._node.clock.steady_ms() < self._due_ms:
+                return
+            try:
+                await self._round(None, asked=False)
+            except Exception:  # the next round may go better; the loop must not end
+                log.exception("compaction failed")
+            self._due_ms = self._next_ms()
+
+    async def sweep(self, topic: str | None = None) -> CompactionRound:
+        """Do a round now, of one topic or of all, however little is dirty."""
+        async with self._lock:
+            return await self._round(topic, asked=True)
+
+    async def _round(self, topic: str | None, *, asked: bool) -> CompactionRound:
+        node, done = self._node, CompactionRound([], [])
+        if not node.config.log_cleaner_enable and not asked:
+            return done
+        found, done_failed = await finished(lambda: _find(node, topic, asked=asked))
+        done.failed.extend(done_failed)
+        if found:
+            await node.checkpoint()  # what is compacted must never again be checked for holes
+            await self._clean_all(found, done, asked=asked)
+            with contextlib.suppress(BrokerError):  # the next one says it
+                await node.checkpoint()
+        for failed in done.failed:
+            where = {"log": f"{failed.topic}-{failed.partition}"}
+            log.error("compaction failed: %s", failed.reason, extra=where)
+        return done
+
+    async def _clean_all(self, found: list[Found], done: CompactionRound, *, asked: bool) -> None:
+        left = iter(found)
+        most = max(self._node.config.log_cleaner_threads, 1 if asked else 0)
+        workers = min(most, len(found))
+        tasks = [
+            asyncio.create_task(self._clean_some(left, done, workers, asked=asked))
+            for _ in range(workers)
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _clean_some(
+        self, left: Iterable[Found], done: CompactionRound, workers: int, *, asked: bool
+    ) -> None:
+        """Clean one log after another in a process of its own, while the broker is there."""
+        worker: Worker | None = None
+        try:
+            for partition, _ in left:
+                if not self._node.ready:
+                    break
+                if worker is None:
+                    worker = await Worker.start()
+                    self._figures.processes.add(worker.pid)
+                try:
+                    cleaned = await self._clean(worker, partition, workers, asked=asked)
+                except (BrokerError, CleaningError, OSError) as error:
+                    reason = error.message if isinstance(error, BrokerError) else str(error)
+                    done.failed.append(FailedCleaning(partition.topic, partition.index, reason))
+                    self._figures.failures += 1
+                    self._figures.processes.discard(worker.pid)
+                    await worker.stop()
+                    worker = None
+                    continue
+                if cleaned is not None:
+                    done.cleaned.append(cleaned)
+        finally:
+            if worker is not None:
+                self._figures.processes.discard(worker.pid)
+                await worker.stop()
+
+    async def _clean(
+        self, worker: Worker, partition: Partition, workers: int, *, asked: bool
+    ) -> Cleaning | None:
+        """Clean one log; raises BrokerError, CleaningError and OSError. It is as it was then, or nearly."""
+        node, started_s = self._node, self._node.clock.monotonic_s()
+        job = await finished(lambda: _begin(node, partition, workers, asked=asked))
+        if job is None:
+            return None
+        written: list[Cleaned] = []
+        end_offset: int | None = None
+        error: str | None = "interrupted"
+        try:
+            end_offset = await self._work(worker, partition, job, written)
+            error = None
+        except CleaningError as failure:
+            error = str(failure)
+            if failure.is_corrupt:
+                self._figures.uncleanable[partition.topic, partition.index] = error
+            raise
+        except (BrokerError, OSError) as failure:
+            error = str(failure)
+            raise
+        finally:
+            if error is not None:  # whoever writes there must be gone before
+                await worker.stop()
+                await finished(partition.discard_cleaned)
+            read, size = sum(c.bytes_read for c in written), sum(c.size for c in written)
+            ended_ms = node.clock.now_ms()
+            partition.end_cleaning(end_offset, Compaction(ended_ms, read, size, error))
+        self._figures.cleaned(read, size, node.clock.monotonic_s() - started_s)
+        told = Cleaning(
+            partition.topic, partition.index, end_offset, len(written), read, size, asked
+        )
+        log.info("log compacted", extra=told._asdict())
+        return told
+
+    async def _work(
+        self, worker: Worker, partition: Partition, job: Job, written: list[Cleaned]
+    ) -> int:
+        """Have every group cleaned and take it in; return before what offset all is clean."""
+        directory = str(partition.directory.resolve())
+        answer = await worker.ask({"directory": directory, "job": job.packed()})
+        for group in range(answer["groups"]):
+            told = await worker.ask({"group": group})
+            cleaned = Cleaned.unpacked(told["cleaned"])
+            now_ms = self._node.clock.now_ms()
+            if not await _take_in(partition, cleaned, now_ms):
+                raise CleaningError("segments of it were deleted meanwhile")
+            written.append(cleaned)
+        end_offset: int = answer["end_offset"]
+        if end_offset <= job.first_dirty_offset:
+            raise CleaningError("log.cleaner.dedupe.buffer.size is too small for its keys")
+        return end_offset
+
+
+async def _take_in(partition: Partition, cleaned: Cleaned, now_ms: int) -> bool:
+    return await finished(lambda: partition.take_in(cleaned, now_ms))
+
+
+def _begin(node: Node, partition: Partition, workers: int, *, asked: bool) -> Job | None:
+    config = node.config
+    return partition.begin_cleaning(
+        node.clock.now_ms(),
+        asked=asked,
+        durable_offset=node.store.durable_offset(partition.topic, partition.index),
+        dedupe_bytes=config.log_cleaner_dedupe_buffer_size // workers,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        write_bytes=config.log_cleaner_io_buffer_size,
+    )
+
+
+def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], list[FailedCleaning]]:
+    """Find the logs to clean, the neediest first; for a thread.
+
+    A log of no topic, or of a partition that its topic does not have, is never touched. Those that have
+    but an active segment are not opened.
+    """
+    topics, figures = node.metadata.image.topics, node.metrics.compaction
+    found: list[Found] = []
+    failed: list[FailedCleaning] = []
+    figures.begin_look()
+    for topic, index in node.store.names():
+        known = topics.get(topic)
+        if not node.ready:
+            break
+        if only not in (None, topic) or known is None or index >= known.partitions:
+            continue
+        if not node.store.config_of(topic).is_compacted:
+            continue
+        if (topic, index) in figures.uncleanable and not asked:
+            continue
+        if not node.store.has_sealed_segments(topic, index):
+            continue
+        try:
+            partition = node.open_log(topic, index)
+            if partition is None or partition.offline is not None:
+                continue
+            dirt = partition.dirt(node.clock.now_ms())
+        except (BrokerError, OSError) as error:
+            reason = error.message if isinstance(error, BrokerError) else str(error)
+            failed.append(FailedCleaning(topic, index, reason))
+            continue
+        figures.seen(dirt)
+        if dirt.is_due or (asked and dirt.held_by == cleanable.RATIO):
+            found.append(Found(partition, dirt))
+    figures.end_look(node.clock.steady_ms())
+    found.sort(key=lambda each: (each.dirt.delay_ms > 0, each.dirt.ratio), reverse=True)
+    return found, failed
