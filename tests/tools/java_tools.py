@@ -45,6 +45,7 @@ CLASSES: Mapping[str, str] = {
     "kafka-broker-api-versions": _TOOLS + "BrokerApiVersionsCommand",
     "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
     "kafka-reassign-partitions": _TOOLS + "reassign.ReassignPartitionsCommand",
+    "kafka-streams-application-reset": _TOOLS + "StreamsResetter",
     "kafka-transactions": _TOOLS + "TransactionsCommand",
     "kafka-acls": _TOOLS + "AclCommand",
 }
