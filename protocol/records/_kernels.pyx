@@ -9,7 +9,7 @@ On more than RELEASE_ABOVE bytes they run without the interpreter's lock.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -22,7 +22,7 @@ from crc32c import crc32c as _crc32c
 
 from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from protocol.records import layout
-from protocol.records.column_buffers import BrokenBatch
+from protocol.records.column_buffers import BrokenBatch, EncodedRows
 from protocol.records.layout import Batch, Findings, Rewritten
 from protocol.records.plan import Prepared, PreparedBatch
 
@@ -1815,3 +1815,203 @@ def append_set(data, Py_ssize_t start, Py_ssize_t end, out, wanted, unpack):
                 return position, 2
     finally:
         PyBuffer_Release(&view)
+
+
+# --- columns into records ------------------------------------------------------------------------
+
+cdef struct Given:  # a column of bytes as it was given: nothing of it is believed
+    const int32_t *ends
+    Bytes valid  # NULL: every row is
+    Bytes data
+    int64_t size
+
+cdef struct Rows:
+    const int64_t *timestamps
+    const int32_t *header_ends
+    int64_t header_count
+    Given keys
+    Given values
+    Given header_keys
+    Given header_values
+
+cdef struct Packed:
+    int64_t end
+    int64_t size
+    int64_t base_timestamp
+    int64_t largest
+
+
+cdef inline int given(const Given *column, int64_t row, Bytes *content, int32_t *size) noexcept nogil:
+    """Find the bytes of a row, size -1 for null; 0 where the ends cannot be."""
+    cdef int32_t first, last
+    if column.valid != NULL and not (column.valid[row >> 3] >> (row & 7)) & 1:
+        size[0] = -1
+        return 1
+    first = column.ends[row]
+    last = column.ends[row + 1]
+    if first < 0 or last < first or last > column.size:
+        return 0
+    content[0] = column.data + first
+    size[0] = last - first
+    return 1
+
+
+cdef inline int64_t field_size(int32_t size) noexcept nogil:
+    return 1 if size < 0 else varint_size(size) + size
+
+
+cdef int64_t body_size(const Rows *rows, int64_t row, int64_t delta, int64_t index) noexcept nogil:
+    """Add up what a record takes without its length; -1 where its columns cannot be."""
+    cdef Bytes content = NULL
+    cdef int32_t size = 0, first = rows.header_ends[row], last = rows.header_ends[row + 1], i
+    cdef int64_t total
+    if first < 0 or last < first or last > rows.header_count:
+        return -1
+    total = 1 + varint_size(delta) + varint_size(index) + varint_size(last - first)
+    if not given(&rows.keys, row, &content, &size):
+        return -1
+    total += field_size(size)
+    if not given(&rows.values, row, &content, &size):
+        return -1
+    total += field_size(size)
+    for i in range(first, last):
+        if not given(&rows.header_keys, i, &content, &size):
+            return -1
+        total += field_size(size)
+        if not given(&rows.header_values, i, &content, &size):
+            return -1
+        total += field_size(size)
+    return total if total <= 0x7FFFFFFF else -1
+
+
+cdef int measure_rows(const Rows *rows, int64_t start, int64_t end, int64_t limit, Packed *packed) noexcept nogil:
+    """Find how many rows fit, at least one, and what they take; 0 where the columns cannot be."""
+    cdef int64_t row, body, more, timestamp
+    packed.size = 0
+    packed.largest = -1
+    packed.base_timestamp = rows.timestamps[start]
+    cdef int has_time = 0
+    for row in range(start, end):
+        timestamp = rows.timestamps[row]
+        body = body_size(rows, row, subtract(timestamp, packed.base_timestamp), row - start)
+        if body < 0:
+            return 0
+        more = varint_size(body) + body
+        if row > start and packed.size + more > limit:
+            packed.end = row
+            return 1
+        packed.size += more
+        if timestamp != -1 and (not has_time or timestamp > packed.largest):
+            packed.largest = timestamp
+            has_time = 1
+    packed.end = end
+    return 1
+
+
+cdef inline uint8_t *put_field(uint8_t *p, Bytes content, int32_t size) noexcept nogil:
+    p = put_varint(p, size)
+    if size > 0:
+        memcpy(p, content, size)
+        p += size
+    return p
+
+
+cdef void write_rows(const Rows *rows, int64_t start, const Packed *packed, uint8_t *p) noexcept nogil:
+    """Write the rows that `measure_rows` has found sound."""
+    cdef Bytes content = NULL
+    cdef int32_t size = 0, i
+    cdef int64_t row, delta
+    for row in range(start, packed.end):
+        delta = subtract(rows.timestamps[row], packed.base_timestamp)
+        p = put_varint(p, body_size(rows, row, delta, row - start))
+        p[0] = 0
+        p = put_varint(p + 1, delta)
+        p = put_varint(p, row - start)
+        given(&rows.keys, row, &content, &size)
+        p = put_field(p, content, size)
+        given(&rows.values, row, &content, &size)
+        p = put_field(p, content, size)
+        p = put_varint(p, rows.header_ends[row + 1] - rows.header_ends[row])
+        for i in range(rows.header_ends[row], rows.header_ends[row + 1]):
+            given(&rows.header_keys, i, &content, &size)
+            p = put_field(p, content, size)
+            given(&rows.header_values, i, &content, &size)
+            p = put_field(p, content, size)
+
+
+cdef int take_column(Given *column, Py_buffer *ends, Py_buffer *valid, Py_buffer *data, int64_t rows) except -1:
+    """Point a column at its buffers. Raises ValueError where they are too short for their rows."""
+    column.ends = <const int32_t *>ends.buf
+    column.valid = <Bytes>valid.buf if valid.len else NULL
+    column.data = <Bytes>data.buf
+    column.size = data.len
+    if ends.len < 4 * (rows + 1) or (valid.len and valid.len < (rows + 7) // 8):
+        raise ValueError("a column is shorter than its rows")
+    return 0
+
+
+def encode_rows(columns, int64_t start, int64_t end, int64_t limit):
+    """See kernels_py.encode_rows."""
+    cdef Py_buffer views[12]
+    cdef int held = 0, sound
+    cdef Rows rows
+    cdef Packed packed
+    given_buffers = (
+        columns.timestamps, columns.key_ends, columns.key_valid, columns.keys, columns.value_ends,
+        columns.value_valid, columns.values, columns.header_ends, columns.header_key_ends,
+        columns.header_keys, columns.header_value_ends, columns.header_value_valid,
+    )
+    cdef Py_buffer last
+    if not 0 <= start < end <= columns.record_count:
+        raise ValueError(f"rows {start} to {end} are not among {columns.record_count}")
+    rows.header_count = columns.header_count
+    try:
+        for buffer in given_buffers:
+            PyObject_GetBuffer(buffer, &views[held], PyBUF_SIMPLE)
+            held += 1
+        PyObject_GetBuffer(columns.header_values, &last, PyBUF_SIMPLE)
+        try:
+            if views[0].len < 8 * end or views[7].len < 4 * (end + 1):
+                raise ValueError("a column is shorter than its rows")
+            rows.timestamps = <const int64_t *>views[0].buf
+            rows.header_ends = <const int32_t *>views[7].buf
+            take_column(&rows.keys, &views[1], &views[2], &views[3], end)
+            take_column(&rows.values, &views[4], &views[5], &views[6], end)
+            rows.header_keys.valid = rows.header_values.valid = NULL
+            if rows.header_count:
+                take_header_keys(&rows, &views[8], &views[9])
+                take_column(&rows.header_values, &views[10], &views[11], &last, rows.header_count)
+            with nogil:
+                sound = measure_rows(&rows, start, end, limit, &packed)
+            if not sound:
+                raise ValueError("the ends of a column do not ascend within its data")
+            data = PyBytes_FromStringAndSize(NULL, packed.size)
+            write_into(data, &rows, start, &packed)
+        finally:
+            PyBuffer_Release(&last)
+    finally:
+        while held:
+            held -= 1
+            PyBuffer_Release(&views[held])
+    result = new_tuple(EncodedRows, 4)
+    put(result, 0, data)
+    put(result, 1, packed.end)
+    put(result, 2, packed.base_timestamp)
+    put(result, 3, packed.largest)
+    return result
+
+
+cdef int take_header_keys(Rows *rows, Py_buffer *ends, Py_buffer *data) except -1:
+    """Point at the names of headers, which are never null."""
+    rows.header_keys.ends = <const int32_t *>ends.buf
+    rows.header_keys.data = <Bytes>data.buf
+    rows.header_keys.size = data.len
+    if ends.len < 4 * (rows.header_count + 1):
+        raise ValueError("a column is shorter than its rows")
+    return 0
+
+
+cdef void write_into(bytes data, const Rows *rows, int64_t start, const Packed *packed):
+    cdef uint8_t *out = <uint8_t *>PyBytes_AS_STRING(data)
+    with nogil:
+        write_rows(rows, start, packed, out)

@@ -68,6 +68,18 @@ class Wanted(NamedTuple):
     aborted: Mapping[int, Sequence[tuple[int, int]]] = {}
 
 
+class EncodedRows(NamedTuple):
+    """Rows as the records of one format-2 batch, uncompressed and without its header.
+
+    `end` is the first row that is not among them; `largest` is over rows that have a time, -1 if none has.
+    """
+
+    data: bytes
+    end: int
+    base_timestamp: int
+    largest: int
+
+
 class ColumnBuffers:
     """Columns as they are filled; the counts say how much of each buffer is used.
 

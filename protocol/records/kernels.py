@@ -30,6 +30,7 @@ IMPLEMENTATION = _chosen.IMPLEMENTATION
 append_set = _chosen.append_set
 checksum_ok = _chosen.checksum_ok
 describe_messages = _chosen.describe_messages
+encode_rows = _chosen.encode_rows
 examine = _chosen.examine
 find = _chosen.find
 find_offset = _chosen.find_offset

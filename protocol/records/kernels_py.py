@@ -18,7 +18,7 @@ from zlib import crc32
 from crc32c import crc32c
 
 from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
-from protocol.records import columns_py
+from protocol.records import columns_py, rows_py
 from protocol.records.decode import check_span, count_headers, raw_records
 from protocol.records.encode import put_message, put_record
 from protocol.records.layout import (
@@ -48,7 +48,7 @@ from protocol.records.plan import PreparedBatch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.records.column_buffers import ColumnBuffers, Wanted
+    from protocol.records.column_buffers import ColumnBuffers, EncodedRows, Wanted
     from protocol.records.layout import Region
     from protocol.records.plan import Plan
 
@@ -440,3 +440,13 @@ def _header(data: Buffer, position: int, offset: int, size: int, magic: int) -> 
     if magic == 2:
         return _v2_batch(data, position, size)
     return _message_batch(data, position, offset, size, magic)
+
+
+def encode_rows(columns: ColumnBuffers, start: int, end: int, limit: int) -> EncodedRows:
+    """Encode rows from `start` to below `end` as records of one batch, offsets from 0 on.
+
+    As many as fit `limit` bytes, one at least. Nothing of the columns is believed: ValueError for ends
+    that do not ascend within their data, and for buffers that are too short. Validity without a byte
+    says that no row is null.
+    """
+    return rows_py.encode_rows(columns, start, end, limit)

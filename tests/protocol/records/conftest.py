@@ -15,6 +15,7 @@ LOOPS = (
     "append_set",
     "checksum_ok",
     "describe_messages",
+    "encode_rows",
     "examine",
     "find",
     "find_offset",

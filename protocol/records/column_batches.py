@@ -1,0 +1,85 @@
+"""Columns into batches: what `columns.append_set` filled, or any columns in that layout, written anew.
+
+`encode_batches` writes format 2, as an idempotent or transactional producer does: base offset 0, sequences
+that follow each other, CreateTime, the time of every record as its column has it, any int64. What the rows
+hold is written and nothing else: null stays null, empty stays empty, headers keep their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.records import kernels
+from protocol.records.batch import pack_v2_header
+from protocol.records.compression import compress
+from protocol.records.layout import NO_PRODUCER_ID, TRANSACTIONAL_BIT, V2_HEADER_SIZE, Compression
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from protocol.records.column_buffers import ColumnBuffers
+
+__all__ = ["BATCH_LIMIT", "NOBODY", "EncodedBatch", "Producer", "encode_batches"]
+
+BATCH_LIMIT = 512 * 1024
+_SEQUENCE_MASK = 0x7FFFFFFF  # the sequence after the largest int32 is 0
+
+
+class Producer(NamedTuple):
+    """Who writes; without an id nobody can tell a batch that is sent twice."""
+
+    id: int = NO_PRODUCER_ID
+    epoch: int = -1
+    is_transactional: bool = False
+
+
+NOBODY = Producer()
+
+
+class EncodedBatch(NamedTuple):
+    """One batch, and the rows from `start` to below `end` that are in it."""
+
+    data: bytes
+    start: int
+    end: int
+    base_sequence: int
+
+
+def encode_batches(
+    columns: ColumnBuffers,
+    start: int,
+    end: int,
+    *,
+    producer: Producer = NOBODY,
+    base_sequence: int = -1,
+    compression: int = Compression.NONE,
+    limit: int = BATCH_LIMIT,
+) -> Iterator[EncodedBatch]:
+    """Yield batches of at most `limit` bytes before compression, or of one record that is larger.
+
+    `base_sequence` is that of the first row; it needs a producer with an id. Raises ValueError for columns
+    that do not add up.
+    """
+    limit = max(1, limit - V2_HEADER_SIZE)
+    attributes = compression | (TRANSACTIONAL_BIT if producer.is_transactional else 0)
+    sequence = base_sequence
+    while start < end:
+        data, stop, base_timestamp, largest = kernels.encode_rows(columns, start, end, limit)
+        payload = compress(compression, data, 2) if compression else data
+        head = pack_v2_header(
+            payload,
+            base_offset=0,
+            last_offset=stop - start - 1,
+            leader_epoch=-1,
+            attributes=attributes,
+            base_timestamp=base_timestamp,
+            max_timestamp=largest,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            count=stop - start,
+        )
+        yield EncodedBatch(head + payload, start, stop, sequence)
+        if sequence >= 0:
+            sequence = (sequence + stop - start) & _SEQUENCE_MASK
+        start = stop
