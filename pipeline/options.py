@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.cluster import address_of
 from pipeline.errors import UsageError
 from pipeline.source.splits import SPLIT_BYTES, Selection, SourceError
-from pipeline.times import parse_time, to_iso
+from pipeline.times import parse_duration, parse_time, to_iso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,6 +124,17 @@ def instant(text: str) -> int:
         return parse_time(text, time.time_ns() // 1_000_000)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def duration(text: str) -> int:
+    """A span in ms, not below 0: 7d, 1h30m, 250ms, or milliseconds."""
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if found < 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is below 0")
+    return found
 
 
 def size(text: str) -> int:

@@ -37,10 +37,10 @@ _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 MARGIN_MS: Final = _MINUTE
 BEFORE_LIMITS_MS: Final = (
     *(_MINUTE, 10 * _MINUTE, _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY, 365 * _DAY),
-    3650 * _DAY,
+    315_576_000_000,  # ten years
 )
 AFTER_LIMITS_MS: Final = (0, 1_000, 10_000, _MINUTE, 10 * _MINUTE, _HOUR, _DAY, 7 * _DAY)
-HOUR_COUNTS: Final = ("records", "future", "suspect", "negative", "log_append", "bytes")
+HOUR_COUNTS: Final = ("records", "odd", "future", "suspect", "negative", "log_append", "bytes")
 
 
 class Settings(NamedTuple):
@@ -157,10 +157,10 @@ class Auditor:
         counts.log_append += int(np.count_nonzero(times.is_log_append))
         if least < 0:
             counts.negative += int(np.count_nonzero(stamp < 0))
-        is_future = self._future(times, most, is_unknown, unknown)
         is_suspect = self._suspects(times, least, most)
+        is_future = self._future(times, most, is_unknown, unknown, is_suspect)
         is_odd = _either(is_future, is_suspect)
-        self._note_hours(times, least, most, is_future, is_suspect)
+        self._note_hours(times, least, most, [is_odd, is_future, is_suspect])
         self._note_delays(times, is_unknown, unknown, is_odd)
         if is_odd is not None:
             is_plausible = ~is_odd
@@ -175,7 +175,14 @@ class Auditor:
 
     # --- what is odd -----------------------------------------------------------------------------
 
-    def _future(self, times: Times, most: int, is_unknown: Bools, unknown: int) -> Bools | None:
+    def _future(
+        self,
+        times: Times,
+        most: int,
+        is_unknown: Bools,
+        unknown: int,
+        is_suspect: Bools | None,
+    ) -> Bools | None:
         """Tell which records come from the future, None for none."""
         stamp, append, margin = times.timestamp_ms, times.append_time_ms, self.settings.margin_ms
         limit = min(self.settings.now_ms + margin, _MOST)
@@ -193,8 +200,10 @@ class Auditor:
         if not found:
             return None
         self.counts.future += found
-        stamps = np.where(is_future, stamp, UNKNOWN)
-        self._keep("future", _example(times, int(stamps.argmax())))
+        shown = is_future if is_suspect is None else is_future & ~is_suspect
+        if shown.any():
+            stamps = np.where(shown, stamp, UNKNOWN)
+            self._keep("future", _example(times, int(stamps.argmax())))
         return is_future
 
     def _suspects(self, times: Times, least: int, most: int) -> Bools | None:
@@ -221,18 +230,10 @@ class Auditor:
 
     # --- sums ------------------------------------------------------------------------------------
 
-    def _note_hours(
-        self,
-        times: Times,
-        least: int,
-        most: int,
-        is_future: Bools | None,
-        is_suspect: Bools | None,
-    ) -> None:
+    def _note_hours(self, times: Times, least: int, most: int, odd: list[Bools | None]) -> None:
         """Add to the sums by event hour."""
         stamp = times.timestamp_ms
-        columns: list[Bools | Ints | None] = [is_future, is_suspect]
-        columns += [stamp < 0 if least < 0 else None]
+        columns: list[Bools | Ints | None] = [*odd, stamp < 0 if least < 0 else None]
         columns += [times.is_log_append if times.is_log_append.any() else None, times.size]
         first_hour = least // HOUR_MS
         if first_hour == most // HOUR_MS:

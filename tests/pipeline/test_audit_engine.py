@@ -96,10 +96,10 @@ def recount(rows, rules=RULES):
         known, hour = append != UNKNOWN, time // HOUR
         future = time > (append if known else rules.now_ms) + rules.margin_ms
         unit = timestamps.suspect_unit(time, rules.now_ms)
-        sums = hours.setdefault(hour, [0] * 6 + [time, time])
-        marks = (1, future, unit is not None, time < 0, stamped, size)
-        sums[:6] = [a + b for a, b in zip(sums, marks, strict=False)]
-        sums[6:] = min(sums[6], time), max(sums[7], time)
+        sums = hours.setdefault(hour, [0] * 7 + [time, time])
+        marks = (1, future or unit is not None, future, unit is not None, time < 0, stamped, size)
+        sums[:7] = [a + b for a, b in zip(sums, marks, strict=False)]
+        sums[7:] = min(sums[7], time), max(sums[8], time)
         total.update(future=future, negative=time < 0, log_append=stamped, append_known=known)
         if unit:
             total[unit.unit] += 1
@@ -278,10 +278,10 @@ def heads_are_believed(_self, _carry):
     return False
 
 
-def wrong_margin(self, times, most, is_unknown, unknown):
+def wrong_margin(self, *given):
     self.settings = self.settings._replace(margin_ms=self.settings.margin_ms + 1)
     try:
-        return FUTURE(self, times, most, is_unknown, unknown)
+        return FUTURE(self, *given)
     finally:
         self.settings = self.settings._replace(margin_ms=self.settings.margin_ms - 1)
 

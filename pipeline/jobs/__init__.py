@@ -1,0 +1,1 @@
+"""One module per job: `arguments(parser)` and `run(options, session)`; see `pipeline/cli.py`."""

@@ -1,0 +1,99 @@
+"""What are my timestamps worth? Reads the times of a log and says what they can be relied on for.
+
+Lateness and disorder, times from the future, in another unit, missing or negative, producers with wrong
+clocks, how long records take to arrive, how far groups are behind; which windows and which retention would be
+safe, and what others would have refused or deleted. Read-only. Exit status 1: there is something to look at.
+
+    tidelog pipeline audit --brokers localhost:9092 --topics orders
+    tidelog pipeline audit --logs /var/lib/kafka --cluster localhost:9092 --groups billing
+
+Log directories tell more than brokers: append times (of tidelog's logs), segments, what retention deletes.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline import options as common
+from pipeline.errors import OK, UsageError
+from pipeline.plan import Plan, described
+from pipeline.source import splits as source
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.session import Session
+    from pipeline.source.splits import Split
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job's options."""
+    common.add_source(parser)
+    common.add_run(parser)
+    group = parser.add_argument_group("what to look at")
+    group.add_argument(
+        "--cluster",
+        type=common.brokers,
+        metavar="HOST:PORT,...",
+        help="the cluster of the log directories: for its topics' settings and its groups' offsets",
+    )
+    group.add_argument("--groups", metavar="A,B", help="groups whose lag in real time is told")
+    group.add_argument(
+        "--margin",
+        type=common.duration,
+        default=60_000,
+        metavar="SPAN",
+        help="how far beyond its append time a record may lie before it is from the future (1m)",
+    )
+    group.add_argument(
+        "--upto",
+        choices=[source.HIGH_WATERMARK, source.LOG_END],
+        default=source.HIGH_WATERMARK,
+        help="read log directories to the end, if nobody kept the high watermark",
+    )
+    group.add_argument(
+        "--at", type=common.instant, metavar="TIME", help="judge as of this time (now)"
+    )
+
+
+def run(options: argparse.Namespace, session: Session) -> int:
+    """Audit; returns the exit status."""
+    cluster = options.brokers or options.cluster
+    if options.groups and cluster is None:
+        raise UsageError("--groups needs --brokers or --cluster: offsets are committed there")
+    started_ms = time.time_ns() // 1_000_000
+    selection = common.selection_of(options, upto=options.upto)
+    name = options.run or common.new_run_id("audit", started_ms)
+    directory = Path(options.out) / name
+    made: list[Split] = []
+
+    def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
+        made.extend(source.plan(selection, logs=options.logs or (), brokers=options.brokers))
+        return made, {"now_ms": started_ms if options.at is None else options.at}
+
+    plan = Plan.open(
+        directory,
+        job="audit",
+        run=name,
+        arguments={
+            **common.read_arguments(options),
+            "at_ms": options.at,
+            "margin_ms": options.margin,
+        },
+        now_ms=started_ms,
+        make=make,
+        save=not options.dry_run,
+    )
+    if options.dry_run:
+        print(described(plan))  # noqa: T201 - what was asked for
+        return OK
+    if not plan.is_new:
+        again = common.selection_of(options, upto=options.upto, offsets=plan.offsets)
+        made = list(source.plan(again, logs=options.logs or (), brokers=options.brokers))
+    from pipeline.jobs import auditing  # noqa: PLC0415 - help and dry runs do without numpy
+
+    found = auditing.Auditing(options, session, selection, plan).report(made, cluster)
+    return auditing.leave(found, directory, options.report)

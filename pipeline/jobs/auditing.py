@@ -1,0 +1,333 @@
+"""How an audit is done: splits read by workers, what comes back added up, and what is left of it.
+
+Only sums come back, some kilobytes for each split. A piece whose lateness its head cannot settle is read
+again (`engine/lateness.py`); log directories are asked for their segments as well.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pipeline import retained
+from pipeline.client import Client
+from pipeline.engine import pieces, summary, whatif
+from pipeline.engine.audit import AFTER_LIMITS_MS, BEFORE_LIMITS_MS, Auditor, Settings, Times
+from pipeline.engine.tables import RELATIVE_ERROR
+from pipeline.errors import FINDINGS, OK
+from pipeline.jobs.groups import lags
+from pipeline.jobs.trying import retention_settings
+from pipeline.jobs.watching import watching
+from pipeline.report import audit as page
+from pipeline.report import findings, retention
+from pipeline.report.units import setting
+from pipeline.source import places, reading
+from storage import timestamps
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.engine.pieces import Audit, Piece
+    from pipeline.engine.whatif import Log, Outcome, Policy
+    from pipeline.plan import Plan
+    from pipeline.session import Session
+    from pipeline.source.splits import Key, Selection, Split
+
+_DAY: Final = 86_400_000
+_TRIED_MS: Final = (_DAY, 7 * _DAY, 30 * _DAY)
+
+
+class Item(NamedTuple):
+    """What one task reads: a split, how, and the largest plausible time before it where it is known."""
+
+    split: Split
+    options: reading.Options
+    settings: Settings
+    carry: int | None = None
+
+
+def audit_split(item: Item) -> Piece:
+    """Read one split, where Spark has put it."""
+    auditor = Auditor(item.settings, item.carry)
+    for columns in reading.read(item.split, item.options):
+        auditor.note(
+            Times(
+                columns.offset,
+                columns.timestamp_ms,
+                columns.append_time_ms,
+                columns.is_log_append,
+                columns.producer_id,
+                columns.size,
+            )
+        )
+    split = item.split
+    return pieces.piece(split.topic, split.partition, split.start_offset, auditor)
+
+
+class Kept(NamedTuple):
+    """What one task judges: a partition's directory, and the policies."""
+
+    place: retained.Place
+    policies: tuple[Policy, ...]
+    now_ms: int
+    margin_ms: int
+
+
+def judge_log(item: Kept) -> tuple[Log, list[Outcome]]:
+    """Judge one partition; of its segments nothing comes back but that they were there."""
+    slack = timestamps.event_slack(item.policies[0].config)
+    log = retained.read(
+        item.place, event_slack_ms=slack, now_ms=item.now_ms, margin_ms=item.margin_ms
+    )
+    outcomes = [
+        whatif.judge(log, policy, [item.now_ms], margin_ms=item.margin_ms)
+        for policy in item.policies
+    ]
+    return log._replace(segments=tuple(s._replace(appended=()) for s in log.segments)), outcomes
+
+
+class Auditing:
+    """One run."""
+
+    def __init__(
+        self, options: argparse.Namespace, session: Session, selection: Selection, plan: Plan
+    ) -> None:
+        self.options, self.session, self.plan = options, session, plan
+        self.now_ms: int = plan.notes["now_ms"]
+        self._reading = reading.Options.of(selection, reading.TIMES)
+
+    def report(self, splits: Sequence[Split], cluster: str | None) -> dict[str, Any]:
+        """Do all of it; return report.json."""
+        topics = sorted({topic for topic, _ in self.plan.offsets})
+        own = _settings_of(topics, cluster)
+        limits = {*BEFORE_LIMITS_MS}
+        limits |= {r for r in (_retention_ms(own.get(topic)) for topic in topics) if r is not None}
+        settings = Settings(
+            self.now_ms, self.options.margin, tuple(sorted(limits)), AFTER_LIMITS_MS
+        )
+        audits = self._audit(splits, settings)
+        judged = self._judge(topics, own)
+        reports = [
+            self._topic(
+                topic,
+                {key[1]: audit for key, audit in audits.items() if key[0] == topic},
+                settings,
+                own.get(topic),
+                [each for each in judged if each[0].topic == topic],
+            )
+            for topic in topics
+        ]
+        found = [finding for topic in reports for finding in findings.of_topic(topic)]
+        groups = []
+        if self.options.groups and cluster is not None:
+            names = [name.strip() for name in self.options.groups.split(",") if name.strip()]
+            newest = {key: audit.newest for key, audit in audits.items()}
+            groups = lags(cluster, names, self.plan.offsets, newest, self.options.logs, self.now_ms)
+        return {
+            "job": "audit",
+            "run": self.plan.run,
+            "now_ms": self.now_ms,
+            "source": self.options.brokers or ", ".join(self.options.logs),
+            "settings": settings._asdict(),
+            "quantile_error": RELATIVE_ERROR,
+            "findings": [each._asdict() for each in found],
+            "topics": reports,
+            "groups": groups,
+        }
+
+    # --- times -----------------------------------------------------------------------------------
+
+    def _audit(self, splits: Sequence[Split], settings: Settings) -> dict[Key, Audit]:
+        """Read all splits, some of them twice; return the audit of each partition."""
+        items = [Item(split, self._reading, settings) for split in splits]
+        by_partition: dict[Key, list[int]] = defaultdict(list)
+        for number, split in enumerate(splits):
+            by_partition[split.topic, split.partition].append(number)
+        total = sum(split.size_bytes for split in splits)
+        with watching(self.session, "audit", total) as watch:
+            found: list[Piece] = self.session.run(audit_split, items, watch=watch)
+        again = [
+            (numbers[each.number], each.carry)
+            for numbers in by_partition.values()
+            for each in pieces.to_read_again([found[number] for number in numbers])
+        ]
+        if again:
+            repeated = [items[number]._replace(carry=carry) for number, carry in again]
+            total = sum(item.split.size_bytes for item in repeated)
+            with watching(self.session, "audit, again", total) as watch:
+                for (number, _), piece in zip(
+                    again, self.session.run(audit_split, repeated, watch=watch), strict=True
+                ):
+                    found[number] = piece
+        return {
+            key: pieces.partition_audit([found[n] for n in by_partition.get(key, ())], settings)
+            for key in self.plan.offsets
+        }
+
+    # --- retention -------------------------------------------------------------------------------
+
+    def _judge(
+        self, topics: Sequence[str], own: Mapping[str, Mapping[str, str]]
+    ) -> list[tuple[Log, list[Outcome]]]:
+        """Judge the segments of local log directories by several policies."""
+        if not self.options.logs or any(places.is_uri(place) for place in self.options.logs):
+            return []
+        items = [
+            Kept(place, _tried(own.get(place.topic)), self.now_ms, self.options.margin)
+            for root in self.options.logs
+            for place in retained.partitions(Path(places.local(root)), topics.__contains__)
+        ]
+        return list(self.session.run(judge_log, items))
+
+    # --- the report ------------------------------------------------------------------------------
+
+    def _topic(
+        self,
+        name: str,
+        audits: Mapping[int, Audit],
+        settings: Settings,
+        own: Mapping[str, str] | None,
+        judged: Sequence[tuple[Log, list[Outcome]]],
+    ) -> dict[str, Any]:
+        partitions = [{"partition": n} | summary.summary(a) for n, a in sorted(audits.items())]
+        for each in partitions:
+            for one in each["examples"].values():
+                one["partition"] = each["partition"]
+        rows = {number: summary.rows(audit) for number, audit in sorted(audits.items())}
+        whole = pieces.Audit.nothing(settings)
+        for audit in audits.values():
+            whole.add(audit)
+        whole.tables.bound()
+        numbers = summary.summary(whole)
+        numbers["examples"] = _farthest(partitions)
+        first, last, factor = summary.plot_range(whole)
+        producers = summary.producers(whole)
+        logs = [log for log, _ in judged]
+        outcomes = [outcome for _, found in judged for outcome in found]
+        return {
+            "topic": name,
+            "summary": numbers,
+            "partitions": partitions,
+            "rows": rows,
+            "late_curve": summary.late_curve(whole),
+            "plot": summary.rows(whole, factor),
+            "plot_span_ms": whole.tables.span_ms * factor,
+            "plot_range_ms": [first * whole.tables.span_ms, last * whole.tables.span_ms],
+            "producers": producers,
+            "skewed_producers": findings.skewed(producers, numbers["delay_ms"]["p50"]),
+            "safe_windows": findings.safe_windows(numbers),
+            "settings": _judged_by(own),
+            "log_bytes": sum(log.size for log in logs),
+            "retention": retention.policy_rows(logs, outcomes),
+            "pinned": retention.pinned_rows([found[0] for _, found in judged]),
+        }
+
+
+def _farthest(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the examples to show of a topic: the farthest future, of others the first partition's."""
+    found: dict[str, Any] = {}
+    for each in partitions:
+        for name, example in each["examples"].items():
+            kept = found.get(name)
+            if kept is None or (
+                name == "future" and example["timestamp_ms"] > kept["timestamp_ms"]
+            ):
+                found[name] = example
+    return found
+
+
+def _settings_of(topics: Sequence[str], cluster: str | None) -> dict[str, dict[str, str]]:
+    """Ask a cluster for the settings of its topics; a topic it does not have is not there."""
+    if cluster is None:
+        return {}
+    with Client(cluster) as client:
+        there = client.topics()
+        return {topic: retention_settings(client, topic) for topic in topics if topic in there}
+
+
+def _judged_by(own: Mapping[str, str] | None) -> dict[str, Any] | None:
+    if own is None:
+        return None
+    rules = whatif.policy_of("as it is", own).retention
+    stamped = own.get("message.timestamp.type") == timestamps.LOG_APPEND_TIME
+    return {
+        "retention_ms": rules.retention_ms,
+        "retention_bytes": rules.retention_bytes,
+        "by_append": rules.by_append or stamped,
+        "event_ms": rules.event_ms,
+    }
+
+
+def _retention_ms(own: Mapping[str, str] | None) -> int | None:
+    judged = _judged_by(own)
+    return None if judged is None else judged["retention_ms"]
+
+
+def _tried(own: Mapping[str, str] | None) -> tuple[Policy, ...]:
+    """Return the policies that every audit tries; the topic's own first, where it is known."""
+    found = [] if own is None else [whatif.policy_of("as it is set", own)]
+    for span_ms in _TRIED_MS:
+        words = setting(span_ms)
+        ms = {"retention.ms": str(span_ms), "retention.bytes": "-1"}
+        found.append(whatif.policy_of(f"retention.ms={words}, on Apache Kafka", ms, "kafka"))
+        found.append(whatif.policy_of(f"retention.ms={words}, by record time", ms))
+        basis = {"retention.time.basis": timestamps.APPEND_BASIS}
+        found.append(whatif.policy_of(f"retention.ms={words}, by append time", ms | basis))
+        event = {"retention.ms": "-1", "retention.max.eventtime.ms": str(span_ms)}
+        found.append(whatif.policy_of(f"retention.max.eventtime.ms={words}", event))
+    return tuple(found)
+
+
+# --- what is left --------------------------------------------------------------------------------
+
+
+def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
+    """Write the report and its numbers, say the headlines; return the exit status."""
+    directory.mkdir(parents=True, exist_ok=True)
+    rows = [
+        (topic["topic"], number, topic["partitions"], columns)
+        for topic in report["topics"]
+        for number, columns in topic["rows"].items()
+    ]
+    _parquet(rows, directory / "audit" / "partition_hour.parquet")
+    written = [directory / "audit" / "partition_hour.parquet"]
+    lean = dict(report) | {
+        "topics": [{k: v for k, v in t.items() if k != "rows"} for t in report["topics"]]
+    }
+    if kind != "none":
+        path = directory / "report.json"
+        path.write_text(json.dumps(lean, indent=1) + "\n", encoding="utf-8")
+        written.append(path)
+    if kind == "html":
+        path = directory / "report.html"
+        path.write_text(page.html(lean), encoding="utf-8")
+        written.append(path)
+    for each in report["findings"]:
+        sys.stdout.write(f"{each['level']:<4}  {each['topic']}  {each['title']}\n")
+    for path in written:
+        sys.stdout.write(f"      {path}\n")
+    is_alarming = any(each["level"] in ("bad", "warn") for each in report["findings"])
+    return FINDINGS if is_alarming else OK
+
+
+def _parquet(rows: Sequence[tuple[str, int, Any, Mapping[str, list[Any]]]], path: Path) -> None:
+    """Write the sums by partition and span of event time."""
+    import pyarrow as pa  # noqa: PLC0415 - only where it is needed
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    tables = []
+    for topic, number, partitions, columns in rows:
+        count = len(columns["event_ms"])
+        span_ms = next(each["span_ms"] for each in partitions if each["partition"] == number)
+        data = {"topic": pa.array([topic] * count, pa.string())}
+        data["partition"] = pa.array([number] * count, pa.int32())
+        data["span_ms"] = pa.array([span_ms] * count, pa.int64())
+        data |= {name: pa.array(values, pa.int64()) for name, values in columns.items()}
+        tables.append(pa.table(data))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if tables:
+        pq.write_table(pa.concat_tables(tables), path, compression="zstd")

@@ -1,0 +1,93 @@
+"""How far groups are behind, in real time: both times of the first record that each has not read.
+
+The record is read, from the log directories where there are any (they know append times), else from the
+cluster: nothing is interpolated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline.client import Client
+from pipeline.source import reading
+from pipeline.source import splits as source
+from storage import timestamps
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.engine.audit import Example
+    from pipeline.source.splits import Key
+
+
+def lags(
+    cluster: str,
+    groups: Sequence[str],
+    ends: Mapping[Key, tuple[int, int]],
+    newest: Mapping[Key, Example | None],
+    logs: Sequence[str] | None,
+    now_ms: int,
+) -> list[dict[str, Any]]:
+    """Return a row for each group and partition that it has committed an offset of.
+
+    A group that is not known has no rows. What retention has deleted already counts from the log's start.
+    """
+    found = []
+    with Client(cluster) as client:
+        committed = {group: client.offset_fetch(group) for group in groups}
+    for group, offsets in committed.items():
+        for key, one in sorted(offsets.items()):
+            if key not in ends or one.offset < 0:
+                continue
+            start, end = ends[key]
+            offset = min(max(one.offset, start), end)
+            event = append = None
+            if offset < end:
+                event, append = _times_at(key, offset, end, cluster, logs)
+            found.append(_row(group, key, one.offset, end, event, append, newest.get(key), now_ms))
+    return found
+
+
+def _row(
+    group: str,
+    key: Key,
+    offset: int,
+    end: int,
+    event: int | None,
+    append: int | None,
+    newest: Example | None,
+    now_ms: int,
+) -> dict[str, Any]:
+    return {
+        "group": group,
+        "topic": key[0],
+        "partition": key[1],
+        "committed_offset": offset,
+        "end_offset": end,
+        "records": max(end - offset, 0),
+        "event_time_ms": event,
+        "append_time_ms": append,
+        "event_lag_ms": None if event is None else now_ms - event,
+        "append_lag_ms": None if append is None else now_ms - append,
+        "event_behind_ms": (
+            None if event is None or newest is None else max(newest.timestamp_ms - event, 0)
+        ),
+    }
+
+
+def _times_at(
+    key: Key, offset: int, end: int, cluster: str, logs: Sequence[str] | None
+) -> tuple[int | None, int | None]:
+    """Return both times of the first record from an offset on; None for one that nobody knows."""
+    selection = source.Selection(topics=(key[0],), offsets={key: (offset, end)}, allow_gone=True)
+    splits = source.plan(selection, logs=logs or (), brokers=None if logs else cluster)
+    for split in splits:
+        options = reading.Options.of(selection, reading.TIMES, batch_bytes=1)
+        for columns in reading.read(split, options):
+            if len(columns):
+                append = int(columns.append_time_ms[0])
+                return (
+                    timestamps.or_none(int(columns.timestamp_ms[0])),
+                    None if append == reading.UNKNOWN else append,
+                )
+    return None, None

@@ -1,0 +1,289 @@
+"""How policies are tried: each partition's directory read and judged by one task, the outcomes put together.
+
+The same directory gives the same answer as long as nothing is appended; segments do not leave the workers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pipeline import options as common
+from pipeline import retained
+from pipeline.client import Client
+from pipeline.engine import whatif
+from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from pipeline.jobs.watching import watching
+from pipeline.report import retention
+from pipeline.report import whatif as page
+from pipeline.source import places
+from protocol.errors import CorruptMessage
+from storage import filenames, timestamps
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pipeline.engine.whatif import Guard, Log, Outcome, Policy
+    from pipeline.session import Session
+
+NOW: Final = "now"
+"""The policy of what a topic has set."""
+
+_MOST_POINTS: Final = 200
+
+
+class Item(NamedTuple):
+    """What one task judges."""
+
+    place: retained.Place
+    policies: tuple[Policy, ...]
+    moments: range
+    early_ms: int
+    margin_ms: int
+
+
+def judge(item: Item) -> tuple[Log, list[Outcome]]:
+    """Read one partition and try every policy on it."""
+    slack = timestamps.event_slack(item.policies[0].config)
+    try:
+        log = retained.read(
+            item.place,
+            event_slack_ms=slack,
+            now_ms=item.moments[0],
+            margin_ms=item.margin_ms,
+        )
+    except CorruptMessage as error:
+        raise PipelineError(f"{item.place.directory}: {error.message}") from error
+    outcomes = [
+        whatif.judge(log, policy, item.moments, early_ms=item.early_ms, margin_ms=item.margin_ms)
+        for policy in item.policies
+    ]
+    lean = log._replace(segments=tuple(each._replace(appended=()) for each in log.segments))
+    return lean, outcomes
+
+
+class Trial:
+    """One run."""
+
+    def __init__(
+        self, options: argparse.Namespace, session: Session, name: str, at_ms: int
+    ) -> None:
+        """Find the partitions, read the policies and guards; raises UsageError."""
+        self.options, self.session, self.name = options, session, name
+        self.moments = range(at_ms, at_ms + options.horizon + 1, options.step)
+        wants = _wants(options.topics)
+        self.places = [
+            place
+            for root in options.logs
+            for place in retained.partitions(Path(places.local(root)), wants)
+        ]
+        if not self.places:
+            raise UsageError(f"there is no such topic in {', '.join(options.logs)}")
+        twice = {(p.topic, p.partition) for p in self.places}
+        if len(twice) < len(self.places):
+            raise UsageError("a partition is in two of the log directories")
+        topics = sorted({place.topic for place in self.places})
+        self._own = _own_settings(topics, options.cluster)
+        try:
+            self.guards: list[Guard] = [whatif.parse_guard(text) for text in options.guard]
+            self._policies = {topic: self._of_topic(topic) for topic in topics}
+        except whatif.PolicyError as error:
+            raise UsageError(str(error)) from error
+        names = {policy.name for found in self._policies.values() for policy in found}
+        for guard in self.guards:
+            if guard.policy is not None and guard.policy not in names:
+                raise UsageError(f"--guard {guard.name}: there is no policy {guard.policy!r}")
+
+    def _of_topic(self, topic: str) -> tuple[Policy, ...]:
+        own = self._own.get(topic)
+        found = [] if own is None else [whatif.policy_of(NOW, own)]
+        found += [whatif.parse_policy(text, own) for text in self.options.policy]
+        names = [policy.name for policy in found]
+        if len(set(names)) < len(names):
+            raise whatif.PolicyError(f"two policies have one name: {', '.join(names)}")
+        return tuple(found)
+
+    def described(self) -> str:
+        """Return what a dry run shows."""
+        lines = [f"{place.topic}-{place.partition}: {place.directory}" for place in self.places]
+        size = sum(
+            path.stat().st_size
+            for place in self.places
+            for path in place.directory.glob(f"*{filenames.LOG_SUFFIX}")
+        )
+        lines.append(
+            f"{len(self.places)} partitions, {len(self.moments)} rounds of each policy, {size} bytes"
+        )
+        return "\n".join(lines)
+
+    def report(self) -> dict[str, Any]:
+        """Try them; return report.json."""
+        options = self.options
+        items = [
+            Item(place, self._policies[place.topic], self.moments, options.early, options.margin)
+            for place in self.places
+        ]
+        with watching(self.session, "whatif", len(items), unit="partitions") as watch:
+            judged = list(self.session.run(judge, items, watch=watch))
+        topics = []
+        for topic, policies in self._policies.items():
+            logs = [log for log, _ in judged if log.topic == topic]
+            outcomes = [o for _, found in judged for o in found if o.topic == topic]
+            topics.append(self._topic(topic, policies, logs, outcomes))
+        every = [outcome for _, found in judged for outcome in found]
+        return {
+            "job": "whatif",
+            "run": self.name,
+            "at_ms": self.moments[0],
+            "horizon_ms": options.horizon,
+            "step_ms": options.step,
+            "early_ms": options.early,
+            "logs": list(options.logs),
+            "topics": topics,
+            "broken_guards": [
+                {
+                    "guard": each.guard.name,
+                    "policy": each.policy,
+                    "limit": each.guard.limit,
+                    "value": each.value,
+                }
+                for each in whatif.broken(self.guards, every)
+            ],
+            "guards": [guard._asdict() for guard in self.guards],
+        }
+
+    def _topic(
+        self,
+        topic: str,
+        policies: Sequence[Policy],
+        logs: Sequence[Log],
+        outcomes: Sequence[Outcome],
+    ) -> dict[str, Any]:
+        return {
+            "topic": topic,
+            "bytes": sum(log.size for log in logs),
+            "records": sum(log.records for log in logs),
+            "is_estimated": any(log.is_estimated for log in logs),
+            "policies": [
+                {
+                    "policy": policy.name,
+                    "rules": policy.rules,
+                    "retention": policy.retention._asdict(),
+                }
+                for policy in policies
+            ],
+            "retention": retention.policy_rows(logs, outcomes),
+            "curves": {policy.name: _curve(policy.name, outcomes) for policy in policies},
+            "partitions": [_partition(log, outcomes) for log in logs],
+            "pinned": retention.pinned_rows(
+                [outcome for outcome in outcomes if outcome.policy == policies[0].name]
+            ),
+        }
+
+
+def _partition(log: Log, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    mine = [outcome for outcome in outcomes if outcome.partition == log.partition]
+    return {
+        "partition": log.partition,
+        "bytes": log.size,
+        "records": log.records,
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.high_watermark,
+        "segments": len(log.segments),
+        "max_event_time_ms": log.max_event_time,
+        "is_estimated": log.is_estimated,
+        "policies": [
+            {
+                "policy": outcome.policy,
+                "deleted": [each._asdict() for each in outcome.deleted],
+                "first": outcome.rounds[0]._asdict(),
+                "last": outcome.rounds[-1]._asdict(),
+            }
+            for outcome in mine
+        ],
+    }
+
+
+def _curve(policy: str, outcomes: Sequence[Outcome]) -> list[list[int]]:
+    """Return (moment, bytes kept of all partitions): of a long row, those rounds that changed it."""
+    mine = [outcome.rounds for outcome in outcomes if outcome.policy == policy]
+    points: list[list[int]] = []
+    for rounds in zip(*mine, strict=True):
+        kept = sum(each.size for each in rounds)
+        if not points or points[-1][1] != kept:
+            points.append([rounds[0].at_ms, kept])
+    if mine and points[-1][0] != mine[0][-1].at_ms:
+        points.append([mine[0][-1].at_ms, points[-1][1]])
+    return points
+
+
+def _wants(text: str | None) -> Callable[[str], bool]:
+    names, pattern = common.topics_of(text)
+    if names:
+        return names.__contains__
+    if pattern is None:
+        return lambda topic: not topic.startswith("__")
+    try:
+        return re.compile(pattern).fullmatch  # type: ignore[return-value]
+    except re.error as error:
+        raise UsageError(f"--topics: '{pattern}' is no regular expression: {error}") from error
+
+
+def _own_settings(topics: Sequence[str], cluster: str | None) -> dict[str, dict[str, str]]:
+    """Return what a cluster's topics have in force; raises UsageError for a topic it does not have."""
+    if cluster is None:
+        return {}
+    with Client(cluster) as client:
+        there = client.topics()
+        missing = [topic for topic in topics if topic not in there]
+        if missing:
+            raise UsageError(f"{cluster} has no topic {missing[0]}: is it another cluster's log?")
+        return {topic: retention_settings(client, topic) for topic in topics}
+
+
+def retention_settings(client: Client, topic: str) -> dict[str, str]:
+    """Return the settings of a topic that decide what retention deletes, as they are in force."""
+    return {
+        name: one.value
+        for name, one in client.topic_settings(topic).items()
+        if one.value is not None and name in OF_RETENTION
+    }
+
+
+OF_RETENTION: Final = frozenset(
+    {
+        *("cleanup.policy", "retention.ms", "retention.bytes", "retention.time.basis"),
+        *("retention.max.eventtime.ms", "retention.max.eventtime.grace.ms"),
+        *("message.timestamp.type", "message.timestamp.after.max.ms"),
+    }
+)
+
+
+# --- what is left --------------------------------------------------------------------------------
+
+
+def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
+    """Write the report, say what each policy does; return the exit status."""
+    say = sys.stdout.write
+    for topic in report["topics"]:
+        for line in page.sentences(topic):
+            say(f"{topic['topic']}: {line}\n")
+    for each in report["broken_guards"]:
+        say(
+            f"GUARD {each['guard']}={each['limit']} is broken by policy {each['policy']}:"
+            f" {each['value']}\n"
+        )
+    if kind != "none":
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / "report.json"
+        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        say(f"{path}\n")
+    if kind == "html":
+        path = directory / "report.html"
+        path.write_text(page.html(report), encoding="utf-8")
+        say(f"{path}\n")
+    return FINDINGS if report["broken_guards"] else OK

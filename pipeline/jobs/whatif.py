@@ -1,0 +1,111 @@
+"""What would a retention policy delete? Tried on the real log, by the broker's own rules, before it is set.
+
+Bytes and records that go with the next round (at --at) and with rounds every --step over --horizon if nothing
+is appended, the first offset and event that are kept, what is deleted soon after it was written, and segments
+that a time from the future holds. Read-only. Exit status 1: a guard is broken.
+
+    tidelog pipeline whatif --logs /var/lib/tidelog --topics orders --cluster localhost:9092
+        --policy week:retention.ms=7d --policy event:retention.max.eventtime.ms=30d
+        --horizon 14d --step 1h --guard week:max_killed_early=0
+
+A policy lies over the topic's own settings where --cluster tells them. `rules=kafka` in it asks for Apache
+Kafka's rules. Guards: max_deleted_bytes, max_deleted_records, max_killed_early, max_pinned_bytes; each holds
+for every policy, or for the one named before a colon. Nobody knows append times in logs that Apache Kafka
+wrote: the dates of files stand in, and the answer says "estimated".
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline import options as common
+from pipeline.errors import OK, UsageError
+from pipeline.source import places
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pipeline.session import Session
+
+_MOST_ROUNDS = 100_000
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job's options."""
+    group = parser.add_argument_group("which logs")
+    group.add_argument(
+        "--logs", metavar="DIR", action="append", required=True, help="log directories of a broker"
+    )
+    group.add_argument(
+        "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all but __ topics)"
+    )
+    group.add_argument(
+        "--cluster",
+        type=common.brokers,
+        metavar="HOST:PORT,...",
+        help="the cluster they belong to: its topics' own settings are tried too, as `now`",
+    )
+    group = parser.add_argument_group("what to try")
+    group.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="NAME:SETTING=VALUE,...",
+        help="settings of a topic under a name; spans may be written 7d; may be given many times",
+    )
+    group.add_argument("--at", type=common.instant, metavar="TIME", help="the first round (now)")
+    group.add_argument(
+        "--horizon", type=common.duration, default=0, metavar="SPAN", help="go on for so long (0)"
+    )
+    group.add_argument(
+        "--step", type=common.duration, default=3_600_000, metavar="SPAN", help="a round each (1h)"
+    )
+    group.add_argument(
+        "--early",
+        type=common.duration,
+        default=86_400_000,
+        metavar="SPAN",
+        help="what is deleted within this of its append was killed early (1d)",
+    )
+    group.add_argument(
+        "--margin",
+        type=common.duration,
+        default=60_000,
+        metavar="SPAN",
+        help="how far beyond --at a time may lie before it is from the future (1m)",
+    )
+    group.add_argument(
+        "--guard",
+        action="append",
+        default=[],
+        metavar="[POLICY:]NAME=NUMBER",
+        help="a bound; exit status 1 where it is broken; may be given many times",
+    )
+    common.add_run(parser)
+
+
+def run(options: argparse.Namespace, session: Session) -> int:
+    """Try the policies; returns the exit status."""
+    for place in options.logs:
+        if places.is_uri(place):
+            raise UsageError(f"{place}: whatif reads directories; copy the partition's there first")
+        if not Path(places.local(place)).is_dir():
+            raise UsageError(f"{place} is no directory")
+    if not options.policy and options.cluster is None:
+        raise UsageError("nothing to try: give --policy, or --cluster for what is set now")
+    if options.step <= 0:
+        raise UsageError("--step must be more than 0")
+    if options.horizon // options.step >= _MOST_ROUNDS:
+        raise UsageError(f"that is more than {_MOST_ROUNDS} rounds: take a longer --step")
+    now_ms = time.time_ns() // 1_000_000
+    at_ms = now_ms if options.at is None else options.at
+    name = options.run or common.new_run_id("whatif", now_ms)
+    from pipeline.jobs import trying  # noqa: PLC0415 - help does without
+
+    trial = trying.Trial(options, session, name, at_ms)
+    if options.dry_run:
+        print(trial.described())  # noqa: T201 - what was asked for
+        return OK
+    return trying.leave(trial.report(), Path(options.out) / name, options.report)

@@ -1,0 +1,1 @@
+"""Reports of the jobs: one page of HTML that needs nothing from the network, and the same numbers as JSON."""

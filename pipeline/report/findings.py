@@ -1,0 +1,257 @@
+"""What an audit found, in sentences for who has to decide on a window or a retention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.report.page import Finding
+from pipeline.report.units import count, moment, rounded_up, setting, share, size, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    Numbers = Mapping[str, Any]
+
+SAFETY: Final = 1.5
+"""How much more than what was seen a window should let through."""
+
+LEAST_AFTER_MS: Final = 60_000
+AHEAD_MS: Final = 1_000
+"""A producer whose median record is this far ahead of its append time has a clock that is wrong."""
+
+BEHIND_MS: Final = 300_000
+"""A producer whose median delay is this much more than the topic's is behind, or has another clock."""
+
+LEAST_RECORDS: Final = 20
+"""Of fewer records no median is worth a word."""
+
+DISORDER_MS: Final = 60_000
+"""Where one record in a hundred is later than this, the order is worth a look."""
+
+_FACTORS: Final = {"seconds": (1000, 1), "microseconds": (1, 1000), "nanoseconds": (1, 1_000_000)}
+
+
+def safe_windows(summary: Numbers) -> dict[str, Any]:
+    """Return windows that would have let through every plausible record, or 99.9 %, with a margin.
+
+    By delays where append times are known; else by lateness, which is no more than the delay.
+    """
+    delay, lateness = summary["delay_ms"], summary["lateness_ms"]
+    is_measured = delay["count"] > 0 and delay["max"] is not None
+    told = delay if is_measured else lateness
+    longest, most = told["max"], told["p99_9"]
+    ahead = -min(delay["min"], 0) if is_measured else None
+    return {
+        "before_ms": None if longest is None else rounded_up(SAFETY * max(longest, 1_000)),
+        "before_most_ms": None if most is None else rounded_up(SAFETY * max(most, 1_000)),
+        "after_ms": None if ahead is None else max(rounded_up(SAFETY * ahead), LEAST_AFTER_MS),
+        "basis": "delay" if is_measured else "lateness",
+    }
+
+
+def skewed(producers: list[dict[str, Any]], median_ms: int | None) -> list[dict[str, Any]]:
+    """Return the producers whose clock is probably wrong, with how: `ahead` or `behind`."""
+    found = []
+    for each in producers:
+        median = each["median_delay_ms"]
+        if each["records"] < LEAST_RECORDS or each["producer_id"] < 0:
+            continue
+        if median <= -AHEAD_MS:
+            found.append(each | {"how": "ahead"})
+        elif median_ms is not None and median > median_ms + BEHIND_MS:
+            found.append(each | {"how": "behind"})
+    return found
+
+
+def of_topic(topic: Numbers) -> list[Finding]:
+    """Return what there is to say of one topic."""
+    summary = topic["summary"]
+    name = topic["topic"]
+    if not summary["records"]:
+        return [Finding("info", name, "It has no records.", "There is nothing to judge.")]
+    found = [
+        Finding(level, name, title, text)
+        for part in (_units, _future, _missing, _negative, _clocks, _retention, _order, _arrival)
+        for level, title, text in part(topic, summary)
+    ]
+    if not any(each.level in ("bad", "warn") for each in found):
+        text = "Windows and a retention by record time can rely on them."
+        found.append(Finding("ok", name, "Its times look right.", text))
+    return found
+
+
+_Said = tuple[str, str, str]
+
+
+def _say(level: str, title: str, *sentences: str) -> _Said:
+    return level, title, " ".join(filter(None, sentences))
+
+
+def _units(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
+    for unit, number in summary["suspects"].items():
+        if not number:
+            continue
+        example = summary["examples"][unit]
+        stamp = example["timestamp_ms"]
+        factor, divisor = _FACTORS[unit]
+        meant = moment(stamp * factor // divisor)
+        yield _say(
+            "bad",
+            f"{_records(number)} look{_s(number)} like {unit} instead of milliseconds.",
+            f"The first is {_place(example)}: {stamp} is {moment(stamp)}, and read as {unit} {meant}.",
+            "The producer has to be put right: lookups, windows and every retention by time take the",
+            "number as it is.",
+        )
+
+
+def _future(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
+    number = summary["future"]
+    if not number:
+        return
+    example = summary["examples"].get("future")
+    farthest = ""
+    if example is not None:
+        farthest = f"The farthest is {_place(example)}, at {moment(example['timestamp_ms'])}."
+    pinned = max((each["held_bytes"] for each in topic.get("pinned", ())), default=0)
+    held = f"{size(pinned)} stay" if pinned else "its segment, and all behind it, stay"
+    yield _say(
+        "bad",
+        f"{_records(number)} ({share(number, summary['records'])}) come{_s(number)} from the future.",
+        farthest,
+        f"On Apache Kafka {held} until that time has come and retention.ms is over; tidelog counts such",
+        "a record as written when it was. message.timestamp.after.max.ms refuses them.",
+    )
+
+
+def _missing(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
+    number = summary["missing"]
+    if number:
+        yield _say(
+            "warn",
+            f"{_records(number)} ({share(number, summary['records'])}) {_have(number)} no time.",
+            "They come from producers of before 0.10, or from one that sets -1. No lookup finds them, and",
+            "retention by event time does not see them; LogAppendTime gives such records a time.",
+        )
+
+
+def _negative(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
+    number = summary["negative"]
+    if number:
+        yield _say(
+            "info",
+            f"{_records(number)} {_lie(number)} before 1970.",
+            f"The earliest is {moment(summary['least_time_ms'])}. Java's clients cannot look such times",
+            "up, and Apache Kafka's time index leaves them out (KIP-228).",
+        )
+
+
+def _clocks(topic: Numbers, _summary: Numbers) -> Iterator[_Said]:
+    for how, title, words in (
+        ("ahead", "with a clock that runs ahead", "after they were appended: no event is that new"),
+        (
+            "behind",
+            "whose records come very late",
+            "before they were appended: a clock, or a queue",
+        ),
+    ):
+        found = [each for each in topic["skewed_producers"] if each["how"] == how]
+        if not found:
+            continue
+        worst = max(found, key=lambda each: abs(each["median_delay_ms"]))
+        yield _say(
+            "warn",
+            f"{_number(len(found), 'producer')} {title}.",
+            f"The worst is producer {worst['producer_id']}: half of its {_records(worst['records'])}",
+            f"have a time {span(abs(worst['median_delay_ms']))} or more {words}.",
+        )
+
+
+def _retention(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
+    own = topic.get("settings")
+    if own is None or own["retention_ms"] is None or own["by_append"]:
+        return
+    limit = own["retention_ms"]
+    doomed = sum(e["records"] for e in summary["beyond_before"] if e["limit_ms"] == limit)
+    late = sum(e["records"] for e in summary["lateness_beyond"] if e["limit_ms"] == limit)
+    if doomed or late:
+        least = "At least " if late else ""
+        yield _say(
+            "bad",
+            f"{least}{_records(doomed + late)} older than retention.ms={setting(limit)} on arrival.",
+            "Retention by record time deletes them as soon as nothing younger is in their segment. Keep",
+            "longer, or count from the append time: retention.time.basis=append, on Apache Kafka",
+            "message.timestamp.type=LogAppendTime.",
+        )
+
+
+def _order(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
+    late, plausible, lateness = (
+        summary["out_of_order"],
+        summary["plausible"],
+        summary["lateness_ms"],
+    )
+    if not plausible:
+        return
+    if not late:
+        yield _say("ok", "Every partition is in order.", "No record lies behind one before it.")
+        return
+    yield _say(
+        "warn" if (lateness["p99"] or 0) > DISORDER_MS else "info",
+        f"{share(late, plausible)} of the records are out of order, by {span(lateness['max'])} at most.",
+        f"{count(late)} of {count(plausible)} lie behind the largest event time before them in their",
+        f"partition; 99 % of all records by at most {span(lateness['p99'])}, 99.9 % by at most",
+        f"{span(lateness['p99_9'])}: who waits that long sees 99.9 % of them in order.",
+    )
+
+
+def _arrival(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
+    delay, windows = summary["delay_ms"], topic["safe_windows"]
+    before, after, most = windows["before_ms"], windows["after_ms"], windows["before_most_ms"]
+    if windows["basis"] == "delay":
+        yield _say(
+            "info",
+            f"Half of the records arrive within {span(delay['p50'])}, 99.9 % within {span(delay['p99_9'])};"
+            f" the slowest took {span(delay['max'])}.",
+            f"message.timestamp.before.max.ms={before} ({setting(before)}) and",
+            f"message.timestamp.after.max.ms={after} ({setting(after)}) would have refused no plausible",
+            f"record, with half as much again to spare; a before.max.ms of {setting(most)} fewer than one in",
+            "a thousand. The slowest is KIP-33's MaxLatencyOfCluster: who",
+            "fails over by time goes that far back.",
+        )
+    elif before is not None:
+        yield _say(
+            "info",
+            "Nobody knows when these records were appended: windows can only be estimated.",
+            f"No record lies more than {span(summary['lateness_ms']['max'])} behind one before it, so",
+            f"message.timestamp.before.max.ms={before} ({setting(before)}) is the least that makes sense.",
+            "tidelog keeps append times of every topic, Apache Kafka those of LogAppendTime topics.",
+        )
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _number(number: int, what: str) -> str:
+    return f"{count(number)} {what}{'' if number == 1 else 's'}"
+
+
+def _records(number: int) -> str:
+    return _number(number, "record")
+
+
+def _s(number: int) -> str:
+    return "s" if number == 1 else ""
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
+
+
+def _lie(number: int) -> str:
+    return "lies" if number == 1 else "lie"
+
+
+def _place(example: Numbers) -> str:
+    producer, partition = example["producer_id"], example.get("partition")
+    where = "" if partition is None else f" of partition {partition}"
+    return f"offset {count(example['offset'])}{where}{'' if producer < 0 else f' by producer {producer}'}"

@@ -1,0 +1,123 @@
+"""Tables of what retention policies delete, for the pages of audits and of what-ifs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline.report import page
+from pipeline.report.page import Cell
+from pipeline.report.units import NONE, count, moment, share, size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.engine.whatif import Log, Outcome
+
+    Numbers = Mapping[str, Any]
+
+
+def policy_rows(logs: Sequence[Log], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return a row for each policy: what it deletes of all logs together, in the first round and in all."""
+    names = list(dict.fromkeys(outcome.policy for outcome in outcomes))
+    records = sum(log.records for log in logs)
+    rows = []
+    for name in names:
+        mine = [outcome for outcome in outcomes if outcome.policy == name]
+        first = [outcome.rounds[0] for outcome in mine]
+        last = [outcome.rounds[-1] for outcome in mine]
+        times = [kept.first_time for kept in last if kept.first_time is not None]
+        rows.append(
+            {
+                "policy": name,
+                "deleted_bytes": sum(kept.deleted_size for kept in first),
+                "deleted_records": sum(kept.deleted_records for kept in first),
+                "deleted_segments": sum(
+                    each.at_ms == outcome.rounds[0].at_ms
+                    for outcome in mine
+                    for each in outcome.deleted
+                ),
+                "killed_early": sum(each.killed_early for o in mine for each in o.deleted),
+                "horizon_deleted_bytes": sum(kept.deleted_size for kept in last),
+                "horizon_deleted_records": sum(kept.deleted_records for kept in last),
+                "kept_bytes": sum(kept.size for kept in last),
+                "kept_records": sum(kept.records for kept in last),
+                "first_time_kept_ms": min(times, default=None),
+                "pinned_bytes": sum(max((p.held_size for p in o.pinned), default=0) for o in mine),
+                "is_estimated": any(outcome.is_estimated for outcome in mine),
+                "records": records,
+            }
+        )
+    return rows
+
+
+def pinned_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return a row for each segment that a time from the future holds, by the first policy."""
+    return [
+        {
+            "topic": outcome.topic,
+            "partition": outcome.partition,
+            "base_offset": each.base_offset,
+            "bytes": each.size,
+            "held_bytes": each.held_size,
+            "offset": each.future.offset,
+            "timestamp_ms": each.future.timestamp_ms,
+            "producer_id": each.future.producer_id,
+            "until_ms": each.until_ms,
+        }
+        for outcome in outcomes
+        for each in outcome.pinned
+    ]
+
+
+def policies_table(rows: Sequence[Numbers], log_bytes: int) -> str:
+    """Return the table of policies."""
+    caption = (
+        f"What one round of retention would delete of {size(log_bytes)}, by the broker's own rules."
+    )
+    if any(row["is_estimated"] for row in rows):
+        caption += (
+            " Estimated: of some segments nobody knows when they were appended, and the dates of their files"
+            " stand in."
+        )
+    return page.table(
+        caption,
+        (
+            "policy",
+            "deleted",
+            "share",
+            "records",
+            "written less than a day ago",
+            "first event kept",
+        ),
+        [
+            (
+                row["policy"],
+                size(row["deleted_bytes"]),
+                share(row["deleted_bytes"], log_bytes),
+                count(row["deleted_records"]),
+                Cell(count(row["killed_early"]), row["killed_early"] > 0),
+                moment(row["first_time_kept_ms"])[:16],
+            )
+            for row in rows
+        ],
+    )
+
+
+def pinned_table(rows: Sequence[Numbers]) -> str:
+    """Return the table of segments that a time from the future holds."""
+    return page.table(
+        "Segments that Apache Kafka keeps because of one time from the future, with all behind them.",
+        ("partition", "segment", "offset", "its time", "producer", "kept until", "bytes kept"),
+        [
+            (
+                f"{row['topic']}-{row['partition']}",
+                str(row["base_offset"]),
+                count(row["offset"]),
+                moment(row["timestamp_ms"]),
+                NONE if row["producer_id"] < 0 else str(row["producer_id"]),
+                NONE if row["until_ms"] is None else moment(row["until_ms"]),
+                size(row["held_bytes"]),
+            )
+            for row in rows[:40]
+        ],
+    )
