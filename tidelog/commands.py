@@ -36,14 +36,18 @@ _LEAST_WRAPPED = 26  # a time and what follows it
 _WIDE = 500  # columns, where nobody looks at a terminal
 _BROKEN_PIPE = 1
 _UNIT = 1024
+_MINUTE_MS = 60_000
+_YEAR_MS = 31_557_600_000
+_YEARS_FROM_MS = 2 * _YEAR_MS
 
 
 class CommandError(Exception):
-    """What a command could not do: a sentence, and the exit status."""
+    """What a command could not do: a sentence, the exit status, and what the broker calls it."""
 
-    def __init__(self, sentence: str, status: int = FAILED) -> None:
+    def __init__(self, sentence: str, status: int = FAILED, name: str = "") -> None:
         super().__init__(sentence)
         self.status = status
+        self.name = name
 
 
 def add_common(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
@@ -110,7 +114,8 @@ def ask(address: str, *path: str, query: Iterable[tuple[str, str | None]] = ()) 
     try:
         return client.ask("GET", url)
     except ControlError as error:
-        raise CommandError(str(error), USAGE if error.name in _MISTAKES else FAILED) from None
+        status = USAGE if error.name in _MISTAKES else FAILED
+        raise CommandError(str(error), status, error.name) from None
     except (http.client.HTTPException, ValueError, KeyError, TypeError):
         raise CommandError(f"what answers at {address} is not the HTTP port of tidelog") from None
     except OSError as error:
@@ -195,6 +200,22 @@ def size_of(count: int) -> str:
             return f"{value:.1f} {unit}"
         value /= _UNIT
     return f"{value:.1f} TiB"
+
+
+def span_of(span_ms: int) -> str:
+    """A span of time as people read it: its two largest units."""
+    sign, left = ("-", -span_ms) if span_ms < 0 else ("", span_ms)
+    if left < _MINUTE_MS:
+        return sign + (f"{left} ms" if 0 < left < 1000 else f"{left // 100 / 10:g} s")
+    if left >= _YEARS_FROM_MS:
+        return f"{sign}{left / _YEAR_MS:,.1f} years"
+    seconds = left // 1000
+    parts: list[str] = []
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return sign + " ".join(parts[:2])
 
 
 def counted(count: int, what: str) -> str:

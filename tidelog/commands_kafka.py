@@ -146,11 +146,11 @@ class Kafka:
     ) -> None:
         self._admin.close()
 
-    def _send(self, request: Any) -> Any:
+    def _send(self, request: Any, node_id: int | None = None) -> Any:
         """Send a request as it is: kafka-python's own calls leave out documentation and error messages."""
         with telling():
             manager = self._admin._manager  # noqa: SLF001 - there is no public way; the pin holds it
-            return manager.run(manager.send, request)
+            return manager.run(manager.send, request, node_id)
 
     # --- topics ------------------------------------------------------------------------------
 

@@ -1,10 +1,12 @@
 """`tidelog topics`: list, describe, create, delete and alter topics, over Kafka's protocol.
 
-What deletes says so first, and asks, or wants --yes where there is no terminal.
+What deletes says so first, and asks, or wants --yes where there is no terminal. What touches the broker's own
+topics is warned of.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tidelog.commands import (
@@ -24,8 +26,12 @@ from tidelog.commands_kafka import EARLIEST, LATEST, Kafka, add_broker
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+_OWN = {  # what becomes of the broker's own topics
+    "__consumer_offsets": "what groups have committed lies there",
+    "__transaction_state": "what becomes of open transactions lies there",
+}
 _SET_HELP = "a setting (retention.ms=7d); may be given many times"
 
 
@@ -198,9 +204,10 @@ def _delete(options: argparse.Namespace) -> None:
         topics = kafka.topics(options.topics)
         names = [topic["name"] for topic in topics]
         listed = ", ".join(names)
+        own = _own(topics)
         confirm(
-            f"Delete {listed} and all that is in there, for good?",
-            refusal=f"{listed} and all that is in there would be gone for good: add --yes",
+            f"{own}Delete {listed} and all that is in there, for good?",
+            refusal=f"{own}{listed} and all that is in there would be gone for good: add --yes",
             declined="nothing was deleted",
             yes=options.yes,
         )
@@ -211,6 +218,15 @@ def _delete(options: argparse.Namespace) -> None:
         tell(f"Deleted {listed}.")
 
 
+def _own(topics: Iterable[Mapping[str, Any]]) -> str:
+    """A warning where one of these topics is the broker's own, else nothing."""
+    return "".join(
+        f"{topic['name']} is the broker's own: {_OWN.get(topic['name'], 'it needs it')}. "
+        for topic in topics
+        if topic["is_internal"]
+    )
+
+
 def _alter(options: argparse.Namespace) -> None:
     count = None if options.partitions is None else _count(options.partitions)
     changes: Changes = {**settings_of(options.set), **dict.fromkeys(options.unset)}
@@ -218,7 +234,10 @@ def _alter(options: argparse.Namespace) -> None:
         raise CommandError("nothing to alter: --partitions, --set or --unset", USAGE)
     told = []
     with Kafka(options.broker) as kafka:
-        for topic in kafka.topics(options.topics):
+        topics = kafka.topics(options.topics)
+        if own := _own(topics):
+            sys.stderr.write(f"tidelog topics alter: warning: {own.rstrip()}\n")
+        for topic in topics:
             name = topic["name"]
             changed = not options.dry_run
             altered: dict[str, Any] = {

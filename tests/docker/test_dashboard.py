@@ -21,8 +21,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
+from kafka.structs import OffsetAndMetadata
 
-from broker import metrics_of_time, metrics_served
+from broker import metrics_of_groups, metrics_of_time, metrics_served
 from tidelog.process import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,8 @@ needs_prometheus = pytest.mark.skipif(
 def declared():
     """Every name that /metrics may show."""
     names = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
-    for family in (*metrics_of_time.FAMILIES, *metrics_served.FAMILIES):
+    modules = (metrics_of_groups, metrics_of_time, metrics_served)
+    for family in (family for module in modules for family in module.FAMILIES):
         names.add(family.name + {"counter": "_total", "histogram": "_bucket"}.get(family.kind, ""))
     return names
 
@@ -188,6 +190,20 @@ def produce(broker, sends):
     producer.close()
 
 
+def lag(broker):
+    """A group that has read all but two records of "steady", an hour apart by their own times."""
+    partition = TopicPartition("steady", 0)
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, group_id="readers", enable_auto_commit=False
+    )
+    consumer.assign([partition])
+    end = consumer.end_offsets([partition])[partition]
+    consumer.commit({partition: OffsetAndMetadata(end, "", -1)})
+    consumer.close()
+    now_ms = broker.clock.now_ms()
+    produce(broker, [("steady", now_ms - HOUR_MS), ("steady", now_ms)])
+
+
 def consume(broker):
     """Read what is there, then beyond it, which is refused."""
     partition = TopicPartition("steady", 0)
@@ -213,6 +229,7 @@ def load(broker):
     produce(broker, [("doomed", now_ms - DAY_MS), ("window", now_ms - DAY_MS)])
     produce(broker, [("steady", now_ms // 1000)])  # seconds
     consume(broker)
+    lag(broker)
 
 
 def forget_append_times(broker, topic):
@@ -261,7 +278,9 @@ def prometheus(tmp_path_factory):
 
 def as_grafana_asks(expr):
     """With Grafana's variables filled in."""
-    return expr.replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$topic", ".*")
+    for name in ("instance", "topic", "group"):
+        expr = expr.replace(f"${name}", ".*")
+    return expr.replace("$__rate_interval", "1m")
 
 
 @needs_prometheus
@@ -274,11 +293,16 @@ def test_the_query_answers(prometheus, expr):
 
 @needs_prometheus
 def test_the_variables_have_values(prometheus):
-    assert [variable["name"] for variable in BOARD["templating"]["list"]] == ["instance", "topic"]
+    names = [variable["name"] for variable in BOARD["templating"]["list"]]
+    assert names == ["instance", "topic", "group"]
+    groups = {
+        labels["group"] for labels, _ in prometheus.until('tidelog_group_members{job="tidelog"}')
+    }
+    assert groups == {"readers"}
     topics = {
         labels["topic"] for labels, _ in prometheus.until('kafka_log_log_size{job="tidelog"}')
     }
-    assert topics == set(TOPICS)
+    assert topics == {*TOPICS, "__consumer_offsets"}
 
 
 @needs_prometheus
@@ -294,6 +318,9 @@ def test_the_numbers_are_those_of_the_load(prometheus):
     doomed = value("Doomed on arrival, by policy", topic="doomed", policy="retention.ms")
     assert doomed == 2
     assert value("Odd times", topic="window") == 2
+    behind = {"group": "readers", "topic": "steady"}
+    assert value("Group lag, in records", **behind) == 2
+    assert 0 <= value("Group lag, in seconds", **behind) < 120
     ahead_ms = value("Append time ahead of the clock", topic="ahead", partition="0")
     assert HOUR_MS - 120_000 < ahead_ms <= HOUR_MS
 

@@ -75,6 +75,7 @@ MISTAKES = {
         "increase(tidelog_window_refused_batches_total[10m]) > 0",
         "vector(0) > 0",
     ),
+    "TidelogGroupBehind": ("max_over_time(tidelog_group_members[1h]) > 0", "tidelog_group_members"),
     "TidelogAppendTimeAhead": ("ahead_ms / 1000 > 60", "ahead_ms > 60"),
 }
 

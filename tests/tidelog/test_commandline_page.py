@@ -31,7 +31,7 @@ def shell(command, broker, tidelog):
 
 def test_every_command_of_the_page_runs_in_its_order(tmp_path):
     examples = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
-    assert len(examples) == 17
+    assert len(examples) == 25
     with BrokerProcess(tmp_path / "data") as broker:
         for command, expected in examples:
             done = shell(command, broker, sys.executable)

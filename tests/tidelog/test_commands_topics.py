@@ -194,6 +194,20 @@ def test_the_http_port_of_another_broker_is_not_believed(run, old, tmp_path):
     assert "nobody can tell" in err
 
 
+def test_the_brokers_own_topics_are_warned_of(run, connection):
+    name, lies = "__consumer_offsets", "what groups have committed lies there"
+    asking.create(connection, name, partitions=2)
+    status, out, err = run("topics", "alter", name, "--partitions", "3")
+    assert (status, out) == (0, f"Changed {name}.\n")
+    assert err == f"tidelog topics alter: warning: {name} is the broker's own: {lies}.\n"
+    status, out, err = run("topics", "delete", name)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert (
+        f"{name} is the broker's own: {lies}. {name} and all that is in there would be gone" in err
+    )
+    assert run("topics", "delete", name, "--yes") == (0, f"Deleted {name}.\n", "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
