@@ -2015,3 +2015,8 @@ cdef void write_into(bytes data, const Rows *rows, int64_t start, const Packed *
     cdef uint8_t *out = <uint8_t *>PyBytes_AS_STRING(data)
     with nogil:
         write_rows(rows, start, packed, out)
+
+
+# --- compaction ----------------------------------------------------------------------------------
+
+include "_key_map.pxi"
