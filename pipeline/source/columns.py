@@ -62,6 +62,11 @@ class Columns:
     def __len__(self) -> int:
         return self.count
 
+    @property
+    def buffers(self) -> ColumnBuffers:
+        """What the columns are views of: `protocol.records.column_batches` writes from it."""
+        return self._buffers
+
     @cached_property
     def offset(self) -> Ints:
         """Offsets."""
