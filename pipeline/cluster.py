@@ -135,7 +135,8 @@ class Cluster:
 
         Raises RequestError or ConnectionBroken. `forget` what failed before asking again.
         """
-        return self._connect(self._nodes[self._leader(topic, partition)])
+        leader = self._leader(topic, partition)  # first: it may bring other nodes
+        return self._connect(self._nodes[leader])
 
     def forget(self) -> None:
         """Ask anew next time who leads and who coordinates."""

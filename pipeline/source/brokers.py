@@ -78,7 +78,7 @@ def ranges(selection: Selection, addresses: str) -> dict[Key, tuple[int, int]]:
 
 def _ranges(selection: Selection, client: Client) -> dict[Key, tuple[int, int]]:
     isolation = ISOLATED if selection.isolation == READ_COMMITTED else OPEN
-    topics = client.topics(selection.topics or None)
+    topics = client.topics()
     selection.check_found(set(topics))
     found: dict[Key, tuple[int, int]] = {}
     for name in sorted(topics):

@@ -1,0 +1,269 @@
+"""A cluster as source: the same records as its log directory has, from our broker and from Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import random
+import urllib.request
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as Partition
+
+from pipeline.client import Client
+from pipeline.source.append_times import UNKNOWN
+from pipeline.source.reading import HEADERS, TIMES, Options, read
+from pipeline.source.splits import (
+    HIGH_WATERMARK,
+    LOG_END,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Selection,
+    SourceError,
+    offsets_of,
+    plan,
+    ranges,
+)
+from protocol.records.batch import Record, build
+from tests.pipeline.logs import append_times, seen_in, segments, truth
+from tests.protocol.records.samples import random_records
+
+WAIT_S = 60
+
+
+@pytest.fixture(params=["tidelog", pytest.param("kafka", marks=pytest.mark.oracle)])
+def cluster(request):
+    """A running broker: `bootstrap` and `log_dir`."""
+    return request.getfixturevalue("broker" if request.param == "tidelog" else "kafka")
+
+
+def fill(cluster, topic, *, settings=None, partitions=2, batches=12):
+    """Produce batches of all codecs with times of all kinds; Kafka gets those it takes."""
+    rng = random.Random(3)
+    with Client(cluster.bootstrap, timeout_s=20) as client:
+        made = {"segment.bytes": "4000", "retention.ms": "-1", **(settings or {})}
+        client.create_topic(topic, partitions, made)
+        for partition in range(partitions):
+            for number in range(batches):
+                sent = random_records(rng, rng.choice([1, 5, 30]), headers=True)
+                data = build(sent, compression=number % 5)
+                client.produce(topic, partition, data)
+
+
+def read_from(splits, options=None):
+    found = {}
+    for split in splits:
+        for columns in read(split, options or Options()):
+            found.setdefault((split.topic, split.partition), []).extend(seen_in(columns))
+    return found
+
+
+def without_append_times(rows):
+    return [one._replace(append_time=one.timestamp if one.time_type == 1 else None) for one in rows]
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_cluster_gives_what_its_directory_has(cluster, topic, kind):
+    fill(cluster, topic, settings={"message.timestamp.type": kind})
+    for size in (7, 1 << 20):
+        selection = Selection(topics=(topic,), split_offsets=size)
+        found = read_from(plan(selection, brokers=cluster.bootstrap))
+        assert sorted(found) == [(topic, 0), (topic, 1)]
+        for (_, partition), rows in found.items():
+            assert rows == without_append_times(truth(cluster.log_dir / f"{topic}-{partition}"))
+            assert {one.time_type for one in rows} == {int(kind == "LogAppendTime")}
+
+
+def test_the_directory_of_a_running_broker(cluster, topic):
+    fill(cluster, topic)
+    selection = Selection(topics=(topic,), upto=LOG_END, split_bytes=1500)
+    found = read_from(plan(selection, logs=[str(cluster.log_dir)]))
+    for (_, partition), rows in found.items():
+        assert rows == truth(cluster.log_dir / f"{topic}-{partition}")
+    ours = any(cluster.log_dir.glob(f"{topic}-0/*.appendtimes"))
+    assert {one.append_time is not None for one in found[topic, 0]} == {ours}
+
+
+def test_the_high_watermark_of_a_running_broker_is_in_its_checkpoint(broker, topic):
+    fill(broker, topic, partitions=1, batches=3)
+    with Client(broker.bootstrap) as client:
+        end = client.end_offset(topic, 0)
+    selection = Selection(topics=(topic,), upto=HIGH_WATERMARK)
+    try:
+        found = read_from(plan(selection, logs=[str(broker.log_dir)]))
+    except SourceError as error:  # the checkpoint is written now and then
+        assert "no replication-offset-checkpoint tells" in str(error)  # noqa: PT017
+    else:
+        rows = found.get((topic, 0), [])
+        assert rows == truth(broker.log_dir / f"{topic}-0")[: len(rows)]
+        assert len(rows) <= end
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 1000, 1 << 24])
+def test_columns_of_any_size(broker, topic, batch_bytes):
+    fill(broker, topic, partitions=1)
+    splits = plan(Selection(topics=(topic,)), brokers=broker.bootstrap)
+    found = read_from(splits, Options(batch_bytes=batch_bytes))
+    assert found == {(topic, 0): without_append_times(truth(broker.log_dir / f"{topic}-0"))}
+    offsets, bytes_of_batches = [], 0
+    for split in splits:
+        for columns in read(split, Options(depth=TIMES, batch_bytes=batch_bytes)):
+            offsets += columns.offset.tolist()
+            assert set(columns.append_time_ms.tolist()) == {UNKNOWN}
+        for columns in read(split, Options(depth=HEADERS)):
+            bytes_of_batches += int(columns.batches[:, 1].sum())
+            assert set(columns.batches[:, 0].tolist()) == {-1}
+    assert offsets == [one.offset for one in found[topic, 0]]
+    assert bytes_of_batches == sum(
+        path.stat().st_size for path in segments(broker.log_dir / f"{topic}-0")
+    )
+
+
+def test_offsets_are_frozen(broker, topic):
+    fill(broker, topic, partitions=1, batches=4)
+    selection = Selection(topics=(topic,))
+    splits = plan(selection, brokers=broker.bootstrap)
+    frozen = offsets_of(splits)
+    assert frozen == ranges(selection, brokers=broker.bootstrap)
+    before = read_from(splits)
+    with Client(broker.bootstrap) as client:
+        client.produce(topic, 0, build([Record(0, 5, None, b"later")]))
+    assert read_from(splits) == before
+    again = Selection(topics=(topic,), offsets=frozen)
+    assert read_from(plan(again, brokers=broker.bootstrap)) == before
+    assert ranges(selection, brokers=broker.bootstrap)[topic, 0][1] == frozen[topic, 0][1] + 1
+    beyond = Selection(topics=(topic,), offsets={(topic, 0): (0, 10**6)})
+    with pytest.raises(SourceError, match="ends at offset"):
+        plan(beyond, brokers=broker.bootstrap)
+    with pytest.raises(SourceError, match=f"there is no partition {topic}-9"):
+        plan(Selection(topics=(topic,), offsets={(topic, 9): (0, 1)}), brokers=broker.bootstrap)
+
+
+@pytest.mark.parametrize("low", [None, -86_400_000, -7, -6, -3, -1, 0, 5, 1_499_999_997_000, 2**60])
+@pytest.mark.parametrize("high", [None, 0, 1_499_999_999_000])
+def test_event_times_choose_records(cluster, topic, low, high):
+    fill(cluster, topic, partitions=1)
+    if low is None and high is None:
+        low = 1
+    selection = Selection(topics=(topic,), low_time=low, high_time=high)
+    splits = plan(selection, brokers=cluster.bootstrap)
+    found = read_from(splits, Options.of(selection)).get((topic, 0), [])
+    assert found == [
+        one
+        for one in without_append_times(truth(cluster.log_dir / f"{topic}-0"))
+        if one.timestamp != -1
+        and (low is None or low <= one.timestamp)
+        and (high is None or one.timestamp < high)
+    ]
+    if low == 2**60:
+        assert splits == []
+
+
+def test_what_is_gone_is_an_error(broker, topic):
+    fill(broker, topic, partitions=1, batches=4)
+    (split,) = plan(Selection(topics=(topic,)), brokers=broker.bootstrap)
+    everything = truth(broker.log_dir / f"{topic}-0")
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.delete_records({Partition(topic, 0): 5})
+    admin.close()
+    with pytest.raises(SourceError, match=f"{topic}-0 has no offset 0 any more"):
+        list(read(split))
+    fresh = read_from(plan(Selection(topics=(topic,)), brokers=broker.bootstrap))
+    assert fresh == {(topic, 0): without_append_times(everything[5:])}
+
+
+def test_mistakes_are_said(broker):
+    with pytest.raises(SourceError, match="there is no topic nowhere"):
+        plan(Selection(topics=("nowhere",)), brokers=broker.bootstrap)
+    with pytest.raises(SourceError, match="upto=log-end needs log directories"):
+        plan(Selection(upto=LOG_END), brokers=broker.bootstrap)
+
+
+def test_append_times_of_a_running_broker_are_what_http_says(broker, topic):
+    fill(broker, topic, partitions=1, batches=5)
+    selection = Selection(topics=(topic,), upto=LOG_END)
+    (rows,) = read_from(plan(selection, logs=[str(broker.log_dir)])).values()
+    for one in rows[:: max(len(rows) // 5, 1)]:
+        place = f"topics/{topic}/partitions/0/records/{one.offset}/times"
+        with urllib.request.urlopen(f"http://{broker.http}/v1/{place}", timeout=10) as answer:
+            told = json.load(answer)
+        assert told["append_time_ms"] == one.append_time
+        log = [
+            path for path in segments(broker.log_dir / f"{topic}-0") if int(path.stem) <= one.offset
+        ]
+        assert one.append_time == append_times(log[-1], one.offset)
+
+
+# --- transactions: Apache Kafka has them -------------------------------------------------------
+
+
+def consumed(bootstrap, topic, isolation, end):
+    """What librdkafka shows of a partition."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "g", "isolation.level": isolation}
+    consumer = Consumer({**settings, "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    offsets = []
+    for _ in range(10_000):
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        if message.error():
+            break
+        offsets.append(message.offset())
+    consumer.close()
+    return [offset for offset in offsets if offset < end]
+
+
+def transact(producer, topic, values, *, commit):
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    producer.flush()
+    (producer.commit_transaction if commit else producer.abort_transaction)(WAIT_S)
+
+
+@pytest.mark.oracle
+def test_transactions(kafka, topic):
+    with Client(kafka.bootstrap) as client:
+        client.create_topic(topic, 1, {"segment.bytes": "14000", "retention.ms": "-1"})
+    producers = []
+    for number in range(2):
+        producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{topic}.{number}"}
+        )
+        producer.init_transactions(WAIT_S)
+        producers.append(producer)
+    rng = random.Random(2)
+    for number in range(30):
+        values = [b"%d" % number * rng.randrange(1, 400) for _ in range(rng.randrange(1, 6))]
+        transact(producers[number % 2], topic, values, commit=rng.random() < 0.5)
+    plain = Producer({"bootstrap.servers": kafka.bootstrap})
+    plain.produce(topic, b"plain", partition=0)
+    plain.flush()
+    producers[0].begin_transaction()
+    producers[0].produce(topic, b"open", partition=0)
+    producers[0].flush()
+    plain.produce(topic, b"behind it", partition=0)
+    plain.flush()
+    with Client(kafka.bootstrap) as client:
+        end = client.end_offset(topic, 0)
+        stable = client.end_offset(topic, 0, isolation=1)
+    assert stable == end - 2
+    places = [{"brokers": kafka.bootstrap}, {"logs": [str(kafka.log_dir)]}]
+    for place in places:
+        upto = LOG_END if "logs" in place else HIGH_WATERMARK
+        for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+            for size in (1, 3000, 1 << 30):
+                selection = Selection(
+                    topics=(topic,),
+                    isolation=isolation,
+                    upto=upto,
+                    split_bytes=size,
+                    split_offsets=min(size, 5),
+                )
+                rows = read_from(plan(selection, **place), Options.of(selection))[topic, 0]
+                shown = consumed(kafka.bootstrap, topic, isolation, end)
+                assert [one.offset for one in rows] == shown
+                assert (b"open" in {one.value for one in rows}) == (isolation == READ_UNCOMMITTED)
+    assert len(segments(kafka.log_dir / f"{topic}-0")) > 1
+    producers[0].abort_transaction(WAIT_S)
