@@ -1,0 +1,101 @@
+"""By Kafka's rules a what-if says what Apache Kafka then deletes, of its own directory while it runs."""
+
+import time
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from pipeline import retained
+from pipeline.client import EARLIEST, Client
+from pipeline.engine import whatif
+from protocol.records.batch import Record, build
+from storage import timestamps
+from tests.oracle.apache_kafka import ApacheKafka, available
+
+pytestmark = pytest.mark.oracle
+
+DAY = 86_400_000
+DEADLINE_S = 40
+
+# Days before now of each batch's records, one batch a segment; what is set.
+TOPICS = {
+    "old": ([(9,), (8.5, 3), (8,), (2,), (1,)], {"retention.ms": 7 * DAY}),
+    "future": ([(9,), (9, -400), (9,), (9,)], {"retention.ms": 7 * DAY}),
+    "mixed": ([(9, 9), (30,), (8,), (0.1, 20), (9,), (9,)], {"retention.ms": 7 * DAY}),
+    "timeless": ([(None,), (9,), (9,)], {"retention.ms": 7 * DAY}),
+    "negative": ([(30_000,), (30_000, 29_999), (1,)], {"retention.ms": 7 * DAY}),
+    "small": ([(1,), (1,), (1,), (1,), (1,)], {"retention.bytes": 300}),
+    "all": ([(9,), (9,), (9,)], {"retention.ms": 7 * DAY}),
+}
+
+
+@pytest.fixture(scope="module")
+def brisk_kafka(tmp_path_factory):
+    """A broker that applies retention often."""
+    usable = available("3.9.1")
+    if not usable:
+        pytest.skip(usable.reason)
+    often = {"log.retention.check.interval.ms": 500, "log.initial.task.delay.ms": 500}
+    with ApacheKafka("3.9.1", tmp_path_factory.mktemp("kafka"), often) as process:
+        yield process
+
+
+def fill(client, topic, batches, now_ms):
+    own = {"segment.bytes": "220", "retention.ms": "-1", "file.delete.delay.ms": "100"}
+    client.create_topic(topic, 1, own, replication_factor=1)
+    for days in batches:
+        times = [-1 if ago is None else now_ms - int(ago * DAY) for ago in days]
+        records = [Record(i, at, None, b"v" * 60, ()) for i, at in enumerate(times)]
+        client.produce(topic, 0, build(records))
+
+
+def alter(bootstrap, topic, own):
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    resource = ConfigResource(
+        ResourceType.TOPIC,
+        topic,
+        incremental_configs=[
+            ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
+            for name, value in own.items()
+        ],
+    )
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(20)
+
+
+def starts(client):
+    return {topic: client.list_offsets(topic, {0: EARLIEST})[0].offset for topic in TOPICS}
+
+
+def test_kafka_deletes_what_was_told(brisk_kafka):
+    now_ms = time.time_ns() // 1_000_000
+    told = {}
+    with Client(brisk_kafka.bootstrap) as client:
+        for topic, (batches, _) in TOPICS.items():
+            fill(client, topic, batches, now_ms)
+        for topic, (_, own) in TOPICS.items():
+            place = retained.Place(topic, 0, brisk_kafka.log_dir / f"{topic}-0")
+            log = retained.read(place, event_slack_ms=timestamps.EVENT_SLACK_MS, now_ms=now_ms)
+            policy = whatif.policy_of("k", {k: str(v) for k, v in own.items()}, "kafka")
+            told[topic] = whatif.judge(log, policy, [now_ms]).rounds[0].first_offset
+        assert starts(client) == dict.fromkeys(TOPICS, 0)
+        for topic, (_, own) in TOPICS.items():
+            alter(brisk_kafka.bootstrap, topic, own)
+        deadline = time.monotonic() + DEADLINE_S
+        while (found := starts(client)) != told and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert found == told
+        stays = time.monotonic() + 3  # some rounds more
+        while time.monotonic() < stays:
+            assert starts(client) == told
+            time.sleep(0.2)
+    assert told["future"] == 1
+    assert told["all"] == 3
+    assert told["timeless"] == 0
+    assert 0 < told["small"] < 5
