@@ -1,0 +1,238 @@
+"""A cleaning ends at each of its steps, by kill -9 and by power loss: nothing is lost, doubled or left.
+
+The steps are what it asks of the system (every write, sync, rename and removal), one after another. What a
+start finds then holds every record that must stay, no record twice, none that was never there, all with
+their times, and the cleaning that follows comes to the same end.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+
+import pytest
+
+from config.topic import TopicConfig
+from protocol.errors import BrokerError
+from protocol.records.batch import Record, build, records, scan
+from storage import cleaned, files, leftovers, replacing
+from storage.compaction import clean
+from storage.store import LogStore
+from tests.storage.conftest import TOPIC_ID
+from tests.storage.power_loss import Disk, PowerLoss
+
+SETTINGS = {
+    "cleanup_policy": ("compact",),
+    "index_interval_bytes": 0,
+    "file_delete_delay_ms": 0,
+}
+SMALL = TopicConfig(segment_bytes=320, **SETTINGS)
+CONFIG = TopicConfig(segment_bytes=1_000, **SETTINGS)  # several segments become one
+NOW = 9_000
+STRIDE = int(os.environ.get("TIDELOG_COMPACTION_STRIDE", "3"))  # 1: every one of them
+
+
+def store_at(path, boot="first"):
+    store = LogStore([path], default_config=CONFIG, boot_id=boot)
+    store.open(NOW)
+    return store
+
+
+def rows_of(partition):
+    """{offset: (time, key, value, append time)}, read as a consumer reads."""
+    found, offset = {}, 0
+    while offset < partition.log_end_offset:
+        fetched = partition.read(offset, 500, upper_offset=10**9, minimum_one=True)
+        if not fetched.size:
+            break
+        data = b"".join(fetched.buffers)
+        for batch in scan(data):
+            for record in records(data, batch):
+                if record.offset >= offset:
+                    assert record.offset not in found, "a record twice"
+                    append = partition.append_time_of(record.offset)
+                    found[record.offset] = (record.timestamp, record.key, record.value, append)
+            offset = batch.last_offset + 1
+    assert list(found) == sorted(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory):
+    """A log directory to be cleaned, what it holds, and what must be left of it."""
+    path = tmp_path_factory.mktemp("origin") / "log"
+    before = files.use(files.System())
+    store = store_at(path)
+    partition = store.create_partition("t", TOPIC_ID, 0, SMALL, NOW)
+    pick = random.Random(3)
+    for number in range(18):
+        sent = [
+            Record(
+                i, 1_000 + pick.randrange(99), b"k%d" % pick.randrange(9), b"%d.%d" % (number, i)
+            )
+            for i in range(pick.choice([1, 2]))
+        ]
+        more = (
+            {"producer_id": 5, "producer_epoch": 0, "base_sequence": number} if number < 3 else {}
+        )
+        if more:
+            sent = sent[:1]
+        partition.append(build(sent, **more), now_ms=5_000 + 3 * number, produce_version=9)
+    store.close()
+    copy = path.with_name("cleaned")
+    shutil.copytree(path, copy)
+    everything, left = [], []
+    for where, into in ((path, everything), (copy, left)):
+        store = store_at(where)
+        partition = store.partition("t", 0)
+        if into is left:
+            assert clean(partition, NOW) is not None
+            assert len(partition.segments) > 2
+        into.append(rows_of(partition))
+        store.close()
+        if into is everything:
+            shutil.rmtree(path)
+            shutil.copytree(copy, path)
+    files.use(before)
+    return path, everything[0], left[0]
+
+
+class Life:
+    """A cleaning that is stopped at one step."""
+
+    def __init__(self, origin, tmp_path, step, *, counts):
+        self.path, self.everything, self.left = origin
+        self.root = tmp_path / "disk"
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.copytree(self.path, self.root)
+        self.disk = Disk(self.root)
+        files.use(self.disk)
+        self.store = store_at(self.root)
+        self.store.partition("t", 0)
+        self.store.checkpoint()
+        self.disk.failing_call_counts = counts
+        self.disk.fails_at = self.disk.calls + step
+        self.is_over = False
+        with contextlib.suppress(PowerLoss):
+            clean(self.store.partition("t", 0), NOW)
+            self.is_over = True
+
+    def end(self, target, boot, pick=None):
+        """Open what is found afterwards, and look at it."""
+        shutil.rmtree(target, ignore_errors=True)
+        if pick is None:
+            shutil.copytree(self.root, target)
+        else:
+            self.disk.lose_power(target, pick)
+        files.use(files.System())
+        store = store_at(target, boot)
+        try:
+            self.check(store.partition("t", 0))
+        finally:
+            store._release()
+
+    def check(self, partition):
+        found = rows_of(partition)
+        assert self.left.items() <= found.items(), "something is lost"
+        assert found.items() <= self.everything.items(), "something was never there"
+        assert partition.log_end_offset == max(self.everything) + 1
+        assert partition.log_start_offset == 0
+        for time in range(999, 1_101, 7):
+            wanted = next(((o, row[0]) for o, row in found.items() if row[0] >= time), None)
+            assert partition.find_by_time(time, upper_offset=10**9) == wanted
+        for time in range(4_999, 5_120, 7):
+            wanted = next((o for o, row in found.items() if row[3] >= time), None)
+            since = partition.find_by_append_time(time, upper_offset=10**9)
+            assert since.is_exact
+            assert since.offset == wanted or found.keys().isdisjoint(range(since.offset, wanted))
+        assert partition.producers.get(5).next_sequence == 3
+        names = os.listdir(partition.directory)
+        assert not [n for n in names if n.endswith((".cleaned", ".swap", ".tmp", ".deleted"))]
+        clean(partition, NOW)
+        assert rows_of(partition) == self.left
+
+
+@pytest.fixture(autouse=True)
+def system():
+    before = files.use(files.System())
+    yield
+    files.use(before)
+
+
+def every_step(origin, tmp_path, ends, *, stride=1):
+    """Stop at each step until the cleaning is not stopped any more; return how many there were."""
+    step = 0
+    while True:
+        step += stride
+        life = Life(origin, tmp_path, step, counts=bool(step // stride % 2))
+        ends(life)
+        life.store._release()
+        if life.is_over:
+            return step
+
+
+def killed(tmp_path):
+    """An end by kill -9, looked at where it is another than the last one."""
+    seen = set()
+
+    def ends(life):
+        there = frozenset(
+            (path.name, path.stat().st_size) for path in (life.root / "t-0").iterdir()
+        )
+        if there not in seen:
+            seen.add(there)
+            life.end(tmp_path / "found", "first")
+
+    return ends, seen
+
+
+def test_killed_at_every_step(origin, tmp_path):
+    ends, seen = killed(tmp_path)
+    assert every_step(origin, tmp_path, ends) > 100
+    assert len(seen) > 50
+
+
+def test_power_lost_at_every_step(origin, tmp_path):
+    pick = random.Random(8)
+
+    def ends(life):
+        life.end(tmp_path / "found", "second", pick)
+
+    assert every_step(origin, tmp_path, ends, stride=STRIDE) > 100
+
+
+def no_sync(*_):
+    pass
+
+
+PLANTED = {
+    "the old ones go first": (
+        replacing,
+        "complete",
+        lambda directory, base: [
+            path.unlink() for path in directory.glob(f"{base:020}.*") if path.suffix == ".log"
+        ],
+    ),
+    "append times are put in place before the log": (
+        replacing,
+        "_IN_PLACE",
+        tuple(reversed(replacing._IN_PLACE)),
+    ),
+    "a swap is dropped": (leftovers, "_complete", lambda *_: False),
+    "what was cleaned is not made durable": (cleaned.files, "sync", no_sync),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_caught(origin, tmp_path, monkeypatch, bug):
+    pick = random.Random(8)
+    monkeypatch.setattr(*PLANTED[bug])
+    by_kill, _ = killed(tmp_path)
+
+    def ends(life):
+        if life.disk.is_off:
+            by_kill(life)
+        life.end(tmp_path / "found", "second", pick)
+
+    with pytest.raises((AssertionError, BrokerError, OSError)):
+        every_step(origin, tmp_path, ends)
