@@ -8,7 +8,8 @@ and so are the largest values; quantiles come from the histograms of `tables.py`
 - suspect: its time was probably meant in another unit (`timestamps.suspect_unit`, as of now);
 - plausible: none of the three. Only plausible records raise the largest event time and can be late:
   one absurd stamp must not make all that follows late;
-- delay: append time minus event time, of CreateTime records whose append time is known.
+- delay: append time minus event time, of CreateTime records whose append time is known; for its quantiles
+  suspects are left out, for its extremes all that is not plausible.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Counts:
 
     def __init__(self, settings: Settings) -> None:
         """Begin with nothing."""
-        self.records = self.missing = self.negative = self.log_append = 0
+        self.records = self.bytes = self.missing = self.negative = self.log_append = 0
         self.future = self.plausible = self.append_known = self.delays = 0
         self.suspects = dict.fromkeys(timestamps.SUSPECT_UNITS, 0)
         self.before = np.zeros(len(settings.before_limits_ms), np.int64)
@@ -132,6 +133,7 @@ class Auditor:
         if not count:
             return
         counts.records += count
+        counts.bytes += 0 if times.size is None else int(times.size.sum())
         stamp = times.timestamp_ms
         least, most = int(stamp.min()), int(stamp.max())
         if least <= timestamps.NO_TIMESTAMP <= most:
@@ -161,7 +163,7 @@ class Auditor:
         is_future = self._future(times, most, is_unknown, unknown, is_suspect)
         is_odd = _either(is_future, is_suspect)
         self._note_hours(times, least, most, [is_odd, is_future, is_suspect])
-        self._note_delays(times, is_unknown, unknown, is_odd)
+        self._note_delays(times, is_unknown, unknown, is_odd, is_suspect)
         if is_odd is not None:
             is_plausible = ~is_odd
             stamp, is_unknown = stamp[is_plausible], is_unknown[is_plausible]
@@ -263,7 +265,12 @@ class Auditor:
         )
 
     def _note_delays(
-        self, times: Times, is_unknown: Bools, unknown: int, is_odd: Bools | None
+        self,
+        times: Times,
+        is_unknown: Bools,
+        unknown: int,
+        is_odd: Bools | None,
+        is_suspect: Bools | None,
     ) -> None:
         """Add to what the append times say: delays, and what windows would have refused."""
         is_out = times.is_log_append
@@ -275,6 +282,7 @@ class Auditor:
             is_in = ~is_out
             times = times.where(is_in)
             is_odd = None if is_odd is None else is_odd[is_in]
+            is_suspect = None if is_suspect is None else is_suspect[is_in]
         stamp, append = times.timestamp_ms, times.append_time_ms
         counts = self.counts
         counts.delays += len(stamp)
@@ -290,13 +298,17 @@ class Auditor:
         else:
             buckets = buckets_of(size)
             self._note_limits(size, counts.before, self.settings.before_limits_ms)
-        first_hour = int(stamp.min()) // HOUR_MS
-        if first_hour == int(stamp.max()) // HOUR_MS:
-            self.delays.add(*count_pairs(first_hour, buckets))
-        else:
-            self.delays.add(*count_pairs(stamp // HOUR_MS, buckets))
-        self._note_producers(times.producer_id, buckets)
         self._note_extremes(size, is_ahead, is_odd)
+        producer = times.producer_id
+        if is_suspect is not None:
+            is_meant = ~is_suspect
+            stamp, buckets, producer = stamp[is_meant], buckets[is_meant], producer[is_meant]
+        if len(stamp):
+            first_hour = int(stamp.min()) // HOUR_MS
+            is_one = first_hour == int(stamp.max()) // HOUR_MS
+            hours = first_hour if is_one else stamp // HOUR_MS
+            self.delays.add(*count_pairs(hours, buckets))
+            self._note_producers(producer, buckets)
 
     def _note_limits(self, sizes: Magnitudes, counts: Ints, limits: tuple[int, ...]) -> None:
         """Count how many sizes lie beyond each limit."""

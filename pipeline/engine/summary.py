@@ -27,14 +27,11 @@ _SECOND: Final = int(buckets_of(np.array([1000], np.uint64))[0])
 def summary(audit: Audit) -> dict[str, Any]:
     """Return the numbers of a partition or a topic."""
     counts, settings = audit.counts, audit.settings
-    hours = dict(
-        zip(("hour", *HOUR_COUNTS, "least", "most"), audit.tables.hours.columns(), strict=True)
-    )
     _, late_buckets, late_counts = audit.tables.late.cells.columns()
     late = int(late_counts.sum())
     return {
         "records": counts.records,
-        "bytes": int(hours["bytes"].sum()),
+        "bytes": counts.bytes,
         "missing": counts.missing,
         "negative": counts.negative,
         "future": counts.future,
@@ -82,9 +79,9 @@ def _lateness(audit: Audit, buckets: Ints, counts: Ints, late: int) -> dict[str,
 
 def _delays(audit: Audit) -> dict[str, int | None]:
     _, buckets, counts = audit.tables.delays.columns()
-    found: dict[str, int | None] = {"count": int(counts.sum())}
+    found: dict[str, int | None] = {"count": audit.counts.delays}
     for name, share in SHARES.items():
-        found[name] = quantile(buckets, counts, share)
+        found[name] = _at_most(quantile(buckets, counts, share), audit.longest_delay)
     return found | {"min": audit.shortest_delay, "max": audit.longest_delay}
 
 
@@ -113,7 +110,7 @@ def producers(audit: Audit) -> list[dict[str, Any]]:
     """Return each producer's records and median delay; those without delays are not there."""
     ids, buckets, counts = audit.producers.columns()
     known, starts = np.unique(ids, return_index=True)
-    ends = [*starts[1:].tolist(), len(ids)]
+    ends = [*starts.tolist(), len(ids)][1:]
     return [
         {
             "producer_id": int(each),

@@ -98,11 +98,12 @@ class Auditing:
     ) -> None:
         self.options, self.session, self.plan = options, session, plan
         self.now_ms: int = plan.notes["now_ms"]
+        self._named = selection.topics  # also where there is nothing to read of them
         self._reading = reading.Options.of(selection, reading.TIMES)
 
     def report(self, splits: Sequence[Split], cluster: str | None) -> dict[str, Any]:
         """Do all of it; return report.json."""
-        topics = sorted({topic for topic, _ in self.plan.offsets})
+        topics = sorted({topic for topic, _ in self.plan.offsets}.union(self._named))
         own = _settings_of(topics, cluster)
         limits = {*BEFORE_LIMITS_MS}
         limits |= {r for r in (_retention_ms(own.get(topic)) for topic in topics) if r is not None}
@@ -126,7 +127,15 @@ class Auditing:
         if self.options.groups and cluster is not None:
             names = [name.strip() for name in self.options.groups.split(",") if name.strip()]
             newest = {key: audit.newest for key, audit in audits.items()}
-            groups = lags(cluster, names, self.plan.offsets, newest, self.options.logs, self.now_ms)
+            groups = lags(
+                cluster,
+                names,
+                self.plan.offsets,
+                newest,
+                self.options.logs,
+                self.options.upto,
+                self.now_ms,
+            )
         return {
             "job": "audit",
             "run": self.plan.run,

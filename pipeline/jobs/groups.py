@@ -6,7 +6,7 @@ cluster: nothing is interpolated.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.client import Client
 from pipeline.source import reading
@@ -26,6 +26,7 @@ def lags(
     ends: Mapping[Key, tuple[int, int]],
     newest: Mapping[Key, Example | None],
     logs: Sequence[str] | None,
+    upto: Literal["high-watermark", "log-end"],
     now_ms: int,
 ) -> list[dict[str, Any]]:
     """Return a row for each group and partition that it has committed an offset of.
@@ -43,7 +44,7 @@ def lags(
             offset = min(max(one.offset, start), end)
             event = append = None
             if offset < end:
-                event, append = _times_at(key, offset, end, cluster, logs)
+                event, append = _times_at(key, offset, end, cluster, logs, upto)
             found.append(_row(group, key, one.offset, end, event, append, newest.get(key), now_ms))
     return found
 
@@ -76,10 +77,17 @@ def _row(
 
 
 def _times_at(
-    key: Key, offset: int, end: int, cluster: str, logs: Sequence[str] | None
+    key: Key,
+    offset: int,
+    end: int,
+    cluster: str,
+    logs: Sequence[str] | None,
+    upto: Literal["high-watermark", "log-end"],
 ) -> tuple[int | None, int | None]:
     """Return both times of the first record from an offset on; None for one that nobody knows."""
-    selection = source.Selection(topics=(key[0],), offsets={key: (offset, end)}, allow_gone=True)
+    selection = source.Selection(
+        topics=(key[0],), offsets={key: (offset, end)}, allow_gone=True, upto=upto
+    )
     splits = source.plan(selection, logs=logs or (), brokers=None if logs else cluster)
     for split in splits:
         options = reading.Options.of(selection, reading.TIMES, batch_bytes=1)

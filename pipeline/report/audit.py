@@ -283,6 +283,8 @@ def _cut(caption: str, rows: int) -> str:
 
 def _windows(topic: Numbers) -> Iterator[str]:
     summary, windows = topic["summary"], topic["safe_windows"]
+    if windows["basis"] == "stamp":
+        return
     yield page.heading(3, "Which window would have refused what")
     is_measured = windows["basis"] == "delay"
     known = summary["delay_ms"]["count"]

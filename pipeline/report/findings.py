@@ -34,18 +34,20 @@ _FACTORS: Final = {"seconds": (1000, 1), "microseconds": (1, 1000), "nanoseconds
 def safe_windows(summary: Numbers) -> dict[str, Any]:
     """Return windows that would have let through every plausible record, or 99.9 %, with a margin.
 
-    By delays where append times are known; else by lateness, which is no more than the delay.
+    By delays where append times are known; else by lateness, which is no more than the delay. None
+    where the broker stamps the records (`basis` is "stamp").
     """
     delay, lateness = summary["delay_ms"], summary["lateness_ms"]
     is_measured = delay["count"] > 0 and delay["max"] is not None
+    is_stamped = summary["plausible"] == summary["log_append_time"] > 0
     told = delay if is_measured else lateness
-    longest, most = told["max"], told["p99_9"]
+    longest, most = (None, None) if is_stamped else (told["max"], told["p99_9"])
     ahead = -min(delay["min"], 0) if is_measured else None
     return {
         "before_ms": None if longest is None else rounded_up(SAFETY * max(longest, 1_000)),
         "before_most_ms": None if most is None else rounded_up(SAFETY * max(most, 1_000)),
         "after_ms": None if ahead is None else max(rounded_up(SAFETY * ahead), LEAST_AFTER_MS),
-        "basis": "delay" if is_measured else "lateness",
+        "basis": "delay" if is_measured else "stamp" if is_stamped else "lateness",
     }
 
 
@@ -217,6 +219,12 @@ def _arrival(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
             f"record, with half as much again to spare; a before.max.ms of {setting(most)} fewer than one in",
             "a thousand. The slowest is KIP-33's MaxLatencyOfCluster: who",
             "fails over by time goes that far back.",
+        )
+    elif windows["basis"] == "stamp":
+        yield _say(
+            "info",
+            "Their times are those of the broker (LogAppendTime).",
+            "They tell when records were written, not when something happened; no window judges them.",
         )
     elif before is not None:
         yield _say(
