@@ -44,9 +44,10 @@ from protocol.errors import (
 from protocol.group_records import partition_of
 from protocol.records import batch as batches
 from protocol.records.batch import Record
+from storage.segment import NotAtHandError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from broker.clock import Clock
     from broker.group_store import Log, Name, Written
@@ -284,22 +285,27 @@ class Coordinator:
 
         A log that cannot take them is NotCoordinator, as in Kafka: clients look for another and ask again.
         """
-        try:
+        with _refused_as_kafka_does():
             partition = await self._log_of(group_id)
-            base_offset = await self._appended(partition, records)
-            return (partition.topic_id, partition.index), base_offset
-        except UnknownTopicOrPartition as error:
-            raise CoordinatorNotAvailable(error.message) from None
-        except KafkaStorageError as error:
-            raise NotCoordinator(error.message) from None
+            appended = self._node.append(partition, self._batch(records), _PRODUCE_VERSION)
+            if isinstance(appended, asyncio.Future):
+                appended = await appended
+            return (partition.topic_id, partition.index), appended.base_offset
 
-    async def _appended(self, partition: Partition, records: Sequence[Written]) -> int:
+    def _batch(self, records: Sequence[Written]) -> bytes:
         now_ms = self._clock.now_ms()
-        made = [Record(at, now_ms, key, value) for at, (key, value) in enumerate(records)]
-        appended = self._node.append(partition, batches.build(made), _PRODUCE_VERSION)
-        if isinstance(appended, asyncio.Future):
-            appended = await appended
-        return appended.base_offset
+        return batches.build(
+            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(records)]
+        )
+
+    def _log_at_hand(self, group_id: str) -> Partition | None:
+        """The partition a group is kept in, if it is there and open."""
+        if TOPIC not in self._node.metadata.image.topics:
+            return None
+        try:
+            return self._node.opened_partition(TOPIC, partition_of(group_id, self._partitions()))
+        except (NotAtHandError, BrokerError):
+            return None  # whoever may wait will see
 
     async def _log_of(self, group_id: str) -> Partition:
         """The partition a group is kept in; makes the topic."""
@@ -321,6 +327,31 @@ class Coordinator:
 
     # -- offsets --------------------------------------------------------------------------------
 
+    def commit_now(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[Name, Committed],
+    ) -> bool:
+        """Store offsets if nothing has to be waited for, and return whether they are stored.
+
+        Raises why they may not be.
+        """
+        kept = self._committing(group_id, member_id, instance_id, generation)
+        partition = self._log_at_hand(group_id) if offsets else None
+        if partition is None:
+            return not offsets
+        kept = self._groups.setdefault(group_id, kept)
+        made = self._batch([kept.offset_record(name, each) for name, each in offsets.items()])
+        with _refused_as_kafka_does(), _too_large_for_a_commit():
+            appended = self._node.appends.append_now(partition, made, _PRODUCE_VERSION)
+        if appended is None:
+            return False
+        kept.take_in(offsets, (partition.topic_id, partition.index), appended.base_offset)
+        return True
+
     async def commit(
         self,
         group_id: str,
@@ -330,27 +361,31 @@ class Coordinator:
         offsets: Mapping[Name, Committed],
     ) -> None:
         """Store offsets; raises why not, and then none of them is."""
+        kept = self._committing(group_id, member_id, instance_id, generation)
+        if not offsets:
+            return
+        kept = self._groups.setdefault(group_id, kept)
+        records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
+        with _too_large_for_a_commit():
+            place, base_offset = await self._append(group_id, records)
+        if kept.group.state is State.DEAD:  # deleted meanwhile: this came after
+            anew = Kept(self._new_group(group_id), since_ms=self.now_ms())
+            if self._groups.get(group_id, kept) is kept:
+                self._groups[group_id] = anew
+            kept = self._groups[group_id]
+        kept.take_in(offsets, place, base_offset)
+
+    def _committing(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> Kept:
+        """The group somebody commits in, or what is to become it; raises why that may not be."""
         kept = self.find(group_id, may_be_empty=True)
         if kept is None:
             if generation >= 0:
                 raise IllegalGeneration(f"there is no group {group_id}")
             kept = Kept(self._new_group(group_id), since_ms=self._clock.now_ms())
         kept.group.check_commit(member_id, instance_id, generation, self._clock.steady_ms())
-        if not offsets:
-            return
-        kept = self._groups.setdefault(group_id, kept)
-        records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
-        try:
-            place, base_offset = await self._append(group_id, records)
-        except (MessageTooLarge, RecordListTooLarge) as error:
-            raise InvalidCommitOffsetSize(str(error)) from None
-        if kept.group.state is State.DEAD:  # deleted meanwhile: this came after
-            anew = Kept(self._new_group(group_id), since_ms=self.now_ms())
-            if self._groups.get(group_id, kept) is kept:
-                self._groups[group_id] = anew
-            kept = self._groups[group_id]
-        for at, (name, committed) in enumerate(offsets.items()):
-            kept.commit(name, committed._replace(at=base_offset + at, log=place))
+        return kept
 
     def now_ms(self) -> int:
         """The time of a commit."""
@@ -465,6 +500,25 @@ class Coordinator:
             if kept.is_idle and self._groups.get(group_id) is kept:
                 await self.forget(group_id)
         return gone
+
+
+@contextlib.contextmanager
+def _refused_as_kafka_does() -> Iterator[None]:
+    """A log that cannot take a group makes its clients look for another coordinator."""
+    try:
+        yield
+    except UnknownTopicOrPartition as error:
+        raise CoordinatorNotAvailable(error.message) from None
+    except KafkaStorageError as error:
+        raise NotCoordinator(error.message) from None
+
+
+@contextlib.contextmanager
+def _too_large_for_a_commit() -> Iterator[None]:
+    try:
+        yield
+    except (MessageTooLarge, RecordListTooLarge) as error:
+        raise InvalidCommitOffsetSize(str(error)) from None
 
 
 def new_member_id(prefix: str | None) -> str:

@@ -22,7 +22,7 @@ from protocol.group_records import (
 from protocol.message import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
 log = logging.getLogger("tidelog.groups")
@@ -69,6 +69,11 @@ class Kept:
         before = self.offsets.get(name)
         if before is None or before.log != committed.log or before.at <= committed.at:
             self.offsets[name] = committed
+
+    def take_in(self, offsets: Mapping[Name, Committed], log: Log, base_offset: int) -> None:
+        """Remember offsets that are in a log, one after another from an offset on."""
+        for at, (name, committed) in enumerate(offsets.items(), base_offset):
+            self.commit(name, committed._replace(at=at, log=log))
 
     def fill_in(self, other: Kept) -> None:
         """Take over what only another partition knows of this group: it was kept there once."""

@@ -9,6 +9,7 @@ Source: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMe
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from protocol.message import Codec
@@ -137,6 +138,7 @@ def _read(cls: type[Any], value: bytes) -> Any:
     return _codec(cls, version).decode(value, 2)[0]
 
 
+@lru_cache(maxsize=4096)
 def partition_of(group: str, partitions: int) -> int:
     """Which partition a group is kept in: Java's hash of its id, as in Kafka."""
     encoded = group.encode("utf-16-be", "surrogatepass")

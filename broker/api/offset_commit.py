@@ -24,6 +24,8 @@ from protocol.api.offset_commit import (
 from protocol.errors import BrokerError, OffsetMetadataTooLarge, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from broker.context import Context
     from broker.group_store import Name
     from broker.node import Node
@@ -32,10 +34,10 @@ if TYPE_CHECKING:
 _UNTOLD = -1
 
 
-async def handle(
+def handle(
     node: Node, request: OffsetCommitRequest, _context: Context
-) -> OffsetCommitResponse:
-    """Store what may be stored."""
+) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
+    """Store what may be stored: at once, if the log is at hand and is not to be on the disk first."""
     now_ms = node.coordinator.now_ms()
     offsets: dict[Name, Committed] = {}
     codes: dict[Name, int] = {}
@@ -48,6 +50,23 @@ async def handle(
                 codes[name] = error.code
                 continue
             offsets[name] = _committed(partition, request.retention_time_ms, now_ms)
+    if node.coordinator.commit_now(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        offsets,
+    ):
+        return _answer(request, codes, 0)
+    return _stored(node, request, offsets, codes)
+
+
+async def _stored(
+    node: Node,
+    request: OffsetCommitRequest,
+    offsets: dict[Name, Committed],
+    codes: dict[Name, int],
+) -> OffsetCommitResponse:
     await node.coordinator.commit(
         request.group_id,
         request.member_id,

@@ -104,6 +104,29 @@ class TestOrder:
             pipe.send(data[start : start + 777])
         assert [pipe.pull()[0] for _ in range(500)] == list(range(500))
 
+    def test_answers_that_leave_together_leave_before_who_waits_and_before_the_end(
+        self, pipe, connection, topic
+    ):
+        """One packet: answered at once, one that waits, more of the first, and one nobody can read."""
+        small = [("ApiVersions", 0, {})] * 3
+        wait = ("Fetch", 12, wait_fields(topic, 0, max_wait_ms=LONG_MS))
+        frames = [pipe.encoded(api, version, **fields) for api, version, fields in [*small, wait]]
+        frames += [pipe.encoded(api, version) for api, version, _ in small]
+        frames.append(header(3, 1) + b"\x7f\xff\xff\xff")
+        pipe.send(b"".join(frame(each) for each in frames))
+        assert [pipe.pull()[0] for _ in range(3)] == [0, 1, 2]
+        asking.produce(connection, topic, batch_of("x"))
+        assert [pipe.pull()[0] for _ in range(4)] == [3, 4, 5, 6]
+        assert pipe.pull() is None
+
+    def test_many_answers_beyond_what_is_held_back(self, pipe, topic):
+        """More than leaves together, of small answers and larger ones."""
+        asked = [("Metadata", 9, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})]
+        asked += [("ApiVersions", 0, {})] * 9
+        frames = [pipe.encoded(api, version, **fields) for api, version, fields in asked * 50]
+        pipe.send(b"".join(frame(each) for each in frames))
+        assert [pipe.pull()[0] for _ in range(500)] == list(range(500))
+
     def test_a_large_request_among_small_ones(self, pipe, topic):
         for _ in range(3):
             pipe.push("ApiVersions", 0)
