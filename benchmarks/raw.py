@@ -28,8 +28,14 @@ class RawError(RuntimeError):
     """A broker answered with an error, or not at all."""
 
 
-def _frame(payload: bytes) -> bytes:
+def frame_of(payload: bytes) -> bytes:
+    """A payload with its length in front."""
     return struct.pack(">i", len(payload)) + payload
+
+
+def request_head(key: int, version: int) -> bytes:
+    """The head of a request that is not flexible."""
+    return struct.pack(">hhih", key, version, 7, len(_CLIENT_ID)) + _CLIENT_ID
 
 
 def _varint(value: int) -> bytes:
@@ -82,7 +88,7 @@ def messages_v1(values: Sequence[bytes], now_ms: int) -> bytes:
 def produce_v9(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
     """A Produce v9 frame with one record set."""
     name = topic.encode()
-    return _frame(
+    return frame_of(
         struct.pack(">hhih", 0, 9, 7, len(_CLIENT_ID))
         + _CLIENT_ID
         + b"\0"  # header tags
@@ -107,7 +113,7 @@ def produce_v9_error_at(topic: str) -> int:
 def produce_v2(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
     """A Produce v2 frame, as clients of 0.10 send it."""
     name = topic.encode()
-    return _frame(
+    return frame_of(
         struct.pack(">hhih", 0, 2, 7, len(_CLIENT_ID))
         + _CLIENT_ID
         + struct.pack(">hiih", acks, 30_000, 1, len(name))
@@ -270,7 +276,7 @@ def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) 
         while at < until_offset:
             answer = exchange(
                 connection,
-                _frame(
+                frame_of(
                     struct.pack(">hhih", 1, 2, 7, len(_CLIENT_ID))
                     + _CLIENT_ID
                     + struct.pack(">iiiih", -1, 500, 1, 1, len(name))
@@ -306,7 +312,7 @@ def fetch_v11(topic: str, partitions: int, max_wait_ms: int) -> bytes:
     wanted = b"".join(
         struct.pack(">iiqqi", index, -1, 0, -1, 1 << 20) for index in range(partitions)
     )
-    return _frame(
+    return frame_of(
         struct.pack(">hhih", 1, 11, 7, len(_CLIENT_ID))
         + _CLIENT_ID
         + struct.pack(">iiiibii", -1, max_wait_ms, 0, 50 << 20, 0, 0, -1)
@@ -330,7 +336,7 @@ def fetch_all(port: int, request: bytes, count: int) -> None:
 def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:
     """A ListOffsets v7 frame with one lookup."""
     name = topic.encode()
-    return _frame(
+    return frame_of(
         struct.pack(">hhih", 2, 7, 7, len(_CLIENT_ID))
         + _CLIENT_ID
         + b"\0"  # header tags

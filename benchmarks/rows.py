@@ -80,7 +80,8 @@ def _nothing(_place: Place) -> None:
     return None
 
 
-def _drop(place: Place) -> None:
+def drop_topic_of(place: Place) -> None:
+    """Delete the topic that `prepare` made."""
     if place.state:
         loads.drop_topic(place.broker, place.state)
 
@@ -150,7 +151,7 @@ def requests_row(key: str, title: str, depth: int, goal: Goal | None = None, **o
         Figure("rate", f"{title}, per second of broker CPU", "req/s", 0, goal),
         Figure("wall", f"{title}, per second by the clock", "req/s", 0),
     )
-    return Row(key, figures, prepare, measure, _drop, **options)
+    return Row(key, figures, prepare, measure, drop_topic_of, **options)
 
 
 def _latency_row() -> Row:
@@ -179,7 +180,7 @@ def _latency_row() -> Row:
         ),
         prepare,
         measure,
-        _drop,
+        drop_topic_of,
     )
 
 
@@ -209,7 +210,9 @@ def fetch_row(
         loads.fetch(place.broker, place.state, records)
         return {"cpu": (cpu_s(place.broker) - before) / records * 1e6}
 
-    return Row(key, (Figure("cpu", title, "s/M", 3, goal),), prepare, measure, _drop, **options)
+    return Row(
+        key, (Figure("cpu", title, "s/M", 3, goal),), prepare, measure, drop_topic_of, **options
+    )
 
 
 def _old_fetch_row() -> Row:
@@ -230,7 +233,7 @@ def _old_fetch_row() -> Row:
         return {"cpu": used / records * 1e6}
 
     title = "fetch by an old client (v2: converted to format 1)"
-    return Row("old-fetch", (Figure("cpu", title, "s/M", 3),), prepare, measure, _drop)
+    return Row("old-fetch", (Figure("cpu", title, "s/M", 3),), prepare, measure, drop_topic_of)
 
 
 def _many_partitions_fetch_row() -> Row:
@@ -245,7 +248,7 @@ def _many_partitions_fetch_row() -> Row:
         return {"cpu": (cpu_s(place.broker) - before) / requests * 1e3}
 
     title = "fetch of 1,000 empty partitions, no session"
-    return Row("wide-fetch", (Figure("cpu", title, "ms/req", 3),), prepare, measure, _drop)
+    return Row("wide-fetch", (Figure("cpu", title, "ms/req", 3),), prepare, measure, drop_topic_of)
 
 
 # --- old producers -------------------------------------------------------------------------------
@@ -274,7 +277,7 @@ def _old_produce_row(
         return {"cpu": used / (place.scaled(requests) * messages) * 1e6}
 
     figures = (Figure("cpu", title, "s/M", 3),)
-    return Row(key, figures, prepare, measure, _drop, tidelog_only=only)
+    return Row(key, figures, prepare, measure, drop_topic_of, tidelog_only=only)
 
 
 LIFE = (

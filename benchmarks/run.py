@@ -36,6 +36,7 @@ from brokers import (
     resident_mb,
     resume,
 )
+from group_rows import GROUP_ROWS
 from rows import FACTORS, LIFE, LIFE_KEY, TABLE, Figure, Place, Row
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     setup = {"scale": options.scale, "code": code(), "kafka": KAFKA_VERSION}
     results = table.Results(options.results, setup, keep=options.full)
-    rows = _chosen(options, TABLE)
+    rows = _chosen(options, (*TABLE, *GROUP_ROWS))
     factors = [] if options.skip_factors or options.skip_warm else _chosen(options, FACTORS)
     left_out = []
     began = time.monotonic()

@@ -1,0 +1,327 @@
+"""Many clients in one process, made of bytes as in raw.py: members of a group, committers, consumers.
+
+All run on one event loop. What that costs is told with every result, so a table can say whether the client
+was what held things up. Answers are checked: error codes, generations, and that every record came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+import time
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import uvloop
+from raw import RawError, frame_of, request_head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+_REBALANCE_IN_PROGRESS, _MEMBER_ID_REQUIRED = 27, 79
+_METADATA = b"\0\0\0\0\0\1\0\5bench" + b"\0\0\0\x50" + b"m" * 80
+_ASSIGNMENT = b"\0\0\0\0\0\1\0\5bench\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
+_TIMEOUT_S = 60
+
+
+T = TypeVar("T")
+
+
+class Took(NamedTuple):
+    """What something cost: by the clock, of the broker's CPU, and of this process's."""
+
+    seconds: float
+    broker_cpu_s: float
+    client_cpu_s: float
+
+    @property
+    def client_share(self) -> float:
+        """How much of its CPU the client used, in per cent; at 100 it would be what is measured."""
+        return 100 * self.client_cpu_s / self.seconds
+
+
+class Meter:
+    """Measures what lies between its making and `took`."""
+
+    def __init__(self, broker_cpu_s: Callable[[], float]) -> None:
+        self._broker_cpu_s = broker_cpu_s
+        self._began = time.perf_counter(), broker_cpu_s(), time.process_time()
+
+    def took(self) -> Took:
+        """So far."""
+        now = time.perf_counter(), self._broker_cpu_s(), time.process_time()
+        return Took(*(after - before for after, before in zip(now, self._began, strict=True)))
+
+
+def run(main: Coroutine[None, None, T]) -> T:
+    """Run clients to their end, within a minute."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(asyncio.wait_for(main, _TIMEOUT_S))
+
+
+class Client(asyncio.Protocol):
+    """One connection, one request at a time."""
+
+    def __init__(self) -> None:
+        self._got = bytearray()
+        self._size = 0
+        self._answer: asyncio.Future[bytearray] | None = None
+        self._transport: asyncio.Transport | None = None
+
+    @classmethod
+    async def connect(cls, port: int) -> Client:
+        """A client of the broker on this port."""
+        loop = asyncio.get_running_loop()
+        _, client = await loop.create_connection(cls, "127.0.0.1", port)
+        return client
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def ask(self, frame: bytes) -> asyncio.Future[bytearray]:
+        """Send a frame; its answer, with its length in front."""
+        assert self._transport is not None
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(frame)
+        return self._answer
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        if not self._size and len(self._got) >= 4:
+            self._size = 4 + int.from_bytes(self._got[:4], "big")
+        if self._size and len(self._got) >= self._size:
+            answer, self._got, self._size = self._got, bytearray(), 0
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_result(answer)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(RawError("the broker closed the connection"))
+
+    def close(self) -> None:
+        """Be gone."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _string(text: bytes) -> bytes:
+    return struct.pack(">h", len(text)) + text
+
+
+def _bytes(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+# --- a group that rebalances ---------------------------------------------------------------------
+
+
+class Member:
+    """One member of a group: it joins, and asks for its part."""
+
+    def __init__(self, client: Client, group: bytes) -> None:
+        self.client, self.group = client, group
+        self.member_id = b""
+        self.generation = -1
+        self.others: list[bytes] = []  # everybody's ids, if it leads
+
+    async def join(self) -> None:
+        """JoinGroup v5, twice if an id has to be got first. Raises RawError."""
+        code = await self._join()
+        if code == _MEMBER_ID_REQUIRED:
+            code = await self._join()
+        if code:
+            raise RawError(f"JoinGroup answered error {code}")
+
+    async def _join(self) -> int:
+        body = _string(self.group) + struct.pack(">ii", 60_000, 60_000) + _string(self.member_id)
+        body += struct.pack(">h", -1) + _string(b"consumer")
+        body += struct.pack(">i", 1) + _string(b"range") + _bytes(_METADATA)
+        answer = await self.client.ask(frame_of(request_head(11, 5) + body))
+        code, self.generation = struct.unpack_from(">hi", answer, 12)
+        at = 18
+        texts = []
+        for _ in range(3):  # protocol, leader, own id
+            (size,) = struct.unpack_from(">h", answer, at)
+            texts.append(bytes(answer[at + 2 : at + 2 + size]))
+            at += 2 + size
+        self.member_id = texts[2] or self.member_id
+        (count,) = struct.unpack_from(">i", answer, at)
+        at += 4
+        self.others = []
+        for _ in range(count):
+            (size,) = struct.unpack_from(">h", answer, at)
+            self.others.append(bytes(answer[at + 2 : at + 2 + size]))
+            at += 2 + size + 2  # no instance id
+            (size,) = struct.unpack_from(">i", answer, at)
+            at += 4 + size
+        return int(code)
+
+    async def sync(self) -> int:
+        """SyncGroup v3, with everybody's part if it leads: 0, or that it is to join again. Raises RawError."""
+        body = _string(self.group) + struct.pack(">i", self.generation) + _string(self.member_id)
+        body += struct.pack(">hi", -1, len(self.others))
+        body += b"".join(_string(member_id) + _bytes(_ASSIGNMENT) for member_id in self.others)
+        answer = await self.client.ask(frame_of(request_head(14, 3) + body))
+        (code,) = struct.unpack_from(">h", answer, 12)
+        if code not in (0, _REBALANCE_IN_PROGRESS):
+            raise RawError(f"SyncGroup answered error {code}")
+        if not code and bytes(answer[18:]) != _ASSIGNMENT:
+            raise RawError("SyncGroup brought no assignment")
+        return int(code)
+
+    async def heartbeat(self) -> int:
+        """Heartbeat v1: 0, or that it has to join again. Raises RawError."""
+        body = _string(self.group) + struct.pack(">i", self.generation) + _string(self.member_id)
+        answer = await self.client.ask(frame_of(request_head(12, 1) + body))
+        (code,) = struct.unpack_from(">h", answer, 12)
+        if code not in (0, _REBALANCE_IN_PROGRESS):
+            raise RawError(f"Heartbeat answered error {code}")
+        return int(code)
+
+    async def leave(self) -> None:
+        """LeaveGroup v1."""
+        await self.client.ask(
+            frame_of(request_head(13, 1) + _string(self.group) + _string(self.member_id))
+        )
+
+
+async def _settle_down(members: Sequence[Member]) -> None:
+    """Have a group form: each joins, and again when a heartbeat says so, until all are in one generation."""
+    here: set[Member] = set()
+
+    async def live(member: Member) -> None:
+        while True:
+            here.discard(member)
+            await member.join()
+            if await member.sync() == _REBALANCE_IN_PROGRESS:
+                continue
+            here.add(member)
+            while not await member.heartbeat():
+                if len(here) == len(members) and len({one.generation for one in here}) == 1:
+                    return
+                await asyncio.sleep(0.02)
+
+    await asyncio.gather(*(live(member) for member in members))
+
+
+async def rebalances(
+    port: int, group: str, count: int, rounds: int, broker_cpu_s: Callable[[], float]
+) -> list[Took]:
+    """Have a group form, then have all its members join and sync again, `rounds` times.
+
+    A round begins when the leader joins again and ends when the last member has its assignment. The others
+    join as soon as a heartbeat of one of them says that they have to: how long heartbeats are apart is
+    the clients' choice and not measured.
+    """
+    clients = [await Client.connect(port) for _ in range(count)]
+    members = [Member(client, group.encode()) for client in clients]
+    await _settle_down(members)
+    (leader,) = (member for member in members if member.others)
+    others = [member for member in members if member is not leader]
+    found = []
+    for _ in range(rounds):
+        before, meter = leader.generation, Meter(broker_cpu_s)
+        leads = asyncio.ensure_future(leader.join())
+        while await others[0].heartbeat() != _REBALANCE_IN_PROGRESS:
+            pass
+        await asyncio.gather(leads, *(member.join() for member in others))
+        codes = await asyncio.gather(*(member.sync() for member in members))
+        found.append(meter.took())
+        if any(codes) or {member.generation for member in members} != {before + 1}:
+            raise RawError(f"a rebalance of {count} members went wrong: {codes}")
+    await asyncio.gather(*(member.leave() for member in members))
+    for client in clients:
+        client.close()
+    return found
+
+
+# --- commits -------------------------------------------------------------------------------------
+
+
+def commit_v7(group: str, topic: str, partition: int) -> bytes:
+    """An OffsetCommit v7 frame: one offset of a consumer that assigned its partition itself."""
+    body = _string(group.encode()) + struct.pack(">i", -1) + _string(b"") + struct.pack(">h", -1)
+    body += struct.pack(">i", 1) + _string(topic.encode())
+    body += struct.pack(">iiqi", 1, partition, 123_456, -1) + _string(b"")
+    return frame_of(request_head(8, 7) + body)
+
+
+def commit_v7_error_at(topic: str) -> int:
+    """Where the error code of the only partition is."""
+    return 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4
+
+
+def settle(port: int, frames: Sequence[bytes], error_at: int) -> None:
+    """Send each commit once, again until the broker has a coordinator for it. Raises RawError."""
+
+    async def main() -> None:
+        client = await Client.connect(port)
+        deadline = time.monotonic() + _TIMEOUT_S / 2
+        for frame in frames:
+            while True:
+                answer = await client.ask(frame)
+                code = int.from_bytes(answer[error_at : error_at + 2], "big")
+                if not code:
+                    break
+                if time.monotonic() > deadline:
+                    raise RawError(f"OffsetCommit answered error {code} again and again")
+                find = (
+                    _string(b"bench") + b"\0"
+                )  # Apache Kafka makes the topic when asked for a coordinator
+                await client.ask(frame_of(request_head(10, 1) + find))
+                await asyncio.sleep(0.05)
+        client.close()
+
+    run(main())
+
+
+# --- consumers -----------------------------------------------------------------------------------
+
+
+def _fetch_v11(topic: bytes, partition: int, offset: int) -> bytes:
+    body = struct.pack(">iiiibii", -1, 500, 1, 50 << 20, 0, 0, -1)
+    body += struct.pack(">i", 1) + _string(topic) + struct.pack(">i", 1)
+    body += struct.pack(">iiqqi", partition, -1, offset, -1, 1 << 20)
+    return frame_of(request_head(1, 11) + body + struct.pack(">ih", 0, 0))
+
+
+async def _consume(client: Client, topic: bytes, partition: int, until: int) -> None:
+    """Read a partition from its start until an offset, by the headers of its batches. Raises RawError."""
+    offset = 0
+    while offset < until:
+        answer = await client.ask(_fetch_v11(topic, partition, offset))
+        at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4
+        (code,) = struct.unpack_from(">h", answer, at)
+        at += 2 + 8 + 8 + 8
+        (aborted,) = struct.unpack_from(">i", answer, at)
+        at += 4 + 16 * max(0, aborted) + 4
+        (size,) = struct.unpack_from(">i", answer, at)
+        at += 4
+        end, before = at + size, offset
+        while end - at >= 61:
+            base, length = struct.unpack_from(">qi", answer, at)
+            if at + 12 + length > end:
+                break
+            if base > offset:
+                raise RawError(f"offset {base} came where {offset} was due")
+            offset = base + int(struct.unpack_from(">i", answer, at + 23)[0]) + 1
+            at += 12 + length
+        if code or offset == before:
+            raise RawError(
+                f"Fetch at {before} of {partition} answered error {code} and nothing more"
+            )
+
+
+async def consumers(
+    port: int, topic: str, each: int, count: int, passes: int, broker_cpu_s: Callable[[], float]
+) -> Took:
+    """One consumer for each of `count` partitions reads its `each` records, all at once, `passes` times."""
+    clients = [await Client.connect(port) for _ in range(count)]
+    meter = Meter(broker_cpu_s)
+    for _ in range(passes):
+        readers = zip(clients, itertools.count())
+        await asyncio.gather(*(_consume(one, topic.encode(), at, each) for one, at in readers))
+    took = meter.took()
+    for client in clients:
+        client.close()
+    return took
