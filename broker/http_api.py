@@ -309,8 +309,20 @@ def _explained(partition: Partition, *, now_ms: int, preview: TopicConfig | None
         **twice("last_append_time", told.last_append_time),
         "going": _going(told.going),
         **({} if preview is None else {"going_as_it_is": _going(as_is.going)}),
+        **({} if told.compacting is None else {"compaction": _compacting(told, partition)}),
         "segments": list(_segments(told)),
     }
+
+
+def _compacting(told: PartitionExplanation, partition: Partition) -> dict[str, Any]:
+    """What compaction makes of the log, and what became of the last one since the start."""
+    assert told.compacting is not None
+    last = partition.last_compaction
+    shown = {**told.compacting.dirt._asdict(), "strategy": told.compacting.strategy, "last": None}
+    if last is not None:
+        rest = {name: value for name, value in last._asdict().items() if name != "ended_ms"}
+        shown["last"] = {**twice("ended", last.ended_ms), **rest}
+    return shown
 
 
 def _going(going: Going) -> dict[str, Any]:
@@ -330,6 +342,8 @@ def _segment(segment: SegmentExplanation) -> dict[str, Any]:
             shown |= twice(name, value)
         elif name == "due_ms":
             shown |= twice("due", value)
+        elif name == "compaction" and value is None:
+            continue
         else:
             shown[name] = value
     return shown

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import KafkaStorageError
 from storage import cleanable, replacing, retention, timestamps
 from storage.cleaner import Job, Source, Writer
+from storage.compaction_explanation import Compacting
 from storage.durable_log import DurableLog
 from storage.partition_times import SegmentLine
 from storage.producer_recovery import load_producers
@@ -76,6 +77,15 @@ class CompactedLog(DurableLog):
         rules = cleanable.rules_of(config)
         limit = self.last_stable_offset
         return cleanable.judge(parts, self.first_dirty_offset, limit, rules, now_ms)
+
+    def compacting(
+        self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig
+    ) -> Compacting | None:
+        """Say what compaction makes of the log by these settings; None where it does nothing."""
+        if not config.is_compacted:
+            return None
+        dirt = self._judge_dirt(segments, now_ms, config)
+        return Compacting(dirt, cleanable.rules_of(config), config.compaction_strategy)
 
     def begin_cleaning(
         self,

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.instants import to_iso
-from storage import timestamps
+from storage import compaction_explanation, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from storage.compaction_explanation import Compacting
     from storage.segment import Segment
     from storage.timestamps import Candidate, Fate, Retention, Wait
 
@@ -50,6 +51,7 @@ class SegmentExplanation(NamedTuple):
     held_by: str | None  # what it waits for, one of the constants above; None: the next round
     held_by_segment: int | None  # the base offset of the older one that holds it
     sentence: str
+    compaction: str | None = None  # what it is to compaction; None where nothing is compacted
 
 
 class Going(NamedTuple):
@@ -76,6 +78,7 @@ class PartitionExplanation(NamedTuple):
     retention: Retention  # the settings it goes by
     segments: tuple[SegmentExplanation, ...]
     going: Going  # with a round now
+    compacting: Compacting | None = None  # None: nothing is compacted
 
 
 class Moment(NamedTuple):
@@ -88,6 +91,7 @@ class Moment(NamedTuple):
     log_end_offset: int
     max_event_time: int | None
     last_append_time: int | None
+    compacting: Compacting | None = None
 
 
 def explain(
@@ -108,6 +112,8 @@ def explain(
     for segment, candidate, fate in zip(log.segments, candidates, fates, strict=True):
         before = _segment(segment, candidate, fate, rules, now_ms, before)
         explained.append(before)
+    if log.compacting is not None:
+        explained = _with_compaction(explained, log.segments, log.compacting)
     return PartitionExplanation(
         topic,
         partition,
@@ -121,7 +127,19 @@ def explain(
         rules,
         tuple(explained),
         going(explained, now_ms, log.log_start_offset),
+        log.compacting,
     )
+
+
+def _with_compaction(
+    explained: Sequence[SegmentExplanation], segments: Sequence[Segment], compacting: Compacting
+) -> list[SegmentExplanation]:
+    """Add what compaction does to each segment."""
+    told = compaction_explanation.of_segments(segments, compacting)
+    return [
+        each._replace(compaction=what, sentence=f"{each.sentence} {sentence}")
+        for each, (what, sentence) in zip(explained, told, strict=True)
+    ]
 
 
 def going(segments: Sequence[SegmentExplanation], now_ms: int, log_start_offset: int) -> Going:
@@ -147,8 +165,8 @@ def _segment(
     now_ms: int,
     before: SegmentExplanation | None,
 ) -> SegmentExplanation:
-    times = candidate.times()
     end_offset, size, _ = candidate
+    times = segment.times  # of one that is empty not those by which it goes
     held_by, holder, sentence = _held(fate, rules, now_ms, before, is_empty=not size)
     if times.has_unknown and size:
         sentence += (

@@ -44,10 +44,10 @@ def at(
         largest = timestamps.later(times.largest, largest)
     policy = due_ms = None
     if all(size >= segment.tail.size for segment, (_, size) in zip(segments, known, strict=True)):
-        candidates = [
+        candidates = timestamps.stood_in(
             timestamps.Candidate(s.tail.end_offset, s.tail.size, functools.partial(_itself, times))
             for s, (times, _) in zip(segments, known, strict=True)
-        ]
+        )
         fate = timestamps.fates(
             candidates,
             rules,
@@ -57,7 +57,8 @@ def at(
             max_event_time=max_event_time,
         )[0]
         policy, due_ms = fate.policy, fate.due_ms
-    return Glance(first, largest, known[0][0].created, policy, due_ms)
+    created = next((times.created for times, size in known if size), None)
+    return Glance(first, largest, created, policy, due_ms)
 
 
 def _itself(times: SegmentTimes) -> SegmentTimes:

@@ -455,9 +455,12 @@ class Partition(CompactedLog):
         By other settings than the topic's where `config` is given. Meant for a thread: what is not
         known of segments' times is read. Raises KafkaStorageError and CorruptMessage.
         """
-        rules = timestamps.retention_of(self.config if config is None else config)
+        config = self.config if config is None else config
+        rules = timestamps.retention_of(config)
         return self._looking(
-            lambda: explanation.explain(self.topic, self.index, self._moment(), rules, now_ms)
+            lambda: explanation.explain(
+                self.topic, self.index, self._moment(now_ms, config), rules, now_ms
+            )
         )
 
     def glance(self, now_ms: int) -> Glance:
@@ -472,10 +475,10 @@ class Partition(CompactedLog):
             max_event_time=None if rules.event_ms is None else self.max_event_time,
         )
 
-    def _moment(self) -> Moment:
+    def _moment(self, now_ms: int, config: TopicConfig) -> Moment:
         self.read_max_event_time()
         with self._append_lock:
-            return Moment(
+            moment = Moment(
                 self._segments,
                 retention.candidates(self._segments),
                 self.log_start_offset,
@@ -484,6 +487,7 @@ class Partition(CompactedLog):
                 self.max_event_time,
                 self._last_append_time_ms,
             )
+        return moment._replace(compacting=self.compacting(moment.segments, now_ms, config))
 
     # --- let go -----------------------------------------------------------------------------------
 

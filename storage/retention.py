@@ -49,10 +49,10 @@ class Deletion(NamedTuple):
 
 def candidates(segments: Sequence[Segment]) -> list[timestamps.Candidate]:
     """Present segments to be judged; their times are read if they are asked for, raising OSError."""
-    return [
+    return timestamps.stood_in(
         timestamps.Candidate(s.tail.end_offset, s.tail.size, functools.partial(_times_of, s))
         for s in segments
-    ]
+    )
 
 
 def _times_of(segment: Segment) -> timestamps.SegmentTimes:

@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from config.topic import TopicConfig
     from protocol.records.plan import PreparedBatch
@@ -366,6 +366,18 @@ class Candidate(NamedTuple):
     end_offset: int
     size: int
     times: Callable[[], SegmentTimes]
+
+
+def stood_in(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Let segments that compaction has left empty go by the times of the next one that is not.
+
+    The log must not start later than that one lets it: a slow consumer would be told of a loss.
+    """
+    found = list(candidates)
+    for number in reversed(range(len(found) - 1)):
+        if not found[number].size:
+            found[number] = found[number]._replace(times=found[number + 1].times)
+    return found
 
 
 class Wait(NamedTuple):

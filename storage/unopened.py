@@ -39,7 +39,7 @@ def keeps_everything(
     for line in lines:
         max_event_time = timestamps.later(line.times.event, max_event_time)
     return not timestamps.segments_to_delete(
-        [_candidate(line) for line in lines],
+        timestamps.stood_in(map(_candidate, lines)),
         timestamps.retention_of(config),
         now_ms=now_ms,
         log_start_offset=max(known.log_start_offset, log_start_offset),

@@ -1,0 +1,55 @@
+"""What compaction does to each segment of a log, or waits for: facts of `cleanable`, put into words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage import cleanable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.cleanable import Dirt, Rules
+    from storage.segment import Segment
+
+# What compaction has done to a segment, or does: `SegmentExplanation.compaction`.
+CLEAN = "clean"
+DUE = "next round"
+DIRTY = "dirty"  # it waits until there is more
+HELD = "held"  # it is too young, or not shown to consumers yet
+ACTIVE = "active"
+
+
+class Compacting(NamedTuple):
+    """A log under the given settings, as compaction sees it."""
+
+    dirt: Dirt
+    rules: Rules
+    strategy: str
+
+
+def of_segments(segments: Sequence[Segment], compacting: Compacting) -> list[tuple[str, str]]:
+    """Say of each segment what it is to compaction: a constant, and a sentence."""
+    return [_of(segment, compacting) for segment in segments]
+
+
+def _of(segment: Segment, compacting: Compacting) -> tuple[str, str]:
+    dirt, rules, strategy = compacting
+    end_offset = segment.tail.end_offset
+    if segment.is_active:
+        return ACTIVE, "Compaction takes it once it has been closed."
+    kept = "the newest record by time" if strategy == cleanable.TIMESTAMP else "the last record"
+    if end_offset <= dirt.first_dirty_offset:
+        return CLEAN, f"It is compacted: of each key {kept} before it or in it is left."
+    if end_offset > dirt.upper_offset:
+        if dirt.held_by == cleanable.NOT_SEEN:
+            return HELD, "Compaction waits until consumers have been shown all of it."
+        return HELD, (
+            f"min.compaction.lag.ms={rules.min_lag_ms} keeps it, or one before it, from compaction."
+        )
+    if dirt.is_due:
+        return DUE, f"The next round of compaction leaves of each key {kept}."
+    return DIRTY, (
+        f"Compaction waits until more than {100 * rules.min_ratio:g} percent of the closed segments' "
+        f"bytes are dirty (min.cleanable.dirty.ratio): it is {100 * dirt.ratio:.0f} percent."
+    )
