@@ -30,6 +30,7 @@ from pipeline.cluster import (
 from protocol.api import (
     create_topics,
     describe_configs,
+    describe_producers,
     fetch,
     init_producer_id,
     list_offsets,
@@ -293,6 +294,25 @@ class Client(Cluster):
             answer = asked.ask(request, wire.INIT_PRODUCER_ID)
             refuse(answer.error_code, f"producer id for {transactional_id or 'idempotence'}")
             return answer.producer_id, answer.producer_epoch
+
+        return self.until_done(once)
+
+    def last_sequence(self, topic: str, partition: int, producer_id: int) -> int | None:
+        """The last sequence a partition has of a producer; None where it remembers none.
+
+        Raises UnsupportedByBroker where the broker does not serve DescribeProducers.
+        """
+        asked = describe_producers.TopicRequest(name=topic, partition_indexes=[partition])
+        request = describe_producers.DescribeProducersRequest(topics=[asked])
+
+        def once() -> int | None:
+            answer = self.leader(topic, partition).ask(request, wire.DESCRIBE_PRODUCERS)
+            one = answer.topics[0].partitions[0]
+            refuse(one.error_code, f"producers of {topic}-{partition}", one.error_message)
+            for producer in one.active_producers:
+                if producer.producer_id == producer_id and producer.last_sequence >= 0:
+                    return int(producer.last_sequence)
+            return None
 
         return self.until_done(once)
 

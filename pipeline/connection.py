@@ -34,6 +34,7 @@ INIT_PRODUCER_ID: Final = 22
 ADD_PARTITIONS_TO_TXN: Final = 24
 END_TXN: Final = 26
 DESCRIBE_CONFIGS: Final = 32
+DESCRIBE_PRODUCERS: Final = 61
 
 SPOKEN: Final[Mapping[int, tuple[int, int]]] = {
     PRODUCE: (3, 11),  # from 12 on a transaction adds its partitions by itself (KIP-890)
@@ -48,6 +49,7 @@ SPOKEN: Final[Mapping[int, tuple[int, int]]] = {
     ADD_PARTITIONS_TO_TXN: (0, 3),  # from 4 on for brokers
     END_TXN: (0, 4),  # from 5 on every transaction has an epoch of its own (KIP-890)
     DESCRIBE_CONFIGS: (1, 4),
+    DESCRIBE_PRODUCERS: (0, 0),
 }
 
 MAX_ANSWER_BYTES: Final = 1 << 30

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pipeline.source.splits import Key, Split
 
 _VERSION: Final = 1
-_NAME: Final = "plan.json"
+PLAN: Final = "plan.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Plan:
         file that is none.
         """
         wanted = json.loads(json.dumps(dict(arguments)))
-        path = directory / _NAME
+        path = directory / PLAN
         with contextlib.suppress(FileNotFoundError):
             found = cls._read(path)
             found.check(path, job, wanted)
@@ -139,7 +139,7 @@ class Plan:
             indent=1,
         )
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{_NAME}.{os.getpid()}")
+        partial = path.with_name(f".{PLAN}.{os.getpid()}")
         with partial.open("w", encoding="utf-8") as file:
             file.write(text + "\n")
             file.flush()

@@ -1,0 +1,237 @@
+"""How often a record arrives, and how a task learns where the target stands.
+
+transactions   exactly once on any partition: records and the progress are committed together, and a newer
+               task fences an older one. Each transaction leaves a marker, an offset without a record
+position       exactly once on a partition nobody else writes to: record k of the run has the sequence k
+               of one producer id, so the broker refuses what it has and what would leave a gap, whoever
+               sends it; it goes to offset start + k, and the last records there are compared first
+at-least-once  on a partition others write to: as by position while the target remembers the producer (a day
+               after its last record: producer.id.expiration.ms), from the beginning after that
+
+A `Writer` is one of the three for one partition. Records are counted from 0, in the order of the source.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pipeline.connection import ADD_PARTITIONS_TO_TXN, END_TXN
+from pipeline.errors import PipelineError, UsageError
+from pipeline.offset_map import Runs
+from pipeline.producing import UNKNOWN_OFFSET, Appended, Appender
+from pipeline.transactions import Transactions
+from protocol.records.column_batches import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from pipeline.client import Client
+    from pipeline.offset_map import Run
+    from protocol.records.column_batches import EncodedBatch
+
+    Offsets = npt.NDArray[np.int64]
+
+AUTO: Final = "auto"
+TRANSACTIONS: Final = "transactions"
+POSITION: Final = "position"
+AT_LEAST_ONCE: Final = "at-least-once"
+MODES: Final = (AUTO, TRANSACTIONS, POSITION, AT_LEAST_ONCE)
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+_TRANSACTION_RECORDS: Final = 500_000
+_TRANSACTION_BYTES: Final = 64 << 20
+
+
+class Delivery(NamedTuple):
+    """How one partition is written to; what a plan keeps. `name` tells this run from any other."""
+
+    mode: str
+    name: str
+    start_offset: int
+    producer_id: int
+
+
+def choose(client: Client, wanted: str, *, is_exclusive: bool) -> str:
+    """The mode of a run. Raises UsageError for one that cannot be had."""
+    connection = client.until_done(client.any)
+    has_transactions = connection.speaks(ADD_PARTITIONS_TO_TXN) and connection.speaks(END_TXN)
+    if wanted == AUTO:
+        if has_transactions:
+            return TRANSACTIONS
+        return POSITION if is_exclusive else AT_LEAST_ONCE
+    if wanted == TRANSACTIONS and not has_transactions:
+        raise UsageError("the target has no transactions: choose --delivery position")
+    if wanted == POSITION and not is_exclusive:
+        raise UsageError(
+            "--delivery position needs partitions that nobody else writes to, and the target topic has"
+            " records already: say --exclusive if they are ours"
+        )
+    return wanted
+
+
+class Writer:
+    """Writes to one partition, by position; the base of the others."""
+
+    is_comparable = True
+    map_is_complete = True
+
+    def __init__(self, client: Client, topic: str, partition: int, delivery: Delivery) -> None:
+        self.client = client
+        self.topic = topic
+        self.partition = partition
+        self.delivery = delivery
+        self.where = f"{topic}-{partition}"
+        self.producer = Producer(delivery.producer_id, 0)
+        self.runs = Runs()
+        self.done = 0  # records that are in the target
+        self._sent: deque[Offsets] = deque()
+        self._appender = self._open()
+
+    def _open(self) -> Appender:
+        return Appender(self.client, self.topic, self.partition)
+
+    def begin(self) -> int:
+        """Ask the target where it stands; returns how many records it has. Raises PipelineError."""
+        end = self.client.end_offset(self.topic, self.partition)
+        start = self.delivery.start_offset
+        if end < start:
+            raise PipelineError(
+                f"{self.where} ends at offset {end}, and ended at {start} when the run began: its topic was"
+                " deleted or cut; begin a new run"
+            )
+        self.done = end - start
+        return self.done
+
+    def sequence(self, number: int) -> int:
+        """The sequence of a record of the run."""
+        return number & _SEQUENCE_MASK
+
+    def skip(self, offsets: Offsets, number: int) -> None:
+        """Pass over records that are there, from record `number` of the run on."""
+        self.runs.add(offsets, self.delivery.start_offset + number)
+
+    def append(self, batch: EncodedBatch, offsets: Offsets) -> None:
+        """Append a batch, whose records have these offsets in the source."""
+        self._sent.append(offsets)
+        self._take(self._appender.send(batch))
+
+    def finish(self) -> None:
+        """Wait until all is there. Raises PipelineError where somebody else has written."""
+        self._take(self._appender.flush())
+
+    def _take(self, appended: Iterable[Appended]) -> None:
+        for one in appended:
+            offsets = self._sent.popleft()
+            expected = self.delivery.start_offset + self.done
+            if one.base_offset not in (expected, UNKNOWN_OFFSET):
+                raise PipelineError(
+                    f"{self.where}: record {self.done} of the run went to offset {one.base_offset}, not"
+                    f" {expected}: somebody else writes to this partition. The run is exact up to there; use"
+                    " a topic of its own, or --delivery at-least-once"
+                )
+            self.runs.add(offsets, expected)
+            self.done += len(offsets)
+
+
+class TransactionWriter(Writer):
+    """Writes in transactions; the progress is a record of each."""
+
+    is_comparable = False
+
+    def _open(self) -> Appender:
+        self._transactions = Transactions(
+            self.client, f"{self.delivery.name}/{self.where}", self.topic, self.partition
+        )
+        self._next = 0  # the sequence to come
+        self._records = self._bytes = 0
+        return Appender(
+            self.client,
+            self.topic,
+            self.partition,
+            transactional_id=self._transactions.transactional_id,
+        )
+
+    def begin(self) -> int:
+        """Fence whoever wrote before, and read what was committed last."""
+        identity = self._transactions.begin()
+        self.producer = Producer(*identity, is_transactional=True)
+        self.done, runs = self._transactions.progress()
+        self.runs = Runs(runs)
+        return self.done
+
+    def sequence(self, number: int) -> int:  # noqa: ARG002 - each task has an epoch of its own
+        """The sequence of the next record: they begin anew with every task."""
+        return self._next
+
+    def skip(self, offsets: Offsets, number: int) -> None:
+        """Pass over records that are there: the progress has their runs."""
+
+    def append(self, batch: EncodedBatch, offsets: Offsets) -> None:
+        """Append a batch; commit where enough has gathered."""
+        if not self._records:
+            self._transactions.open()
+        super().append(batch, offsets)
+        count = batch.end - batch.start
+        self._next = (self._next + count) & _SEQUENCE_MASK
+        self._records += count
+        self._bytes += len(batch.data)
+        if self._records >= _TRANSACTION_RECORDS or self._bytes >= _TRANSACTION_BYTES:
+            self._commit()
+
+    def finish(self) -> None:
+        """Commit what is left."""
+        if self._records:
+            self._commit()
+
+    def _commit(self) -> None:
+        self._take(self._appender.flush())
+        self._transactions.commit(self.done, self.runs.taken())
+        self._records = self._bytes = 0
+
+    def _take(self, appended: Iterable[Appended]) -> None:
+        for one in appended:
+            offsets = self._sent.popleft()
+            if one.base_offset == UNKNOWN_OFFSET:
+                self.map_is_complete = False
+            else:
+                self.runs.add(offsets, one.base_offset)
+            self.done += len(offsets)
+
+
+class SharedWriter(Writer):
+    """Writes where others write too; the target's memory of the producer is the progress."""
+
+    is_comparable = False
+
+    def begin(self) -> int:
+        """Ask the target for the last sequence of this producer; from the beginning where it has none."""
+        last = self.client.last_sequence(self.topic, self.partition, self.delivery.producer_id)
+        self.done = 0 if last is None else last + 1
+        return self.done
+
+    def skip(self, offsets: Offsets, number: int) -> None:  # noqa: ARG002 - nobody knows
+        """Pass over records that are there, nobody knows where."""
+        self.map_is_complete = False
+
+    def _take(self, appended: Iterable[Appended]) -> None:
+        for one in appended:
+            offsets = self._sent.popleft()
+            if one.base_offset == UNKNOWN_OFFSET:
+                self.map_is_complete = False
+            else:
+                self.runs.add(offsets, one.base_offset)
+            self.done += len(offsets)
+
+
+def writer(client: Client, topic: str, partition: int, delivery: Delivery) -> Writer:
+    """The writer of a partition."""
+    kinds = {TRANSACTIONS: TransactionWriter, POSITION: Writer, AT_LEAST_ONCE: SharedWriter}
+    return kinds[delivery.mode](client, topic, partition, delivery)
+
+
+def runs_of(written: Writer) -> tuple[Run, ...]:
+    """The runs of a writer."""
+    return written.runs.taken()

@@ -1,0 +1,342 @@
+"""Copy topics from one cluster (or from log directories) to another, as they are.
+
+Key, value, headers, partition and event time of every record are kept; a topic with LogAppendTime in the
+target gives records times of its own. Each record is there exactly once where the target has transactions or
+where nobody else writes to its partitions (--delivery), whatever is killed meanwhile: run it again with the
+same --run. What went where is in offsets.parquet in the directory of the run: runs of offsets, exact
+for every record, which failover reads. With --follow it goes on in rounds.
+
+    tidelog pipeline mirror --brokers a:9092 --to-brokers b:9092 --topics orders --create --run first
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pipeline import options as shared
+from pipeline import targets
+from pipeline.client import Client
+from pipeline.delivery import POSITION
+from pipeline.errors import OK, PipelineError, UsageError
+from pipeline.plan import PLAN, Plan, described
+from pipeline.source import splits as source
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pipeline.session import Session
+    from pipeline.source.splits import Key, Selection, Split
+
+JOB: Final = "mirror"
+_STAMP: Final = "message.timestamp.type"
+# What a topic in the source says of its own replicas is not for the target.
+_NOT_COPIED: Final = frozenset(
+    {
+        _STAMP,
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "remote.storage.enable",
+    }
+)
+
+
+class _Round(NamedTuple):
+    """One batch of a mirror: its name, where it is kept, and what it reads."""
+
+    name: str
+    directory: Path
+    selection: Selection
+    before: _Round | None = None
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job's options."""
+    shared.add_source(parser)
+    targets.add_target(parser)
+    group = parser.add_argument_group("mirroring")
+    group.add_argument(
+        "--rename",
+        action="append",
+        default=[],
+        type=shared.pair,
+        metavar="TOPIC=NEW",
+        help="write a topic under another name; may be given many times",
+    )
+    group.add_argument(
+        "--isolation",
+        choices=[source.READ_COMMITTED, source.READ_UNCOMMITTED],
+        default=source.READ_COMMITTED,
+        help="whether records of aborted transactions are left out (read_committed)",
+    )
+    group.add_argument(
+        "--upto",
+        choices=[source.HIGH_WATERMARK, source.LOG_END],
+        default=source.HIGH_WATERMARK,
+        help="of log directories: what is replicated (high-watermark), or all there is",
+    )
+    group.add_argument(
+        "--allow-gone",
+        action="store_true",
+        help="go on where retention took records before they were read (else that is an error)",
+    )
+    group.add_argument(
+        "--follow",
+        type=float,
+        metavar="SECONDS",
+        help="go on with what is new, a round every so many seconds, until interrupted",
+    )
+    group.add_argument("--rounds", type=int, metavar="N", help="with --follow: stop after so many")
+    shared.add_run(parser)
+
+
+def run(options: argparse.Namespace, session: Session) -> int:
+    """Mirror once, or in rounds; returns the exit status."""
+    name = options.run or shared.new_run_id(JOB, time.time_ns() // 1_000_000)
+    directory = Path(options.out) / name
+    selection = shared.selection_of(
+        options, isolation=options.isolation, allow_gone=options.allow_gone, upto=options.upto
+    )
+    _refuse_a_circle(options)
+    if options.follow is None:
+        return _mirror(options, session, _Round(name, directory, selection))
+    if options.brokers is None or options.dry_run:
+        raise UsageError("--follow needs --brokers, and has no --dry-run")
+    return _follow(options, session, _Round(name, directory, selection))
+
+
+def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
+    """Round after round, each a run of its own that begins where the one before ended."""
+    from pipeline.conclusion import is_done  # noqa: PLC0415 - needs numpy
+    from pipeline.source import brokers as cluster  # noqa: PLC0415 - as above
+
+    ends: dict[Key, int] = {}
+    before: _Round | None = None
+    rounds = 0
+    for number in itertools.count():
+        began_s = time.monotonic()
+        one = _Round(
+            f"{base.name}/{number}",
+            base.directory / f"round-{number:06d}",
+            base.selection,
+            before,
+        )
+        while not (one.directory / PLAN).exists():  # else it was begun before
+            if options.rounds is not None and rounds >= options.rounds:
+                return OK
+            rounds += 1
+            now = cluster.ranges(base.selection, options.brokers)
+            spans = {key: (ends.get(key, start), end) for key, (start, end) in now.items()}
+            spans = {key: (start, end) for key, (start, end) in spans.items() if end > start}
+            if spans:
+                one = one._replace(selection=dataclasses.replace(base.selection, offsets=spans))
+                break
+            _pause(options, began_s, rounds)
+            began_s = time.monotonic()
+        if not is_done(one.directory):
+            status = _mirror(options, session, one)
+            if status != OK:
+                return status
+            _pause(options, began_s, rounds)
+        ends |= {key: end for key, (_, end) in _frozen(options, one).offsets.items()}
+        before = one
+    return OK
+
+
+def _pause(options: argparse.Namespace, began_s: float, rounds: int) -> None:
+    if options.rounds is None or rounds < options.rounds:
+        time.sleep(max(0.0, options.follow - (time.monotonic() - began_s)))
+
+
+def _frozen(options: argparse.Namespace, one: _Round) -> Plan:
+    """The plan of a batch that was begun."""
+
+    def never() -> tuple[Sequence[Split], Mapping[str, Any]]:
+        raise PipelineError(f"{one.directory / PLAN} is gone")
+
+    return _open(options, one, never)
+
+
+def _went_on_alone(options: argparse.Namespace, before: _Round) -> bool:
+    """Whether the target ends where the batch before this one left it, by position."""
+    from pipeline.conclusion import written_by  # noqa: PLC0415 - needs numpy
+
+    notes = _frozen(options, before).notes
+    if notes["delivery"] != POSITION:
+        return False
+    with Client(options.to_brokers) as client:
+        return all(
+            client.end_offset(topic, partition) == notes["ends"][f"{topic}-{partition}"] + count
+            for topic, partition, count in written_by(before.directory)
+        )
+
+
+def _mirror(options: argparse.Namespace, session: Session, one: _Round) -> int:
+    """One batch: plan, write, conclude."""
+    from pipeline import replay  # noqa: PLC0415 - needs numpy
+    from pipeline.conclusion import conclude  # noqa: PLC0415 - as above
+    from pipeline.progress import Progress  # noqa: PLC0415 - as above
+
+    began_s = time.monotonic()
+    plan, splits = _plan(options, one)
+    if options.dry_run:
+        print(described(plan))  # noqa: T201 - what was asked for
+        return OK
+    tasks = _tasks(options, one, plan, splits)
+    total = sum(end - start for start, end in plan.offsets.values())
+    with Progress(JOB, total) as progress:
+        outcomes = replay.replay(session, tasks, progress)
+    return conclude(
+        JOB,
+        one.name,
+        one.directory,
+        outcomes,
+        mode=plan.notes["delivery"],
+        seconds=time.monotonic() - began_s,
+        more={"offsets_planned": total},
+    )
+
+
+def _plan(options: argparse.Namespace, one: _Round) -> tuple[Plan, Sequence[Split]]:
+    """The plan of a batch and its splits; frozen ones where there is a plan."""
+    made: list[Sequence[Split]] = []
+
+    def once() -> tuple[Sequence[Split], Mapping[str, Any]]:
+        splits, notes = _make(options, one)
+        made.append(splits)
+        return splits, notes
+
+    plan = _open(options, one, once)
+    if made:
+        return plan, made[0]
+    frozen = dataclasses.replace(one.selection, offsets=plan.offsets)
+    return plan, _splits(options, frozen)
+
+
+def _open(
+    options: argparse.Namespace,
+    one: _Round,
+    make: Callable[[], tuple[Sequence[Split], Mapping[str, Any]]],
+) -> Plan:
+    return Plan.open(
+        one.directory,
+        job=JOB,
+        run=one.name,
+        arguments={
+            **shared.read_arguments(options),
+            "isolation": options.isolation,
+            "upto": options.upto,
+            "to_brokers": options.to_brokers,
+            "rename": sorted(options.rename),
+            "delivery": options.delivery,
+        },
+        now_ms=time.time_ns() // 1_000_000,
+        make=make,
+        save=not options.dry_run,
+    )
+
+
+def _make(options: argparse.Namespace, one: _Round) -> tuple[Sequence[Split], Mapping[str, Any]]:
+    """Cut the source into splits, and settle how the target is written to."""
+    splits = _splits(options, one.selection)
+    if options.dry_run:
+        return splits, {}
+    counts = _partition_counts(options, splits)
+    names = dict(options.rename)
+    with Client(options.to_brokers) as client:
+        for topic, count in counts.items():
+            targets.prepare(
+                client,
+                names.get(topic, topic),
+                count,
+                create=options.create,
+                settings=_settings(options, topic),
+            )
+        places = sorted({(names.get(each.topic, each.topic), each.partition) for each in splits})
+        alone = one.before is not None and _went_on_alone(options, one.before)
+        return splits, targets.settle(client, places, options, is_exclusive=alone)
+
+
+def _splits(options: argparse.Namespace, selection: Selection) -> list[Split]:
+    return source.plan(selection, logs=options.logs or (), brokers=options.brokers)
+
+
+def _partition_counts(options: argparse.Namespace, splits: Sequence[Split]) -> dict[str, int]:
+    """How many partitions each topic needs in the target: as many as in the source."""
+    counts: dict[str, int] = {}
+    for one in splits:
+        counts[one.topic] = max(counts.get(one.topic, 0), one.partition + 1)
+    if options.brokers is not None:
+        with Client(options.brokers) as client:
+            for name, info in client.topics(counts).items():
+                counts[name] = max(counts[name], len(info.partitions))
+    return counts
+
+
+def _settings(options: argparse.Namespace, topic: str) -> dict[str, str]:
+    """The settings of a topic that is made: its own in the source, then those given."""
+    found: dict[str, str] = {}
+    if options.brokers is not None:
+        with Client(options.brokers) as client:
+            found = {
+                name: one.value
+                for name, one in client.topic_settings(topic).items()
+                if one.is_own and one.value is not None and name not in _NOT_COPIED
+            }
+    return {**found, _STAMP: "CreateTime", **dict(options.set)}
+
+
+def _tasks(
+    options: argparse.Namespace, one: _Round, plan: Plan, splits: Sequence[Split]
+) -> list[Any]:
+    """A task for every partition that has something."""
+    from pipeline.log_source import LogSource  # noqa: PLC0415 - needs numpy
+    from pipeline.replay import Task  # noqa: PLC0415 - as above
+
+    names = dict(options.rename)
+    by_partition: dict[Key, list[Split]] = {}
+    for split in splits:
+        by_partition.setdefault((split.topic, split.partition), []).append(split)
+    tasks = []
+    with Client(options.to_brokers) as client:
+        looked_at = {
+            topic: targets.look_at(client, names.get(topic, topic)) for topic, _ in by_partition
+        }
+    for (topic, partition), parts in sorted(by_partition.items()):
+        target = looked_at[topic]
+        tasks.append(
+            Task(
+                brokers=options.to_brokers,
+                topic=target.topic,
+                partition=partition,
+                delivery=targets.delivery_of(
+                    plan.notes, f"{JOB}/{one.name}", target.topic, partition
+                ),
+                source=LogSource(tuple(parts), one.selection),
+                source_topic=topic,
+                source_partition=partition,
+                compression=targets.codec_of(options.compression),
+                batch_limit=min(options.batch_bytes, target.batch_limit),
+                is_stamped=target.is_stamped,
+            )
+        )
+    return tasks
+
+
+def _refuse_a_circle(options: argparse.Namespace) -> None:
+    """Raise UsageError where a topic would be mirrored onto itself."""
+    same = options.brokers is not None and {*options.brokers.split(",")} & {
+        *options.to_brokers.split(",")
+    }
+    if same:
+        names, _ = shared.topics_of(options.topics)
+        renamed = dict(options.rename)
+        if not names or any(renamed.get(name, name) == name for name in names):
+            raise UsageError(
+                "source and target are the same cluster: name the topics, and give each another name"
+                " with --rename"
+            )

@@ -1,0 +1,28 @@
+"""The splits of one partition as a source of the replay engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipeline.source.reading import Options, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipeline.source.columns import Columns
+    from pipeline.source.splits import Selection, Split
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """Every selected record of these splits, in the order of their offsets."""
+
+    splits: tuple[Split, ...]
+    selection: Selection
+
+    def read(self) -> Iterator[Columns]:
+        """Yield the records as columns. Raises SourceError, ClientError and OSError."""
+        options = Options.of(self.selection)
+        for split in sorted(self.splits, key=lambda one: one.start_offset):
+            yield from read(split, options)

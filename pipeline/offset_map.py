@@ -1,0 +1,134 @@
+"""Where each record of a source went: runs of offsets, and the Parquet file that keeps them.
+
+A run says that `count` records with consecutive offsets from `source_offset` on have consecutive offsets from
+`target_offset` on; nothing else is in the map. Runs of a partition come in the order of both.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+NAME: Final = "offsets.parquet"
+
+
+class Run(NamedTuple):
+    """Consecutive offsets on both sides."""
+
+    source_offset: int
+    target_offset: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+
+
+class PartitionMap(NamedTuple):
+    """The runs of one partition. `is_complete`: every record that is in the target is in them."""
+
+    source_topic: str
+    source_partition: int
+    target_topic: str
+    target_partition: int
+    runs: tuple[Run, ...]
+    is_complete: bool = True
+
+
+class Runs:
+    """Collects runs as records go by."""
+
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        self._runs = list(runs)
+
+    def add(self, source_offsets: npt.NDArray[np.int64], target_offset: int) -> None:
+        """Add records with these offsets, which went to consecutive ones from `target_offset` on."""
+        if not len(source_offsets):
+            return
+        breaks = np.flatnonzero(np.diff(source_offsets) != 1) + 1
+        firsts = [0, *breaks.tolist()]
+        for first, after in zip(firsts, [*firsts[1:], len(source_offsets)], strict=True):
+            self._append(Run(int(source_offsets[first]), target_offset + first, after - first))
+
+    def _append(self, run: Run) -> None:
+        if self._runs:
+            last = self._runs[-1]
+            if (
+                last.source_offset + last.count == run.source_offset
+                and last.target_offset + last.count == run.target_offset
+            ):
+                self._runs[-1] = last._replace(count=last.count + run.count)
+                return
+        self._runs.append(run)
+
+    def taken(self) -> tuple[Run, ...]:
+        """The runs so far."""
+        return tuple(self._runs)
+
+
+def write(path: Path, maps: Sequence[PartitionMap]) -> None:
+    """Write the maps of a run as one Parquet file, by rename."""
+    import pyarrow as pa  # noqa: PLC0415 - collecting needs numpy alone
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    rows = [
+        (one.source_topic, one.source_partition, one.target_topic, one.target_partition, *run)
+        for one in sorted(maps)
+        for run in one.runs
+    ]
+    schema = pa.schema(
+        [
+            ("source_topic", pa.string()),
+            ("source_partition", pa.int32()),
+            ("target_topic", pa.string()),
+            ("target_partition", pa.int32()),
+            ("source_offset", pa.int64()),
+            ("target_offset", pa.int64()),
+            ("count", pa.int64()),
+        ]
+    )
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    table = pa.table(
+        [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    pq.write_table(table, partial)
+    partial.rename(path)
+
+
+def read(path: Path) -> list[PartitionMap]:
+    """The maps that `write` wrote."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    found: dict[tuple[str, int, str, int], list[Run]] = {}
+    for row in pq.read_table(path).to_pylist():
+        key = (
+            row["source_topic"],
+            row["source_partition"],
+            row["target_topic"],
+            row["target_partition"],
+        )
+        run = Run(row["source_offset"], row["target_offset"], row["count"])
+        found.setdefault(key, []).append(run)
+    return [PartitionMap(*key, tuple(runs)) for key, runs in found.items()]
+
+
+def target_offset_of(runs: Sequence[Run], source_offset: int) -> int | None:
+    """Where the first record at or after a source offset went; None where there is none."""
+    low, high = 0, len(runs)
+    while low < high:
+        middle = (low + high) // 2
+        run = runs[middle]
+        if run.source_offset + run.count <= source_offset:
+            low = middle + 1
+        else:
+            high = middle
+    if low == len(runs):
+        return None
+    run = runs[low]
+    return run.target_offset + max(0, source_offset - run.source_offset)

@@ -1,0 +1,166 @@
+"""Ready batches to one partition, several requests under way, each there once and in order.
+
+An `Appender` sends what it is given with the producer id and the sequences that are in it. A connection
+that breaks, a leader that moves, a broker that restarts: what has no answer is sent again as it was, and
+the broker, which remembers the producer's sequences, takes what it has not. So nothing is lost and nothing
+doubled while the partition is there. What does not pass is raised: `SequenceGap` where the partition has
+other records of this producer than was thought, `Fenced` where a newer one has taken over, else
+RequestError.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pipeline import connection as wire
+from pipeline.client import (
+    Client,
+    ClusterUnreachable,
+    RequestError,
+    produce_request,
+    produced,
+)
+from pipeline.connection import ConnectionBroken
+from pipeline.errors import PipelineError
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pipeline.connection import Connection
+    from protocol.records.column_batches import EncodedBatch
+
+IN_FLIGHT: Final = 5  # as many as a broker remembers of a producer, to know them again
+_WAIT_S: Final = 30.0
+_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 2.0
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+_GAP: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+UNKNOWN_OFFSET: Final = -1
+
+
+class SequenceGap(PipelineError):  # noqa: N818 - named for what has happened
+    """The partition has more or fewer records of this producer than was thought: ask it, and begin there."""
+
+
+class Fenced(PipelineError):  # noqa: N818 - as above
+    """A newer task writes here: this one has to stop."""
+
+
+class Appended(NamedTuple):
+    """A batch that is in the log; the offset is -1 where the broker knows only that it has it."""
+
+    batch: EncodedBatch
+    base_offset: int
+    append_time_ms: int
+
+
+class Appender:
+    """Appends to one partition. `send` and `flush` return what was answered meanwhile, in order."""
+
+    def __init__(
+        self,
+        client: Client,
+        topic: str,
+        partition: int,
+        *,
+        transactional_id: str | None = None,
+        in_flight: int = IN_FLIGHT,
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._partition = partition
+        self._transactional_id = transactional_id
+        self._most = in_flight
+        self._connection: Connection | None = None
+        self._waiting: deque[EncodedBatch] = deque()  # sent on the connection, or to be sent again
+
+    def send(self, batch: EncodedBatch) -> list[Appended]:
+        """Send a batch; wait for the oldest answers where too many are under way."""
+        done = []
+        while len(self._waiting) >= self._most:
+            done.append(self._receive())
+        self._waiting.append(batch)
+        try:
+            if self._connection is not None:
+                self._send(self._connection, batch)
+            else:
+                self._send_again()
+        except ConnectionBroken:
+            self._recover()
+        return done
+
+    def flush(self) -> list[Appended]:
+        """Wait for every answer."""
+        done = []
+        while self._waiting:
+            done.append(self._receive())
+        return done
+
+    def _receive(self) -> Appended:
+        """The answer to the oldest batch, however often it has to be sent."""
+        deadline = time.monotonic() + self._client.timeout_s
+        pause_s = _PAUSE_S
+        where = f"{self._topic}-{self._partition}"
+        while True:
+            try:
+                if self._connection is None:
+                    self._send_again()
+                assert self._connection is not None
+                answer = self._connection.receive(wait_s=_WAIT_S)
+                result = produced(answer, where)
+                return Appended(self._waiting.popleft(), result.base_offset, result.append_time_ms)
+            except ConnectionBroken as error:
+                if time.monotonic() > deadline:
+                    raise ClusterUnreachable(str(error)) from error
+                self._recover()
+            except RequestError as error:
+                if error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    return Appended(self._waiting.popleft(), UNKNOWN_OFFSET, -1)
+                if error.code in _FENCED:
+                    raise Fenced(
+                        f"{where}: a newer task of this run writes here ({error})"
+                    ) from error
+                if error.code in _GAP:
+                    raise SequenceGap(str(error)) from error
+                if not error.retriable or time.monotonic() > deadline:
+                    raise
+                self._recover()
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _send(self, connection: Connection, batch: EncodedBatch) -> None:
+        request = produce_request(
+            self._topic, self._partition, batch.data, transactional_id=self._transactional_id
+        )
+        connection.send(request, wire.PRODUCE)
+
+    def _send_again(self) -> None:
+        """Send everything without an answer, in order, to whoever leads now.
+
+        The connection is the client's, and so nothing else is asked on it while answers are outstanding.
+        """
+        client = self._client
+        self._connection = client.until_done(lambda: client.leader(self._topic, self._partition))
+        try:
+            for batch in self._waiting:
+                self._send(self._connection, batch)
+        except ConnectionBroken:
+            self._recover()
+
+    def _recover(self) -> None:
+        """Forget the connection: what is under way on it fails or succeeds unseen, and is sent again."""
+        self._connection = None
+        self._client.close()

@@ -1,0 +1,185 @@
+"""The topics that are written to: made where asked, looked at before anything is written.
+
+What a run writes to is settled once, when its plan is made, and kept in its notes: where each partition
+ended then, how records are delivered, by which producer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pipeline import delivery
+from pipeline.client import EARLIEST, LATEST, Client, RequestError
+from pipeline.delivery import AUTO, MODES, TRANSACTIONS, Delivery
+from pipeline.errors import PipelineError, UsageError
+from pipeline.options import brokers, pair, size
+from pipeline.transactions import ensure_progress_topic
+from protocol.errors import ErrorCode
+from protocol.records.column_batches import BATCH_LIMIT
+from protocol.records.layout import Compression
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+NO_LIMIT: Final = 2**63 - 1
+CODECS: Final = ("source", "none", "gzip", "snappy", "lz4", "zstd")
+_BATCH_OVERHEAD: Final = 1024
+_AS_SOURCE: Final = -1
+
+
+class Target(NamedTuple):
+    """A topic that is written to, and those of its settings that matter."""
+
+    topic: str
+    partition_count: int
+    is_stamped: bool
+    before_ms: int
+    after_ms: int
+    batch_limit: int
+    settings: Mapping[str, str]
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add where to and how."""
+    group = parser.add_argument_group("where to")
+    group.add_argument(
+        "--to-brokers",
+        type=brokers,
+        required=True,
+        metavar="HOST:PORT,...",
+        help="write to a cluster",
+    )
+    group.add_argument(
+        "--create",
+        action="store_true",
+        help="make topics that are not there (else they have to be)",
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=pair,
+        metavar="KEY=VALUE",
+        help="a setting of topics that are made; may be given many times",
+    )
+    group.add_argument(
+        "--delivery",
+        choices=MODES,
+        default=AUTO,
+        help="transactions where the target has them, else by position where nobody else writes, else"
+        " at-least-once; or one of them",
+    )
+    group.add_argument(
+        "--exclusive",
+        action="store_true",
+        help="nobody else writes to these partitions, though they have records",
+    )
+    group.add_argument(
+        "--compression", choices=CODECS, default="source", help="of the batches written (source)"
+    )
+    group.add_argument(
+        "--batch-bytes",
+        type=size,
+        default=BATCH_LIMIT,
+        metavar="SIZE",
+        help="largest batch, before compression (512k)",
+    )
+
+
+def codec_of(name: str) -> int:
+    """The number of a codec, or the one that means the source's."""
+    return _AS_SOURCE if name == "source" else int(Compression[name.upper()])
+
+
+def look_at(client: Client, topic: str) -> Target:
+    """What a topic is like. Raises RequestError where there is none."""
+    settings = {name: one.value or "" for name, one in client.topic_settings(topic).items()}
+    largest = int(settings.get("max.message.bytes", str(1 << 20)))
+    both = _limit(settings.get("message.timestamp.difference.max.ms"))
+    return Target(
+        topic,
+        client.partition_count(topic),
+        settings.get("message.timestamp.type") == "LogAppendTime",
+        min(both, _limit(settings.get("message.timestamp.before.max.ms"))),
+        min(both, _limit(settings.get("message.timestamp.after.max.ms"))),
+        max(_BATCH_OVERHEAD, largest - _BATCH_OVERHEAD),
+        settings,
+    )
+
+
+def prepare(
+    client: Client,
+    topic: str,
+    partition_count: int,
+    *,
+    create: bool,
+    settings: Mapping[str, str],
+    exactly: bool = False,
+) -> Target:
+    """The topic, made if need be and asked for.
+
+    Raises UsageError where it is not there, or has too few partitions (or others than `exactly` so many).
+    """
+    try:
+        found = look_at(client, topic)
+    except RequestError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        if not create:
+            raise UsageError(
+                f"the target has no topic {topic}: make it, or say --create"
+            ) from error
+        client.create_topic(topic, partition_count, settings)
+        found = look_at(client, topic)
+    if found.partition_count < partition_count or (
+        exactly and found.partition_count != partition_count
+    ):
+        raise UsageError(
+            f"topic {topic} has {found.partition_count} partitions in the target, and"
+            f" {partition_count} are needed"
+        )
+    return found
+
+
+def settle(
+    client: Client,
+    places: Sequence[tuple[str, int]],
+    options: argparse.Namespace,
+    *,
+    is_exclusive: bool = False,
+) -> dict[str, Any]:
+    """What a plan keeps of the partitions that are written to: how, by whom, and where they end.
+
+    They are ours alone where they are empty, or where that is said.
+    """
+    ends, is_empty = {}, True
+    for topic, partition in places:
+        end = client.list_offsets(topic, {partition: LATEST})[partition].offset
+        start = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
+        is_empty = is_empty and start == end
+        ends[f"{topic}-{partition}"] = end
+    mode = delivery.choose(
+        client, options.delivery, is_exclusive=is_empty or is_exclusive or options.exclusive
+    )
+    if mode == TRANSACTIONS:
+        ensure_progress_topic(client)
+    producer_id, _ = client.init_producer_id()
+    return {"delivery": mode, "producer_id": producer_id, "ends": ends}
+
+
+def delivery_of(notes: Mapping[str, Any], run: str, topic: str, partition: int) -> Delivery:
+    """How one partition is written to, as it was settled."""
+    try:
+        end = notes["ends"][f"{topic}-{partition}"]
+        return Delivery(notes["delivery"], run, end, notes["producer_id"])
+    except KeyError as error:
+        raise PipelineError(f"the plan does not say where {topic}-{partition} ended") from error
+
+
+def _limit(text: str | None) -> int:
+    """A limit of a window; none where it is not set."""
+    if not text:
+        return NO_LIMIT
+    value = int(text)
+    return NO_LIMIT if value < 0 else value

@@ -1,0 +1,172 @@
+"""The client's side of transactions (KIP-98), and progress that is committed with the records.
+
+The progress of a run's partition is a record of the compacted topic `__pipeline_progress`, written in the
+same transaction as the records it counts: how many there are, and where they went. Its key is the run's
+name for the partition, which is the transactional id too: whoever begins with it fences who had it before.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from pipeline import connection as wire
+from pipeline.client import EARLIEST, Client, RequestError, refuse
+from pipeline.cluster import TRANSACTION
+from pipeline.errors import PipelineError
+from pipeline.offset_map import Run
+from pipeline.producing import Appender, Fenced
+from protocol.api import add_partitions_to_txn, end_txn
+from protocol.errors import ErrorCode
+from protocol.records.batch import Record, build, records, scan
+from protocol.records.column_batches import EncodedBatch
+from protocol.records.layout import Compression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PROGRESS_TOPIC: Final = "__pipeline_progress"
+TIMEOUT_MS: Final = 300_000
+_COMMIT: Final = 1
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+
+def ensure_progress_topic(client: Client) -> None:
+    """Make the topic of progress unless it is there."""
+    if client.has_topic(PROGRESS_TOPIC):
+        return
+    try:
+        client.create_topic(PROGRESS_TOPIC, 1, {"cleanup.policy": "compact", "retention.ms": "-1"})
+    except RequestError as error:  # perhaps somebody else has just made it
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+class Transactions:
+    """Transactions of one producer on one partition, one after the other."""
+
+    def __init__(self, client: Client, transactional_id: str, topic: str, partition: int) -> None:
+        self.transactional_id = transactional_id
+        self._client = client
+        self._topic = topic
+        self._partition = partition
+        self._producer = (-1, -1)
+        self._next = 0  # the sequence of the next record of progress
+        self._progress = Appender(
+            client, PROGRESS_TOPIC, 0, transactional_id=transactional_id, in_flight=1
+        )
+
+    def begin(self) -> tuple[int, int]:
+        """Take the transactional id over: producer id and epoch. What was open is aborted."""
+        self._producer = self._client.init_producer_id(
+            self.transactional_id, transaction_timeout_ms=TIMEOUT_MS
+        )
+        self._next = 0
+        return self._producer
+
+    def progress(self) -> tuple[int, tuple[Run, ...]]:
+        """How many records were committed, and where they went.
+
+        Other transactions may be open in the topic, so it is read to its end, and markers decide.
+        """
+        pending: dict[int, bytes] = {}
+        committed = b'{"count": 0, "runs": []}'
+        key = self.transactional_id.encode()
+        offset = self._client.list_offsets(PROGRESS_TOPIC, {0: EARLIEST})[0].offset
+        end = self._client.end_offset(PROGRESS_TOPIC, 0)
+        while offset < end:
+            data = self._client.fetch(PROGRESS_TOPIC, 0, offset).records
+            heads = scan(data)
+            if not heads:
+                raise PipelineError(f"{PROGRESS_TOPIC} cannot be read at offset {offset}")
+            for head in heads:
+                offset = max(offset, head.last_offset + 1)
+                for record in records(data, head):
+                    if head.is_control:
+                        value = pending.pop(head.producer_id, None)
+                        if value is not None and _is_commit(record.key):
+                            committed = value
+                    elif record.key == key and record.value is not None:
+                        pending[head.producer_id] = record.value
+        told = json.loads(committed)
+        return told["count"], tuple(Run(*run) for run in told["runs"])
+
+    def open(self) -> None:
+        """Add both partitions to a new transaction. Raises Fenced."""
+        topics: dict[str, list[int]] = {PROGRESS_TOPIC: [0]}
+        topics.setdefault(self._topic, []).append(self._partition)
+        producer_id, epoch = self._producer
+        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[
+                add_partitions_to_txn.AddPartitionsToTxnTopic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+
+        def once() -> None:
+            coordinator = self._client.coordinator(self.transactional_id, TRANSACTION)
+            answer = coordinator.ask(request, wire.ADD_PARTITIONS_TO_TXN)
+            codes = [
+                one.partition_error_code
+                for topic in answer.results_by_topic_v3_and_below
+                for one in topic.results_by_partition
+            ]
+            # The reason stands where there is one; the others only were not attempted for it.
+            told = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
+            for code in told or codes:
+                refuse(code, f"a transaction of {self.transactional_id}")
+
+        self._unless_fenced(once)
+
+    def commit(self, count: int, runs: Sequence[Run]) -> None:
+        """Write the progress and commit. Raises Fenced; nothing of the transaction is there then."""
+        value = json.dumps({"count": count, "runs": runs}, separators=(",", ":")).encode()
+        data = build(
+            [Record(0, -1, self.transactional_id.encode(), value)],
+            compression=Compression.GZIP,
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            base_sequence=self._next,
+            is_transactional=True,
+        )
+        self._progress.send(EncodedBatch(data, 0, 1, self._next))
+        self._progress.flush()
+        self._next += 1
+        self._end(commit=True)
+
+    def _end(self, *, commit: bool) -> None:
+        request = end_txn.EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            committed=commit,
+        )
+
+        def once() -> None:
+            coordinator = self._client.coordinator(self.transactional_id, TRANSACTION)
+            answer = coordinator.ask(request, wire.END_TXN)
+            refuse(answer.error_code, f"ending a transaction of {self.transactional_id}")
+
+        self._unless_fenced(once)
+
+    def _unless_fenced(self, once: Callable[[], None]) -> None:
+        try:
+            self._client.until_done(once)
+        except RequestError as error:
+            if error.code in _FENCED:
+                raise Fenced(f"a newer task of this run has taken over ({error})") from error
+            raise
+
+
+def _is_commit(key: bytes | None) -> bool:
+    """Whether the key of a marker says commit: a version, then the kind, both int16."""
+    return key is not None and int.from_bytes(key[2:4], "big") == _COMMIT
