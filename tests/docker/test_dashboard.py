@@ -321,6 +321,8 @@ def test_the_numbers_are_those_of_the_load(prometheus):
     behind = {"group": "readers", "topic": "steady"}
     assert value("Group lag, in records", **behind) == 2
     assert 0 <= value("Group lag, in seconds", **behind) < 120
+    by_event_s = value("Group lag, by event time", **behind)
+    assert HOUR_MS / 1000 <= by_event_s < HOUR_MS / 1000 + 120
     ahead_ms = value("Append time ahead of the clock", topic="ahead", partition="0")
     assert HOUR_MS - 120_000 < ahead_ms <= HOUR_MS
 

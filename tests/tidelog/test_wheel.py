@@ -1,10 +1,12 @@
 """The wheel: what it puts into an environment, and that it serves beside a user's own packages.
 
-Building takes some seconds, so everything happens to one wheel, made once from a copy of the sources.
+Building takes some seconds, so everything happens to one wheel, made once from a copy of the sources; and to
+another that was made where there is no compiler.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -21,16 +23,26 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("config", "protocol", "storage", "broker", "pipeline")
 
 
-def run(command, cwd):
+pytestmark = pytest.mark.timeout(400)  # a compiler on a busy machine
+BUILD_WITHIN_S = 300
+
+
+def run(command, cwd, environ=None, within_s=100):
     done = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False
+        command,
+        cwd=cwd,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def build(tmp_path_factory, **environ):
+    """A wheel of a copy of the sources, made with these in the environment."""
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, source)
@@ -39,20 +51,36 @@ def wheel(tmp_path_factory):
         shutil.copytree(ROOT / name, source / name, ignore=built)
     target = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
-    run([*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(target), "."], source)
+    command = [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(target), "."]
+    run(command, source, os.environ | environ, BUILD_WITHIN_S)
     (path,) = target.glob("*.whl")
     return path
 
 
 @pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def wheel_without_compiler(tmp_path_factory):
+    return build(tmp_path_factory, CC="false", CXX="false")
+
+
+def install(wheel, directory):
+    """Put a wheel into a virtual environment that holds nothing else, with pip."""
+    venv.create(directory, with_pip=False, symlinks=True)
+    python = directory / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    run([*pip, "install", "--quiet", "--no-index", "--no-deps", str(wheel)], directory)
+    (site_packages,) = directory.glob("lib/python*/site-packages")
+    return python, site_packages
+
+
+@pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
     """A virtual environment that holds the wheel and nothing else."""
-    directory = tmp_path_factory.mktemp("environment")
-    venv.create(directory, with_pip=False, symlinks=True)
-    (site_packages,) = directory.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site_packages)
-    return directory / "bin" / "python", site_packages
+    return install(wheel, tmp_path_factory.mktemp("environment"))
 
 
 @pytest.fixture
@@ -100,32 +128,43 @@ def test_it_exposes_tidelog_alone(environment, tmp_path):
 
 def test_its_command_works_beside_a_users_own_packages(environment, project):
     python, _ = environment
+    assert run([python.with_name("tidelog"), "--version"], project) == "tidelog 0.1.0\n"
     assert "--log-dirs" in run([python, "-m", "tidelog", "serve", "--help"], project)
     code = "import sys; from tidelog.cli import main; sys.exit(main(['--version']))"
     assert run([python, "-c", code], project) == "tidelog 0.1.0\n"
 
 
 SERVE = """
+import re
 import sys
+import urllib.request
 from pathlib import Path
 import config, storage
 from tidelog.process import BrokerProcess
 with BrokerProcess(Path("data")) as broker:
     assert broker.bootstrap.startswith("127.0.0.1:")
     print("twin" if "slower Python twin" in broker.log() else "kernels")
+    page = urllib.request.urlopen(f"http://{broker.http}/metrics", timeout=20).read().decode()
+    print(*re.findall(r'tidelog_kernels{implementation="(\\w+)"} 1.0', page))
 assert config.THEIRS and storage.THEIRS
 print("served")
 """
 
 
+@contextlib.contextmanager
+def lent(site_packages):
+    """The dependencies of this environment, but not its tidelog."""
+    here = sysconfig.get_path("purelib")
+    (site_packages / "dependencies.pth").write_text(f"{here}\n", encoding="utf-8")
+    yield
+    (site_packages / "dependencies.pth").unlink()
+
+
 @pytest.fixture
 def with_dependencies(environment):
     """The environment with the dependencies of this one, but not its tidelog."""
-    python, site_packages = environment
-    here = sysconfig.get_path("purelib")
-    (site_packages / "dependencies.pth").write_text(f"{here}\n", encoding="utf-8")
-    yield python, site_packages
-    (site_packages / "dependencies.pth").unlink()
+    with lent(environment[1]):
+        yield environment
 
 
 def test_it_serves_beside_a_users_own_packages(with_dependencies, project):
@@ -134,9 +173,17 @@ def test_it_serves_beside_a_users_own_packages(with_dependencies, project):
     assert run([python, "-c", code], project) == f"{site_packages}/tidelog/_house\n"
     built = any(site_packages.rglob("_kernels*.so"))  # not without a C compiler
     assert run([python, "-c", SERVE], project).split() == [
-        "kernels" if built else "twin",
+        *(("kernels", "compiled") if built else ("twin", "python")),
         "served",
     ]
+
+
+def test_without_a_compiler_the_twin_serves_and_says_so(wheel_without_compiler, project, tmp_path):
+    python, site_packages = install(wheel_without_compiler, tmp_path / "environment")
+    assert not list(site_packages.rglob("*.so"))
+    with lent(site_packages):
+        said = run([python, "-c", SERVE], project).split()
+    assert said == ["twin", "python", "served"], "in the log and as a metric"
 
 
 EIGHT = """
