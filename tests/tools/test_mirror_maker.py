@@ -152,7 +152,7 @@ def running(version, directory, source, target):
     try:
         yield program
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{program.tail(60)}") from error
+        raise AssertionError(f"{program.tail(30)}\n\n{error}") from error
     finally:
         program.stop()
 
@@ -195,7 +195,8 @@ def check_heartbeats(target):
 def check_groups(target):
     """Groups go on at the target where they were at the source, or a little before, never after."""
     eventually(lambda: committed(target, "all-read") == len(TIMES), DEADLINE_S, "a group's place")
-    assert 0 <= eventually(lambda: committed(target, "half-way") + 1, DEADLINE_S) - 1 <= 4
+    eventually(lambda: committed(target, "half-way") >= 0, DEADLINE_S, "the other group's place")
+    assert committed(target, "half-way") <= 4
     assert read(target, "source.checkpoints.internal", 2)
 
 
