@@ -54,7 +54,7 @@ class Walk:
         self._check = check
         self.position = position
         self.end_offset = offset
-        self.why_ended = "where its file ends"
+        self.why_ended = "the file ends there"
 
     def run(self) -> None:
         """Walk to the end. Raises OSError."""
@@ -90,7 +90,9 @@ class Walk:
                     done = batch.position + batch.size
             except CorruptMessage as error:
                 self.position += done
-                self.why_ended = f"{error.message}, counted from byte {self.position - done}"
+                self.why_ended = f"{error.message}"
+                if self.position - done:
+                    self.why_ended += f", counted from byte {self.position - done}"
                 return None
             if batches is not None or not one:
                 return done

@@ -279,8 +279,8 @@ class _Planner:
             if watermark > end:
                 raise SourceError(
                     f"the high watermark of {log.name} is {watermark}, but its log ends at offset"
-                    f" {end} ({walk.why_ended}): it was cut, or copied in part; upto=log-end reads"
-                    " what is there"
+                    f" {end} ({active.place()}: {walk.why_ended}): it was cut, or copied in part;"
+                    " upto=log-end reads what is there"
                 )
             end = watermark
         if selection.isolation == READ_COMMITTED:

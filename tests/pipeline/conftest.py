@@ -6,8 +6,11 @@ import itertools
 
 import pytest
 
+from pipeline.errors import SetupError
+from pipeline.session import Session
 from tests.oracle.apache_kafka import ApacheKafka, available
 from tests.oracle.brokers import wait_for_coordinators
+from tests.pipeline import spark_kafka
 from tidelog.process import BrokerProcess
 
 _NUMBERS = itertools.count(1)
@@ -42,3 +45,28 @@ def either(request):
 def topic():
     """A topic name nobody else has."""
     return f"topic-{next(_NUMBERS)}"
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One Spark session for all tests, on two cores, with Spark's Kafka connector where it can be had."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
+    connector = [str(jar) for jar in spark_kafka.jars()] if spark_kafka.fetch() else []
+    conf = [("spark.jars", ",".join(connector))] if connector else []
+    from pipeline.source.timelog import register  # noqa: PLC0415 - it imports PySpark
+
+    with Session("tests", master="local[2]", conf=conf) as session:
+        try:
+            started = session.spark
+        except SetupError as error:
+            pytest.skip(str(error))
+        register(started)
+        yield started
+
+
+@pytest.fixture
+def connector():
+    """Spark's own Kafka source; skips where its jars cannot be had."""
+    fetched = spark_kafka.fetch()
+    if not fetched:
+        pytest.skip(fetched.reason)
