@@ -2017,6 +2017,11 @@ cdef void write_into(bytes data, const Rows *rows, int64_t start, const Packed *
         write_rows(rows, start, packed, out)
 
 
+# --- keys to partitions ---------------------------------------------------------------------------
+
+include "_murmur.pxi"
+
+
 # --- compaction ----------------------------------------------------------------------------------
 
 include "_key_map.pxi"

@@ -36,6 +36,7 @@ find = _chosen.find
 find_offset = _chosen.find_offset
 first_damaged = _chosen.first_damaged
 offenders = _chosen.offenders
+partitions_of = _chosen.partitions_of
 rewrite = _chosen.rewrite
 scan = _chosen.scan
 stamp_messages = _chosen.stamp_messages

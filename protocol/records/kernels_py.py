@@ -450,3 +450,11 @@ def encode_rows(columns: ColumnBuffers, start: int, end: int, limit: int) -> Enc
     says that no row is null.
     """
     return rows_py.encode_rows(columns, start, end, limit)
+
+
+def partitions_of(ends: Buffer, valid: Buffer, data: Buffer, rows: int, count: int) -> bytes:
+    """Return, as int32 of the machine, to which of `count` partitions the Java clients send each key.
+
+    -1 for a null key. Raises ValueError as `encode_rows` does.
+    """
+    return rows_py.partitions_of(ends, valid, data, rows, count)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _TIME = Struct("=q")
 _SPAN = Struct("=ii")
+_INT32 = Struct("=i")
 _INT32_MAX = 2**31 - 1
 
 
@@ -69,6 +70,34 @@ def _given(ends: Buffer, valid: Buffer, data: Buffer, row: int) -> memoryview | 
     if not 0 <= first <= last <= len(data):
         raise _unsound()
     return memoryview(data)[first:last]
+
+
+def partitions_of(ends: Buffer, valid: Buffer, data: Buffer, rows: int, count: int) -> bytes:
+    """See kernels_py.partitions_of."""
+    if rows < 0 or count < 1:
+        raise ValueError(f"{rows} keys do not go to {count} partitions")
+    if len(ends) < 4 * (rows + 1) or 0 < len(valid) < (rows + 7) // 8:
+        raise ValueError("a column is shorter than its rows")
+    chosen = []
+    for row in range(rows):
+        key = _given(ends, valid, data, row)
+        chosen.append(-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % count)
+    return b"".join(map(_INT32.pack, chosen))
+
+
+def murmur2(key: Buffer) -> int:
+    """Return the hash by which the Java clients choose a partition, as an unsigned 32-bit number."""
+    mask, m = 0xFFFFFFFF, 0x5BD1E995
+    found = 0x9747B28C ^ len(key)
+    whole = len(key) & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(key[position : position + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        found = (found * m & mask) ^ k
+    if whole < len(key):
+        found = (found ^ int.from_bytes(key[whole:], "little")) * m & mask
+    found = (found ^ found >> 13) * m & mask
+    return found ^ found >> 15
 
 
 def _check_lengths(columns: ColumnBuffers, end: int) -> None:

@@ -21,6 +21,7 @@ LOOPS = (
     "find_offset",
     "first_damaged",
     "offenders",
+    "partitions_of",
     "rewrite",
     "scan",
     "stamp_messages",
