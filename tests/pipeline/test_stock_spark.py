@@ -1,4 +1,4 @@
-"""Spark's own Kafka source, unmodified, against a broker of ours: times before 1970 as start, batch and stream."""
+"""Spark's own Kafka source, unmodified, against a broker of ours: times before 1970 as start."""
 
 from __future__ import annotations
 
