@@ -47,7 +47,9 @@ _ATTRIBUTES: Final = 5  # a column of `Rows.batches`
 class Rows(Protocol):
     """Some records; `pipeline.source.columns.Columns` are such rows."""
 
-    count: int
+    @property
+    def count(self) -> int:
+        """How many."""
 
     @property
     def buffers(self) -> ColumnBuffers:

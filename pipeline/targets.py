@@ -95,11 +95,16 @@ def codec_of(name: str) -> int:
 def look_at(client: Client, topic: str) -> Target:
     """What a topic is like. Raises RequestError where there is none."""
     settings = {name: one.value or "" for name, one in client.topic_settings(topic).items()}
+    return as_made(topic, client.partition_count(topic), settings)
+
+
+def as_made(topic: str, partition_count: int, settings: Mapping[str, str]) -> Target:
+    """What a topic with these settings is like."""
     largest = int(settings.get("max.message.bytes", str(1 << 20)))
     both = _limit(settings.get("message.timestamp.difference.max.ms"))
     return Target(
         topic,
-        client.partition_count(topic),
+        partition_count,
         settings.get("message.timestamp.type") == "LogAppendTime",
         min(both, _limit(settings.get("message.timestamp.before.max.ms"))),
         min(both, _limit(settings.get("message.timestamp.after.max.ms"))),

@@ -1,0 +1,292 @@
+r"""Write a table to a topic, each row with the event time of its own that a column has.
+
+Times are seconds, milliseconds, micro- or nanoseconds since 1970, before it too, or ISO texts with their
+zone; a column of Spark's own timestamps needs no unit. Rows of a key go where the Java clients send it;
+within a partition they are ordered by time. Before anything is written all is counted: rows without a time
+and rows that the topic's window (message.timestamp.before.max.ms, after) would reject are refused (exit
+status 1), and what retention would delete at once is told. The rows are staged as Parquet in the directory
+of the run, so the run can be repeated with the same --run, exactly once, whatever was killed.
+
+    tidelog pipeline backfill --table history.parquet --time-column day --time-unit iso --key-column id \\
+        --to-brokers b:9092 --topic history --create --partitions 6 --set retention.ms=-1
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pipeline import options as shared
+from pipeline import targets
+from pipeline.client import Client
+from pipeline.errors import FINDINGS, OK, UsageError
+from pipeline.plan import PLAN, Plan
+from pipeline.times import UNITS, to_iso
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.session import Session
+    from pipeline.source.splits import Split
+    from pipeline.targets import Target
+
+JOB: Final = "backfill"
+FORMATS: Final = ("parquet", "csv", "json", "orc", "table")
+_STAGED: Final = "staged"
+_KAFKAS_RETENTION_MS: Final = 604_800_000  # of a topic that is made without a setting
+
+
+class _Counts(NamedTuple):
+    """What the dry pass counts."""
+
+    rows: int
+    without_time: int
+    too_old: int
+    too_new: int
+    expired: int
+    first_ms: int | None
+    last_ms: int | None
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job's options."""
+    group = parser.add_argument_group("which rows")
+    add = group.add_argument
+    add(
+        "--table", required=True, metavar="PATH|NAME", help="files, a directory, an URI, or a table"
+    )
+    add(
+        "--input",
+        choices=FORMATS,
+        help="what the table is (by its ending; 'table' for one of Spark's catalog)",
+    )
+    add(
+        "--option",
+        action="append",
+        default=[],
+        type=shared.pair,
+        metavar="KEY=VALUE",
+        help="an option of Spark's reader, header=true for CSV say",
+    )
+    add("--time-column", required=True, metavar="COLUMN", help="when it happened")
+    add("--time-unit", choices=UNITS, help="how the column tells it (not for timestamps)")
+    add("--key-column", metavar="COLUMN", help="the key (none: null keys)")
+    add(
+        "--value-columns",
+        metavar="A,B",
+        help="what the value is made of (all columns; with raw: one column)",
+    )
+    add(
+        "--format",
+        choices=["json", "raw"],
+        default="json",
+        help="the value: a JSON object of the columns, or one column's bytes as they are",
+    )
+    add(
+        "--without-time",
+        choices=["refuse", "keep", "drop"],
+        default="refuse",
+        help="rows whose time is null: refuse all, write them without a time, leave them out",
+    )
+    add(
+        "--outside",
+        choices=["refuse", "drop"],
+        default="refuse",
+        help="rows outside the topic's window: refuse all, leave them out",
+    )
+    targets.add_target(parser)
+    one = parser.add_argument_group("the topic")
+    one.add_argument("--topic", required=True, metavar="TOPIC", help="where to")
+    one.add_argument(
+        "--partitions", type=int, default=1, metavar="N", help="of a topic that is made (1)"
+    )
+    shared.add_run(parser)
+
+
+def run(options: argparse.Namespace, session: Session) -> int:
+    """Stage, count, write; returns the exit status."""
+    if options.partitions < 1:
+        raise UsageError("--partitions: a topic has at least one")
+    if options.format == "raw" and (options.value_columns is None or "," in options.value_columns):
+        raise UsageError("--format raw needs one --value-columns COLUMN")
+    now_ms = time.time_ns() // 1_000_000
+    name = options.run or shared.new_run_id(JOB, now_ms)
+    directory = Path(options.out) / name
+    status = OK
+    if not (directory / PLAN).exists():
+        status = _prepare(options, session, directory, name, now_ms)
+    return status if status != OK or options.dry_run else _write(options, session, directory, name)
+
+
+def _prepare(
+    options: argparse.Namespace, session: Session, directory: Path, name: str, now_ms: int
+) -> int:
+    """Stage the rows and count them; make the plan unless some are refused."""
+    from pipeline.jobs import staging  # noqa: PLC0415 - needs Spark
+
+    with Client(options.to_brokers) as client:
+        target = _target(client, options)
+        frame = staging.rows(session, options, target.partition_count)
+        counts = _Counts(*staging.count(frame, *_limits(target, now_ms)))
+        refused = _tell(options, target, counts)
+        if refused or options.dry_run:
+            return FINDINGS if refused else OK
+        # Staged aside and renamed: what is there under its name is whole.
+        partial = directory / f".{_STAGED}"
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(directory / _STAGED, ignore_errors=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        staging.stage(
+            staging.kept(frame, options, *_limits(target, now_ms)), partial, target.partition_count
+        )
+        partial.rename(directory / _STAGED)
+        if options.create:
+            target = targets.prepare(
+                client, options.topic, options.partitions, create=True, settings=_settings(options)
+            )
+        places = [(options.topic, partition) for partition in range(target.partition_count)]
+        notes = targets.settle(client, places, options)
+    _plan(options, directory, name, now_ms, {**notes, "partitions": target.partition_count})
+    return OK
+
+
+def _plan(
+    options: argparse.Namespace,
+    directory: Path,
+    name: str,
+    now_ms: int,
+    notes: Mapping[str, Any] | None,
+) -> Plan:
+    def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
+        assert notes is not None
+        return (), notes
+
+    return Plan.open(
+        directory,
+        job=JOB,
+        run=name,
+        arguments={
+            "table": options.table,
+            "input": options.input,
+            "option": sorted(options.option),
+            "time_column": options.time_column,
+            "time_unit": options.time_unit,
+            "key_column": options.key_column,
+            "value_columns": options.value_columns,
+            "format": options.format,
+            "without_time": options.without_time,
+            "outside": options.outside,
+            "to_brokers": options.to_brokers,
+            "topic": options.topic,
+            "delivery": options.delivery,
+        },
+        now_ms=now_ms,
+        make=make,
+    )
+
+
+def _write(options: argparse.Namespace, session: Session, directory: Path, name: str) -> int:
+    """Write what is staged."""
+    from pipeline import replay  # noqa: PLC0415 - needs numpy
+    from pipeline.conclusion import conclude  # noqa: PLC0415 - as above
+    from pipeline.jobs import staging  # noqa: PLC0415 - as above
+    from pipeline.progress import Progress  # noqa: PLC0415 - as above
+    from pipeline.staged_source import StagedSource  # noqa: PLC0415 - needs pyarrow
+
+    began_s = time.monotonic()
+    plan = _plan(options, directory, name, 0, None)
+    with Client(options.to_brokers) as client:
+        target = targets.look_at(client, options.topic)
+    tasks, total = [], 0
+    for partition, files in staging.staged_files(directory / _STAGED).items():
+        total += staging.row_count(files)
+        tasks.append(
+            replay.Task(
+                brokers=options.to_brokers,
+                topic=options.topic,
+                partition=partition,
+                delivery=targets.delivery_of(plan.notes, f"{JOB}/{name}", options.topic, partition),
+                source=StagedSource(files),
+                source_topic=options.table,
+                source_partition=partition,
+                compression=max(0, targets.codec_of(options.compression)),
+                batch_limit=min(options.batch_bytes, target.batch_limit),
+                is_stamped=target.is_stamped,
+            )
+        )
+    with Progress(JOB, total) as progress:
+        outcomes = replay.replay(session, tasks, progress)
+    return conclude(
+        JOB,
+        name,
+        directory,
+        outcomes,
+        mode=plan.notes["delivery"],
+        seconds=time.monotonic() - began_s,
+        more={"rows_staged": total},
+        keep_map=False,
+    )
+
+
+def _target(client: Client, options: argparse.Namespace) -> Target:
+    """The topic as it is, or as it would be made: nothing is made before all is counted."""
+    if client.has_topic(options.topic):
+        return targets.look_at(client, options.topic)
+    if not options.create:
+        raise UsageError(f"the target has no topic {options.topic}: make it, or say --create")
+    return targets.as_made(options.topic, options.partitions, _settings(options))
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    return dict(options.set)
+
+
+def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
+    """The oldest and the newest time the topic takes now, and the oldest that retention keeps."""
+    oldest = max(-(2**63), now_ms - target.before_ms)
+    newest = min(2**63 - 1, now_ms + target.after_ms)
+    retention_ms = int(target.settings.get("retention.ms") or _KAFKAS_RETENTION_MS)
+    by_record = target.settings.get("retention.time.basis", "record") == "record"
+    kept = now_ms - retention_ms if retention_ms >= 0 and by_record else -(2**63)
+    if target.is_stamped:  # the broker's own times are inside, and new
+        return -(2**63), 2**63 - 1, -(2**63)
+    return oldest, newest, kept
+
+
+def _tell(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:
+    """Say what was counted; whether some rows are refused."""
+    say = print
+    span = (
+        ""
+        if counts.first_ms is None or counts.last_ms is None
+        else f", from {to_iso(counts.first_ms)} to {to_iso(counts.last_ms)}"
+    )
+    say(f"{counts.rows} rows{span}, to {target.partition_count} partitions of {target.topic}")
+    refused = False
+    if counts.without_time:
+        refused = options.without_time == "refuse"
+        what = {
+            "refuse": "refused: say --without-time keep or drop",
+            "keep": "written without a time",
+            "drop": "left out",
+        }[options.without_time]
+        say(f"{counts.without_time} rows without a time: {what}")
+    outside = counts.too_old + counts.too_new
+    if outside:
+        refused |= options.outside == "refuse"
+        what = "left out" if options.outside == "drop" else "refused"
+        say(
+            f"{outside} rows outside the window of {target.topic}: {what} ({counts.too_old} older than"
+            f" message.timestamp.before.max.ms = {target.before_ms} ms before now, {counts.too_new} newer"
+            f" than message.timestamp.after.max.ms = {target.after_ms} ms after)"
+        )
+    if counts.expired:
+        say(
+            f"warning: {counts.expired} rows are older than retention.ms ="
+            f" {target.settings.get('retention.ms', _KAFKAS_RETENTION_MS)} and may be deleted at once:"
+            " set retention.ms=-1, or retention by event time"
+        )
+    return refused

@@ -1,0 +1,174 @@
+"""Backfill's part in Spark: the table, its key, value and time, counted, and staged in order as Parquet.
+
+Values are made by the JVM (`to_json`); times are read and keys sent to their partitions in Python, a batch
+at a time. The order is total (time, key, value), so a partition that is staged twice is the same twice.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from pipeline.session import Session
+
+_PARTITION: Final = "partition="
+_ENDINGS: Final = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".orc": "orc",
+}
+_ROWS_PER_FILE: Final = 5_000_000
+
+
+def rows(session: Session, options: argparse.Namespace, partition_count: int) -> Any:
+    """The rows as they would be staged, not yet in order. Raises UsageError for a missing column."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only with Spark
+
+    table = _table(session, options)
+    named = [options.time_column, *([options.key_column] if options.key_column else [])]
+    values = options.value_columns.split(",") if options.value_columns else table.columns
+    for name in (*named, *values):
+        if name not in table.columns:
+            raise UsageError(
+                f"the table has no column {name}; it has {', '.join(table.columns[:30])}"
+            )
+    kind = dict(table.dtypes)[options.time_column]
+    stamp = sql.col(f"`{options.time_column}`")
+    unit = options.time_unit
+    if kind in {"timestamp", "timestamp_ntz", "date"}:
+        if unit is not None:
+            raise UsageError(f"column {options.time_column} is a {kind}: it needs no --time-unit")
+        stamp, unit = sql.unix_millis(stamp.cast("timestamp")), "ms"
+    elif unit is None:
+        raise UsageError(f"column {options.time_column} is {kind}: say its --time-unit")
+    elif unit == "iso":
+        stamp = stamp.cast("string")
+    elif kind in {"double", "float"} or kind.startswith("decimal"):
+        raise UsageError(
+            f"column {options.time_column} is {kind}, which is no whole number of {unit}: cast it first"
+        )
+    else:
+        stamp = stamp.cast("bigint")
+    frame = table.select(
+        stamp.alias("time"),
+        _key(sql, options.key_column, table).alias("key"),
+        _value(sql, options, values).alias("value"),
+    )
+    schema = "partition int, timestamp_ms bigint, key binary, value binary"
+    return frame.mapInArrow(_stager(unit, partition_count), schema)
+
+
+def _table(session: Session, options: argparse.Namespace) -> Any:
+    kind = options.input or _ENDINGS.get(Path(options.table.rstrip("/")).suffix.lower())
+    if kind is None:
+        raise UsageError(f"what is {options.table}? say --input parquet, csv, json, orc or table")
+    if kind == "table":
+        return session.spark.table(options.table)
+    reader = session.spark.read.format(kind)
+    for key, value in options.option:
+        reader = reader.option(key, value)
+    return reader.load(options.table)
+
+
+def _key(sql: Any, name: str | None, table: Any) -> Any:
+    if name is None:
+        return sql.lit(None).cast("binary")
+    column = sql.col(f"`{name}`")
+    if dict(table.dtypes)[name] == "binary":
+        return column
+    return column.cast("string").cast("binary")
+
+
+def _value(sql: Any, options: argparse.Namespace, names: list[str]) -> Any:
+    if options.format == "raw":
+        return sql.col(f"`{names[0]}`").cast("binary")
+    columns = sql.struct(*(sql.col(f"`{name}`") for name in names))
+    return sql.to_json(columns, {"ignoreNullFields": "false"}).cast("binary")
+
+
+def _stager(unit: str, partition_count: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A function for mapInArrow; nested, so that it travels by value, as in `pipeline.tasks`."""
+
+    def stage_batches(batches: Iterator[Any]) -> Iterator[Any]:
+        import contextlib  # noqa: PLC0415 - nothing may be needed from outside
+        import importlib  # noqa: PLC0415 - as above
+
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("tidelog._house").open_house()
+        staged = importlib.import_module("pipeline.engine.backfill").staged
+        for batch in batches:
+            yield staged(batch, unit, partition_count)
+
+    stage_batches.__module__ = "__main__"
+    return stage_batches
+
+
+def count(frame: Any, oldest_ms: int, newest_ms: int, kept_ms: int) -> tuple[Any, ...]:
+    """Rows, those without a time, too old, too new, older than is kept; the first and the last time."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only with Spark
+
+    stamp = sql.col("timestamp_ms")
+    has_time = stamp.isNotNull() & (stamp != -1)
+
+    def those(condition: Any) -> Any:
+        return sql.count_if(sql.coalesce(condition, sql.lit(False)))
+
+    row = frame.agg(
+        sql.count(sql.lit(1)),
+        those(stamp.isNull()),
+        those(has_time & (stamp < oldest_ms)),
+        those(has_time & (stamp > newest_ms)),
+        those(has_time & (stamp < kept_ms)),
+        sql.min(stamp),
+        sql.max(stamp),
+    ).first()
+    return tuple(row)
+
+
+def kept(
+    frame: Any, options: argparse.Namespace, oldest_ms: int, newest_ms: int, _kept_ms: int
+) -> Any:
+    """The rows without those that are to be left out."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only with Spark
+
+    stamp = sql.col("timestamp_ms")
+    if options.without_time == "drop":
+        frame = frame.where(stamp.isNotNull())
+    if options.outside == "drop":
+        inside = (stamp >= oldest_ms) & (stamp <= newest_ms)
+        frame = frame.where(stamp.isNull() | (stamp == -1) | inside)
+    return frame
+
+
+def stage(frame: Any, directory: Path, partition_count: int) -> None:
+    """Write the rows, each partition in the order of its times."""
+    ordered = frame.repartition(partition_count, "partition").sortWithinPartitions(
+        "partition", "timestamp_ms", "key", "value"
+    )
+    writer = ordered.write.option("maxRecordsPerFile", _ROWS_PER_FILE).partitionBy("partition")
+    writer.parquet(str(directory.resolve()), compression="zstd")
+
+
+def staged_files(directory: Path) -> dict[int, tuple[str, ...]]:
+    """The files of each partition, in their order."""
+    found: dict[int, tuple[str, ...]] = {}
+    for place in sorted(directory.glob(f"{_PARTITION}*")):
+        number = int(urllib.parse.unquote(place.name[len(_PARTITION) :]))
+        found[number] = tuple(sorted(str(path.resolve()) for path in place.glob("*.parquet")))
+    return dict(sorted(found.items()))
+
+
+def row_count(files: tuple[str, ...]) -> int:
+    """How many rows there are in files."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - not for help
+
+    return sum(pq.read_metadata(path).num_rows for path in files)
