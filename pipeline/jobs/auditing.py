@@ -90,6 +90,11 @@ def judge_log(item: Kept) -> tuple[Log, list[Outcome]]:
     return log._replace(segments=tuple(s._replace(appended=()) for s in log.segments)), outcomes
 
 
+def work(item: Item | Kept) -> Any:
+    """Do one task of either kind: they are one job of Spark, for each takes a second to begin."""
+    return audit_split(item) if isinstance(item, Item) else judge_log(item)
+
+
 class Auditing:
     """One run."""
 
@@ -110,8 +115,8 @@ class Auditing:
         settings = Settings(
             self.now_ms, self.options.margin, tuple(sorted(limits)), AFTER_LIMITS_MS
         )
-        audits = self._audit(splits, settings)
-        judged = self._judge(topics, own)
+        kept = self._logs(topics, own)
+        audits, judged = self._work(splits, settings, kept)
         reports = [
             self._topic(
                 topic,
@@ -150,15 +155,18 @@ class Auditing:
 
     # --- times -----------------------------------------------------------------------------------
 
-    def _audit(self, splits: Sequence[Split], settings: Settings) -> dict[Key, Audit]:
-        """Read all splits, some of them twice; return the audit of each partition."""
+    def _work(
+        self, splits: Sequence[Split], settings: Settings, kept: Sequence[Kept]
+    ) -> tuple[dict[Key, Audit], list[tuple[Log, list[Outcome]]]]:
+        """Read all splits, some of them twice, and judge logs; return the audit of each partition."""
         items = [Item(split, self._reading, settings) for split in splits]
         by_partition: dict[Key, list[int]] = defaultdict(list)
         for number, split in enumerate(splits):
             by_partition[split.topic, split.partition].append(number)
         total = sum(split.size_bytes for split in splits)
         with watching(self.session, "audit", total) as watch:
-            found: list[Piece] = self.session.run(audit_split, items, watch=watch)
+            done = self.session.run(work, [*items, *kept], watch=watch)
+        found: list[Piece] = done[: len(items)]
         again = [
             (numbers[each.number], each.carry)
             for numbers in by_partition.values()
@@ -169,28 +177,24 @@ class Auditing:
             total = sum(item.split.size_bytes for item in repeated)
             with watching(self.session, "audit, again", total) as watch:
                 for (number, _), piece in zip(
-                    again, self.session.run(audit_split, repeated, watch=watch), strict=True
+                    again, self.session.run(work, repeated, watch=watch), strict=True
                 ):
                     found[number] = piece
-        return {
+        audits = {
             key: pieces.partition_audit([found[n] for n in by_partition.get(key, ())], settings)
             for key in self.plan.offsets
         }
+        return audits, done[len(items) :]
 
-    # --- retention -------------------------------------------------------------------------------
-
-    def _judge(
-        self, topics: Sequence[str], own: Mapping[str, Mapping[str, str]]
-    ) -> list[tuple[Log, list[Outcome]]]:
-        """Judge the segments of local log directories by several policies."""
+    def _logs(self, topics: Sequence[str], own: Mapping[str, Mapping[str, str]]) -> list[Kept]:
+        """Return the partitions of local log directories, to be judged by several policies."""
         if not self.options.logs or any(places.is_uri(place) for place in self.options.logs):
             return []
-        items = [
+        return [
             Kept(place, _tried(own.get(place.topic)), self.now_ms, self.options.margin)
             for root in self.options.logs
             for place in retained.partitions(Path(places.local(root)), topics.__contains__)
         ]
-        return list(self.session.run(judge_log, items))
 
     # --- the report ------------------------------------------------------------------------------
 
