@@ -1,13 +1,20 @@
 """Compaction by a running broker: rounds, the process that does the work, what happens to one that dies."""
 
+import json
 import os
+import signal
+import threading
+import time
 
 import pytest
 
 from protocol.records.batch import records, scan
 from tests.broker import asking
 from tests.broker.conftest import healthy
+from tests.broker.members import commit, fetched, state_of
+from tests.broker.subject import eventually
 from tests.oracle.recordset import Rec, batch
+from tidelog.process import BrokerFailed
 
 NEW_YEAR_MS = 1_767_225_600_000
 MINUTE_MS = 60_000
@@ -42,9 +49,9 @@ def compacted(connection, **more):
     return name
 
 
-def fill(connection, name, count, keys=4, first=0):
+def fill(connection, name, count, keys=4, first=0, at=1_000):
     for number in range(first, first + count):
-        record = Rec(1_000 + number, b"v%d" % number, b"k%d" % (number % keys))
+        record = Rec(at + number, b"v%d" % number, b"k%d" % (number % keys))
         assert asking.produce(connection, name, batch([record]))["error_code"] == 0
 
 
@@ -96,3 +103,241 @@ def test_rounds_follow_the_clock(manual, connection):
     manual.clock.step(MINUTE_MS + 1)
     assert len(survivors(connection, name)) < 10
     assert manual.compact(name) == []
+
+
+def test_settings_decide_when(manual, connection):
+    """Neither the ratio nor the lags let a round begin before its time."""
+    name = compacted(connection, min_cleanable_dirty_ratio="0.5", min_compaction_lag_ms="600000")
+    fill(connection, name, 40, at=NEW_YEAR_MS)
+    manual.clock.step(MINUTE_MS + 1)
+    assert len(survivors(connection, name)) == 40, "too young"
+    assert manual.compact(name) == [], "asked for or not"
+    explained = json.loads(manual.page(f"/v1/topics/{name}/explain"))["partitions"][0]
+    assert {each["compaction"] for each in explained["segments"]} == {"held", "active"}
+    manual.clock.step(600_000)
+    left = survivors(connection, name)
+    assert len(left) < 10
+    fill(connection, name, 6, first=40, keys=1)
+    manual.clock.step(MINUTE_MS + 1)
+    few = len(left) + 6
+    assert len(survivors(connection, name)) < few, "more than half of it was dirty"
+    asking.alter(connection, asking.TOPIC, name, ("min.cleanable.dirty.ratio", 0, "1"))
+    fill(connection, name, 30, first=50, keys=1)
+    before = len(survivors(connection, name))
+    manual.clock.step(MINUTE_MS + 1)
+    assert len(survivors(connection, name)) == before, "no more than all of it can be dirty"
+    explained = json.loads(manual.page(f"/v1/topics/{name}/explain"))["partitions"][0]
+    assert explained["compaction"]["held_by"] == "min.cleanable.dirty.ratio"
+    percent = f"it is {100 * explained['compaction']['ratio']:.0f} percent"
+    assert percent in explained["segments"][-2]["sentence"]
+    assert explained["compaction"]["last"]["bytes_written"] > 0
+    assert manual.compact(name), "asked for"
+    assert len(survivors(connection, name)) < before
+
+
+def test_a_tombstone_goes_when_its_time_has_come(manual, connection):
+    name = compacted(connection, delete_retention_ms="1000")
+    fill(connection, name, 4)
+    tombstone = batch([Rec(2_000, None, b"k1")])
+    assert asking.produce(connection, name, tombstone)["error_code"] == 0
+    fill(connection, name, 8, first=100, keys=1)
+    manual.compact(name)
+    assert (4, 2_000, b"k1", None) in survivors(connection, name)
+    manual.clock.step(1_001)
+    fill(connection, name, 8, first=200, keys=1)
+    manual.compact(name)
+    left = survivors(connection, name)
+    assert not [row for row in left if row[2] == b"k1"]
+    assert [row for row in left if row[2] == b"k2"]
+
+
+def test_the_newest_by_time_stays_where_that_is_asked_for(manual, connection):
+    name = compacted(connection, compaction_strategy="timestamp")
+    for number, at in enumerate((50, 90, 10, 90, 40)):
+        record = Rec(at, b"v%d" % number, b"k")
+        assert asking.produce(connection, name, batch([record]))["error_code"] == 0
+    fill(connection, name, 8, first=100)
+    manual.compact(name)
+    assert [row for row in survivors(connection, name) if row[2] == b"k"] == [(3, 90, b"k", b"v3")]
+    late = batch([Rec(60, b"late", b"k")])
+    assert asking.produce(connection, name, late)["error_code"] == 0
+    fill(connection, name, 8, first=200)
+    manual.compact(name)
+    assert [row for row in survivors(connection, name) if row[2] == b"k"] == [(3, 90, b"k", b"v3")]
+
+
+def test_a_record_without_a_key_is_refused(connection):
+    name = compacted(connection)
+    told = asking.produce(connection, name, batch([Rec(1, b"a", b"k"), Rec(2, b"b"), Rec(3, b"c")]))
+    assert told["error_code"] == 87
+    assert [each["batch_index"] for each in told["record_errors"]] == [1, 2]
+    assert "needs a key" in told["record_errors"][0]["batch_index_error_message"]
+
+
+def test_offsets_of_groups_outlive_compaction(start):
+    """Of 300 commits the last of each group are left, and groups that were deleted stay so."""
+    subject = start(
+        {
+            "control.listener": "127.0.0.1:0",
+            "log.cleaner.backoff.ms": 100_000,
+            "offsets.topic.num.partitions": 1,
+            "offsets.topic.segment.bytes": 2_000,
+        }
+    )
+    with subject.connect() as connection:
+        topic = asking.new_name()
+        asking.create(connection, topic, partitions=2)
+        for number in range(150):
+            for partition in range(2):
+                group = f"group-{number % 7}"
+                assert commit(connection, group, topic, number, partition=partition) == 0
+        gone = connection.ask("DeleteGroups", 2, groups_names=["group-3"])
+        assert gone["results"][0]["error_code"] == 0
+        for _ in range(10):  # so that what says so is compacted as well
+            assert commit(connection, "group-0", topic, 999) == 0
+        (told,) = subject.compact("__consumer_offsets")
+        assert told["bytes_written"] < told["bytes_read"] / 4
+        assert len(survivors(connection, "__consumer_offsets")) < 60
+        subject.restart()
+    with subject.connect() as connection:
+        eventually(lambda: fetched(connection, "group-1", topic)[3] == 0)
+        for group in range(7):
+            last = [-1] * 2 if group == 3 else [max(range(group, 150, 7))] * 2
+            if not group:
+                last[0] = 999
+            name = f"group-{group}"
+            assert [fetched(connection, name, topic, partition=p)[0] for p in (0, 1)] == last
+        assert state_of(connection, "group-3") in ("", "Dead")
+
+
+def test_a_log_that_cannot_be_read_is_left_and_said(start):
+    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": 100_000})
+    with subject.connect() as connection:
+        name, good = compacted(connection), compacted(connection)
+        fill(connection, name, 40)
+        fill(connection, good, 40)
+        path = subject.log_dir / f"{name}-0" / f"{0:020}.log"
+        data = bytearray(path.read_bytes())
+        data[70] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(BrokerFailed, match="fails its CRC"):
+            subject.compact()
+        assert len(survivors(connection, good)) < 10, "the others are compacted"
+        assert subject.metric("kafka_log_logcleanermanager_uncleanable_partitions_count") == 1
+        assert subject.metric("kafka_log_logcleanermanager_uncleanable_bytes") > 1_000
+        assert subject.metric("tidelog_compactions_total") == 1
+        assert leftovers(subject, name) == []
+        assert len(asking.fetch(connection, name, 2)["records"]) > 0
+
+
+def long_log(connection, name, batches=60, keys=400):
+    """Some megabytes, so that a cleaning takes a while."""
+    for number in range(batches):
+        sent = [
+            Rec(1_000 + number, b"%d.%d" % (number, i) + b"x" * 300, b"key-%d" % (i * 7 % keys))
+            for i in range(400)
+        ]
+        assert asking.produce(connection, name, batch(sent))["error_code"] == 0
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+        return [int(each) for each in file.read().split()]
+
+
+def the_child(subject):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if found := children(subject.pid):
+            return found[0]
+    raise AssertionError("no process cleans")
+
+
+def is_gone(pid):
+    """Nobody may be there to reap what is nobody's child any more."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def last_of_each(rows):
+    return {key: (offset, at, value) for offset, at, key, value in rows}
+
+
+@pytest.mark.parametrize("victim", ["cleaner", "broker", "paused cleaner"])
+def test_killed_in_the_middle(start, victim):
+    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": 100_000})
+    with subject.connect() as connection:
+        name = compacted(connection, segment_bytes="1000000")
+        long_log(connection, name)
+        wanted = last_of_each(survivors(connection, name))
+        failed = []
+        asked = threading.Thread(target=ask_and_note, args=(subject, name, failed))
+        asked.start()
+        child = the_child(subject)
+        eventually(lambda: cleaned_files(subject, name))
+        if victim == "paused cleaner":  # it does not notice by itself that its input has ended
+            os.kill(child, signal.SIGSTOP)
+        if victim == "cleaner":
+            os.kill(child, signal.SIGKILL)
+            asked.join(30)
+            assert failed, "it was over too soon"
+            assert leftovers(subject, name) == []
+        else:
+            os.kill(subject.pid, signal.SIGKILL)
+            asked.join(30)
+            eventually(lambda: is_gone(child))
+            subject.restart()
+    with subject.connect() as connection:
+        assert not [n for n in leftovers(subject, name) if not n.endswith(".deleted")]
+        assert last_of_each(survivors(connection, name)) == wanted
+        subject.compact(name)
+        rows = survivors(connection, name)
+        assert last_of_each(rows) == wanted
+        assert len(rows) < 10_000
+
+
+def ask_and_note(subject, name, failed):
+    try:
+        subject.compact(name)
+    except Exception as error:
+        failed.append(error)
+
+
+def cleaned_files(subject, name):
+    return [n for n in leftovers(subject, name) if n.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_fetches_and_lookups_go_on_meanwhile(start):
+    """Readers and a producer at work see every key's last record, whatever is cleaned under them."""
+    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": 100_000})
+    with subject.connect() as connection:
+        name = compacted(connection, segment_bytes="200000", file_delete_delay_ms="0")
+        long_log(connection, name, batches=20)
+        stop, wrong = threading.Event(), []
+
+        def read():
+            with subject.connect() as own:
+                while not stop.is_set():
+                    rows = survivors(own, name)
+                    if len(last_of_each(rows)) != 400 or rows != sorted(rows):
+                        wrong.append(len(rows))
+                    found = asking.list_offset(own, name, 1_001)
+                    if found["error_code"] or not 1_001 <= found["timestamp"] <= 1_019:
+                        wrong.append(found)
+
+        readers = [threading.Thread(target=read) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        try:
+            for _ in range(4):
+                long_log(connection, name, batches=5)
+                assert subject.compact(name)
+        finally:
+            stop.set()
+            for reader in readers:
+                reader.join()
+        assert wrong == []
+        assert subject.unexpected_errors == 0
