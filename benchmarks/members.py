@@ -157,7 +157,7 @@ class Member:
         return int(code)
 
     async def sync(self) -> int:
-        """SyncGroup v3, with everybody's part if it leads: 0, or that it is to join again. Raises RawError."""
+        """SyncGroup v3, with everybody's part if it leads: 0, or to join again. Raises RawError."""
         body = _string(self.group) + struct.pack(">i", self.generation) + _string(self.member_id)
         body += struct.pack(">hi", -1, len(self.others))
         body += b"".join(_string(member_id) + _bytes(_ASSIGNMENT) for member_id in self.others)
