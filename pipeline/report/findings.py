@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.report.page import Finding
-from pipeline.report.units import count, moment, rounded_up, setting, share, size, span
+from pipeline.report.units import count, moment, rounded_up, setting, share, size, some, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -107,19 +107,18 @@ def _units(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
 
 
 def _future(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
-    number = summary["future"]
-    if not number:
-        return
+    # Those in another unit have been told of already, from the future or not.
+    odd = summary["records"] - summary["missing"] - summary["plausible"]
+    number = odd - sum(summary["suspects"].values())
     example = summary["examples"].get("future")
-    farthest = ""
-    if example is not None:
-        farthest = f"The farthest is {_place(example)}, at {moment(example['timestamp_ms'])}."
+    if not number or example is None:
+        return
     pinned = max((each["held_bytes"] for each in topic.get("pinned", ())), default=0)
     held = f"{size(pinned)} stay" if pinned else "its segment, and all behind it, stay"
     yield _say(
         "bad",
         f"{_records(number)} ({share(number, summary['records'])}) come{_s(number)} from the future.",
-        farthest,
+        f"The farthest is {_place(example)}, at {moment(example['timestamp_ms'])}.",
         f"On Apache Kafka {held} until that time has come and retention.ms is over; tidelog counts such",
         "a record as written when it was. message.timestamp.after.max.ms refuses them.",
     )
@@ -162,7 +161,7 @@ def _clocks(topic: Numbers, _summary: Numbers) -> Iterator[_Said]:
         worst = max(found, key=lambda each: abs(each["median_delay_ms"]))
         yield _say(
             "warn",
-            f"{_number(len(found), 'producer')} {title}.",
+            f"{some(len(found), 'producer')} {title}.",
             f"The worst is producer {worst['producer_id']}: half of its {_records(worst['records'])}",
             f"have a time {span(abs(worst['median_delay_ms']))} or more {words}.",
         )
@@ -239,12 +238,8 @@ def _arrival(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
 # --- words ---------------------------------------------------------------------------------------
 
 
-def _number(number: int, what: str) -> str:
-    return f"{count(number)} {what}{'' if number == 1 else 's'}"
-
-
 def _records(number: int) -> str:
-    return _number(number, "record")
+    return some(number, "record")
 
 
 def _s(number: int) -> str:

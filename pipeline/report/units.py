@@ -85,6 +85,11 @@ def count(number: int | None) -> str:
     return NONE if number is None else f"{number:,}"
 
 
+def some(number: int, what: str) -> str:
+    """Write a count of things: `1 record`, `2 records`."""
+    return f"{count(number)} {what}{'' if number == 1 else 's'}"
+
+
 def share(part: int, whole: int) -> str:
     """Write a part of a whole in per cent; what is there never reads as nothing, nor as all."""
     if not whole or not part:

@@ -8,7 +8,7 @@ from pipeline.report import page, svg
 from pipeline.report.page import Cell, Finding
 from pipeline.report.retention import pinned_table
 from pipeline.report.svg import Axis, Line
-from pipeline.report.units import NONE, count, moment, share, size, span
+from pipeline.report.units import NONE, count, moment, share, size, some, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,13 +23,13 @@ def sentences(topic: Numbers) -> list[str]:
         later = row["horizon_deleted_bytes"] - row["deleted_bytes"]
         said = (
             f"{row['policy']}: deletes {size(row['deleted_bytes'])}"
-            f" ({share(row['deleted_bytes'], topic['bytes'])}, {count(row['deleted_records'])} records,"
-            f" {count(row['deleted_segments'])} segments) with the first round"
+            f" ({share(row['deleted_bytes'], topic['bytes'])}, {some(row['deleted_records'], 'record')},"
+            f" {some(row['deleted_segments'], 'segment')}) with the first round"
         )
         if later:
             said += f", {size(later)} later"
         if row["killed_early"]:
-            said += f"; {count(row['killed_early'])} records soon after they were written"
+            said += f"; {some(row['killed_early'], 'record')} soon after they were written"
         said += " (estimated)." if row["is_estimated"] else "."
         found.append(said)
     return found
@@ -88,7 +88,7 @@ def _kept(row: Numbers) -> str:
     if not row["kept_bytes"]:
         return "nothing."
     return (
-        f"{size(row['kept_bytes'])}, {count(row['kept_records'])} records, from"
+        f"{size(row['kept_bytes'])}, {some(row['kept_records'], 'record')}, from"
         f" {moment(row['first_time_kept_ms'])} on."
     )
 
