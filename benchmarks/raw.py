@@ -57,7 +57,7 @@ def _uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def batch_v2(values: Sequence[bytes], now_ms: int) -> bytes:
+def batch_v2(values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] | None = None) -> bytes:
     """One uncompressed format-2 batch."""
     records = b""
     for index, value in enumerate(values):
@@ -65,7 +65,7 @@ def batch_v2(values: Sequence[bytes], now_ms: int) -> bytes:
             b"\0"
             + _varint(0)
             + _varint(index)
-            + _varint(-1)
+            + (_varint(-1) if keys is None else _varint(len(keys[index])) + keys[index])
             + _varint(len(value))
             + value
             + _varint(0)
