@@ -249,13 +249,13 @@ def _stored(
         append_set(data, columns, Wanted(low_offset=offset, high_offset=end))
         if not columns.record_count:
             return
-        offsets = memoryview(columns.offsets).cast("q")
+        offsets = memoryview(columns.offsets)[: 8 * columns.record_count].cast("q")
         yield from zip(
-            offsets[: columns.record_count].tolist(),
+            offsets.tolist(),
             fingerprints(columns, 0, columns.record_count),
             strict=True,
         )
-        offset = offsets[columns.record_count - 1] + 1
+        offset = offsets[-1] + 1
 
 
 class _Watch:

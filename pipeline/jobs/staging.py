@@ -7,6 +7,7 @@ at a time. The order is total (time, key, value), so a partition that is staged 
 from __future__ import annotations
 
 import urllib.parse
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,7 +65,9 @@ def rows(session: Session, options: argparse.Namespace, partition_count: int) ->
         _value(sql, options, values).alias("value"),
     )
     schema = "partition int, timestamp_ms bigint, key binary, value binary"
-    return frame.mapInArrow(_stager(unit, partition_count), schema)
+    with warnings.catch_warnings():  # PySpark warns of a new pandas, which nothing here uses
+        warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
+        return frame.mapInArrow(_stager(unit, partition_count), schema)
 
 
 def _table(session: Session, options: argparse.Namespace) -> Any:

@@ -1,0 +1,337 @@
+"""Exactly once, whatever is killed: the driver, the target, a task beside its zombie; and who else writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline import delivery, replay
+from pipeline.client import Client
+from pipeline.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
+from pipeline.errors import OK
+from pipeline.offset_map import target_offset_of
+from pipeline.producing import Fenced
+from pipeline.replay import Task, replay_partition
+from pipeline.transactions import ensure_progress_topic
+from protocol.records.batch import Record, build
+from protocol.records.column_batches import encode_batches
+from protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tests.pipeline.test_mirror import KEEP, check, everything, mirror, plain, some
+from tidelog.process import BrokerProcess
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 90
+
+
+@dataclasses.dataclass
+class Rows:
+    count: int
+    buffers: ColumnBuffers
+    offset: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class ListSource:
+    """Records of a list, `step` of them at a time; their offsets are 0, 2, 4 ..."""
+
+    records: tuple[Record, ...]
+    step: int = 50
+
+    def read(self):
+        for start in range(0, len(self.records), self.step):
+            part = self.records[start : start + self.step]
+            columns = ColumnBuffers()
+            data = build([one._replace(offset=n) for n, one in enumerate(part)])
+            append_set(data, columns, Wanted())
+            numbers = np.arange(start, start + len(part), dtype=np.int64) * 2
+            yield Rows(len(part), columns, numbers)
+
+
+def task_of(bootstrap, topic, wanted, mode, *, name="test/run", start=0, **more):
+    with Client(bootstrap) as client:
+        if mode == TRANSACTIONS:
+            ensure_progress_topic(client)
+        producer_id, _ = client.init_producer_id()
+    return Task(
+        brokers=bootstrap,
+        topic=topic,
+        partition=0,
+        delivery=Delivery(mode, name, start, producer_id),
+        source=ListSource(tuple(wanted)),
+        source_topic="source",
+        source_partition=0,
+        **{"batch_limit": 2000, "compression": 0, **more},
+    )
+
+
+def made(bootstrap, topic):
+    with Client(bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+
+
+def stored(bootstrap, topic):
+    with Client(bootstrap) as client:
+        return everything(client, topic, 0)
+
+
+def is_exact(outcome, bootstrap, topic, wanted):
+    """Whether every record is there once, in order, and where the map says."""
+    found = stored(bootstrap, topic)
+    return (
+        outcome.error is None
+        and plain(found) == plain(wanted)
+        and [target_offset_of(outcome.map.runs, 2 * n) for n in range(len(wanted))]
+        == [one.offset for one in found]
+    )
+
+
+# --- what stops and goes on -----------------------------------------------------------------------
+
+
+@pytest.fixture(params=[POSITION, pytest.param(TRANSACTIONS, marks=pytest.mark.oracle)])
+def place(request):
+    """A target and the mode that is exact there."""
+    name = "kafka" if request.param == TRANSACTIONS else "broker"
+    return request.getfixturevalue(name).bootstrap, request.param
+
+
+@pytest.mark.parametrize("stop_after", [1, 137, 900])
+def test_a_task_that_died_is_done_again(place, topic, stop_after):
+    bootstrap, mode = place
+    wanted = some(1000, 11)
+    made(bootstrap, topic)
+    task = task_of(bootstrap, topic, wanted, mode)
+
+    class DiedError(Exception):
+        pass
+
+    @dataclasses.dataclass(frozen=True)
+    class Dying(ListSource):
+        def read(self):
+            seen = 0
+            for rows in super().read():
+                yield rows
+                seen += rows.count
+                if seen >= stop_after:
+                    raise DiedError
+
+    with pytest.raises(DiedError):
+        replay_partition(dataclasses.replace(task, source=Dying(tuple(wanted))))
+    for _ in range(2):
+        outcome = replay_partition(task)
+        assert is_exact(outcome, bootstrap, topic, wanted)
+    assert outcome.found == 1000
+
+
+def test_two_tasks_at_once_write_each_record_once(broker, topic):
+    """A speculative task, or one whose machine was only out of sight."""
+    wanted = some(3000, 12)
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, wanted, POSITION)
+    outcomes = []
+    threads = [
+        threading.Thread(target=lambda: outcomes.append(replay_partition(task))) for _ in range(3)
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(DEADLINE_S)
+    assert len(outcomes) == 3
+    assert all(is_exact(one, broker.bootstrap, topic, wanted) for one in outcomes)
+
+
+def test_the_check_notices_a_record_too_many(broker, topic, monkeypatch):
+    """Planted: a task that trusts itself instead of asking the target, and is somebody new each time."""
+    wanted = some(300, 13)
+    made(broker.bootstrap, topic)
+    assert replay_partition(task_of(broker.bootstrap, topic, wanted, AT_LEAST_ONCE)).error is None
+    monkeypatch.setattr(delivery.SharedWriter, "begin", lambda self: 0)
+    outcome = replay_partition(task_of(broker.bootstrap, topic, wanted, AT_LEAST_ONCE))
+    assert outcome.error is None
+    assert not is_exact(outcome, broker.bootstrap, topic, wanted)
+    assert len(stored(broker.bootstrap, topic)) == 600
+
+
+@pytest.mark.oracle
+def test_a_fenced_zombie_stops(kafka, topic):
+    wanted = some(400, 14)
+    made(kafka.bootstrap, topic)
+    task = task_of(kafka.bootstrap, topic, wanted, TRANSACTIONS, name=f"zombie/{topic}")
+    with Client(kafka.bootstrap) as client:
+        zombie = delivery.writer(client, topic, 0, task.delivery)
+        assert zombie.begin() == 0
+        (rows,) = ListSource(tuple(wanted), step=400).read()
+
+        def append(start, end):
+            for batch in encode_batches(
+                rows.buffers, start, end, producer=zombie.producer, base_sequence=zombie.sequence(0)
+            ):
+                zombie.append(batch, rows.offset[start:end])
+
+        append(0, 100)  # in a transaction that is never committed
+        assert is_exact(replay_partition(task), kafka.bootstrap, topic, wanted)
+
+        def go_on():
+            append(100, 200)
+            zombie.finish()
+
+        with pytest.raises(Fenced, match="a newer task"):
+            go_on()
+    assert is_exact(replay_partition(task), kafka.bootstrap, topic, wanted)
+
+
+def test_a_broker_killed_in_the_middle(broker, topic, tmp_path):
+    wanted = some(20_000, 15, odd=False)
+    with BrokerProcess(tmp_path / "data") as target:
+        made(target.bootstrap, topic)
+        task = task_of(target.bootstrap, topic, wanted, POSITION, timeout_s=DEADLINE_S)
+        outcomes = []
+        writing = threading.Thread(target=lambda: outcomes.append(replay_partition(task)))
+        writing.start()
+        for share in (0.2, 0.6):
+            wait_for(target.bootstrap, topic, int(share * len(wanted)))
+            target.kill()
+            target.restart()
+        writing.join(DEADLINE_S)
+        assert is_exact(outcomes[0], target.bootstrap, topic, wanted)
+
+
+def wait_for(bootstrap, topic, count):
+    deadline = time.monotonic() + DEADLINE_S
+    with Client(bootstrap, timeout_s=DEADLINE_S) as client:
+        while client.end_offset(topic, 0) < count:
+            assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("target", ["tidelog", pytest.param("kafka", marks=pytest.mark.oracle)])
+def test_a_driver_killed_in_the_middle(request, broker, topic, tmp_path, target):
+    bootstrap = broker.bootstrap
+    to = request.getfixturevalue("kafka").bootstrap if target == "kafka" else bootstrap
+    copy = f"{topic}-copy"
+    wanted = some(30_000, 16, odd=False)
+    with Client(bootstrap) as client, Client(to) as there:
+        client.create_topic(topic, 1, KEEP)
+        there.create_topic(copy, 1, KEEP)
+        for start in range(0, len(wanted), 5000):
+            part = [one._replace(offset=n) for n, one in enumerate(wanted[start : start + 5000])]
+            client.produce(topic, 0, build(part))
+    how = ("--rename", f"{topic}={copy}", "--batch-bytes", "2000")
+    command = [sys.executable, "-m", "tidelog", "pipeline", "mirror", "--brokers", bootstrap]
+    command += ["--to-brokers", to, "--topics", topic, "--master", "inline", "--run", "r"]
+    killed = 0
+    for share in (0.1, 0.5):
+        with subprocess.Popen(
+            [*command, "--out", str(tmp_path), *how],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as driver:
+            wait_for(to, copy, int(share * len(wanted)))
+            killed += driver.poll() is None
+            os.kill(driver.pid, signal.SIGKILL)
+    assert killed == 2
+    assert mirror(bootstrap, to, topic, tmp_path, *how) == OK
+    check(to, copy, {0: wanted}, tmp_path)
+
+
+# --- who else writes ------------------------------------------------------------------------------
+
+
+def test_somebody_else_in_the_partition_is_noticed(broker, topic):
+    wanted = some(500, 17)
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, wanted, POSITION)
+
+    @dataclasses.dataclass(frozen=True)
+    class Disturbed(ListSource):
+        def read(self):
+            for number, rows in enumerate(super().read()):
+                if number == 5:
+                    with Client(broker.bootstrap) as other:
+                        other.produce(topic, 0, build([Record(0, 5, b"theirs", b"")]))
+                yield rows
+
+    outcome = replay_partition(dataclasses.replace(task, source=Disturbed(tuple(wanted))))
+    assert "somebody else writes to this partition" in outcome.error
+    again = replay_partition(task)
+    assert "has another record at offset" in again.error or "has" in again.error
+    theirs = [one for one in stored(broker.bootstrap, topic) if one.key == b"theirs"]
+    assert len(theirs) == 1
+
+
+def test_another_record_before_the_place_to_go_on_is_noticed(broker, topic):
+    wanted = some(300, 18, odd=False)
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, wanted[:200], POSITION)
+    assert replay_partition(task).error is None
+    for changed in (
+        wanted[199]._replace(timestamp=wanted[199].timestamp + 1),
+        wanted[199]._replace(value=b"other"),
+        wanted[199]._replace(headers=((b"h", b"other"),)),
+    ):
+        other = dataclasses.replace(
+            task, source=ListSource((*wanted[:199], changed, *wanted[200:]))
+        )
+        outcome = replay_partition(other)
+        assert f"{topic}-0 has another record at offset 199" in outcome.error
+    assert len(stored(broker.bootstrap, topic)) == 200
+    whole = dataclasses.replace(task, source=ListSource(tuple(wanted)))
+    assert is_exact(replay_partition(whole), broker.bootstrap, topic, wanted)
+
+
+def test_times_are_not_compared_where_the_target_stamps(broker, topic):
+    wanted = some(200, 19)
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, {"message.timestamp.type": "LogAppendTime"})
+    task = task_of(broker.bootstrap, topic, wanted, POSITION, is_stamped=True)
+    assert replay_partition(task).error is None
+    assert replay_partition(task).error is None
+    assert (
+        "has another record" in replay_partition(dataclasses.replace(task, is_stamped=False)).error
+    )
+
+
+def test_a_shared_partition_gets_each_record_once_while_it_remembers(broker, topic):
+    wanted = some(600, 20)
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, wanted, AT_LEAST_ONCE)
+    with Client(broker.bootstrap) as other:
+        part = dataclasses.replace(task, source=ListSource(tuple(wanted[:250])))
+        assert replay_partition(part).error is None
+        other.produce(topic, 0, build([Record(0, 5, b"theirs", b"")]))
+        outcome = replay_partition(task)
+    assert (outcome.error, outcome.found, outcome.map.is_complete) == (None, 250, False)
+    found = stored(broker.bootstrap, topic)
+    assert plain([one for one in found if one.key != b"theirs"]) == plain(wanted)
+
+
+def test_a_source_that_lost_records_is_noticed(broker, topic):
+    wanted = some(100, 21)
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, wanted, POSITION)
+    assert replay_partition(task).error is None
+    shorter = dataclasses.replace(task, source=ListSource(tuple(wanted[:40])))
+    assert "has 100 records where the run reads 40" in replay_partition(shorter).error
+
+
+def test_a_topic_that_was_made_anew_is_noticed(broker, topic):
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, some(5, 22), POSITION, start=10)
+    assert "ended at 10 when the run began" in replay_partition(task).error
+
+
+def test_a_record_that_is_too_large_is_said(broker, topic):
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, {"max.message.bytes": "500", **KEEP})
+    task = task_of(broker.bootstrap, topic, [Record(0, 5, b"k", bytes(1000))], POSITION)
+    assert "MESSAGE_TOO_LARGE" in replay_partition(task).error
+    assert replay.AS_SOURCE == -1
