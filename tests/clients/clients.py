@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALL_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+# Calls of administration, by the releases of clients that brought them.
+TOPIC_CALLS = ("create_topic", "describe_configs", "alter_configs", "delete_topic")
+MORE_TOPIC_CALLS = (*TOPIC_CALLS, "create_partitions", "delete_records")
+GROUP_CALLS = ("list_groups", "describe_group")
+ALL_CALLS = (*MORE_TOPIC_CALLS, *GROUP_CALLS, "delete_group", "list_offsets")
 JAVA_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -39,10 +44,15 @@ class Client(NamedTuple):
     empty_value: bool = True
     unreadable: tuple[str, ...] = ()  # codecs the client has no decompression for
     unreadable_in_format_0: tuple[str, ...] = ()  # those it refuses there (lz4's old checksum)
+    wrapper_times: bool = True  # it shows the append time of a compressed message of format 1
     reads_mixed: bool = True  # whether it can follow formats that change within one answer
     finds: str = "times"  # or "ends" or "nothing": what it can ask ListOffsets without a group
     idempotence: str = "never"  # or "optional" or "default"
     java_version: str | None = None
+    no_groups: str = ""  # why it cannot be a member of a group
+    no_commits: str = ""  # why it cannot commit and fetch offsets from outside a group
+    rewinds: bool = True  # a member can go back to a time
+    admin: tuple[str, ...] = ()  # the calls of administration.py it has
 
     def command(self, server: str, *, make: bool = True) -> list[str]:
         """The driver's command line; raises Unavailable when its environment cannot be had."""
@@ -54,13 +64,15 @@ class Client(NamedTuple):
         place = environment(self.environment, make=make)
         if self.name == "kcat":
             return [sys.executable, str(driver), str(place / "root"), server]
-        if self.environment == "librdkafka-1.x":
+        if self.environment.startswith("librdkafka-"):
             return [sys.executable, str(driver), str(place / "librdkafka.so.1"), server]
         if self.java_version is not None:
             directory = place / self.java_version
             path = f"{directory / 'classes'}:{directory / 'lib'}/*"
             java = [require("java"), *JAVA_OPTIONS, "-cp", path]
             return [*java, "Driver", self.java_version, server]
+        if self.driver == "go":
+            return [str(place / "driver"), self.name.partition(" ")[0], server]
         if self.driver.startswith("node/"):
             return [require("node"), "--no-deprecation", str(driver), str(place), server]
         return [str(place / "bin" / "python"), str(driver), server]
@@ -77,66 +89,120 @@ def require(program: str) -> str:
 KCAT = Client(
     "kcat", "kcat", "kcat_driver.py", ALL_CODECS, 2, 2, 11,
     sets_timestamps=False, negative_times=False, tells_offsets=False, empty_value=False,
-    idempotence="optional",
+    idempotence="optional", no_commits="it has no command for it", rewinds=False,
 )  # fmt: skip
 CONFLUENT = Client(
-    "confluent-kafka", None, "confluent_driver.py", ALL_CODECS, 2, 2, 16, idempotence="optional"
-)
+    "confluent-kafka", None, "confluent_driver.py", ALL_CODECS, 2, 2, 16,
+    idempotence="optional", admin=ALL_CALLS,
+)  # fmt: skip
 LIBRDKAFKA_1X = Client(
     "librdkafka 1.9", "librdkafka-1.x", "librdkafka_driver.py", ALL_CODECS, 2, 2, 11,
-    idempotence="optional",
+    idempotence="optional", admin=GROUP_CALLS,
+)  # fmt: skip
+# It does not ask which versions are served unless told to (api.version.request).
+LIBRDKAFKA_09 = Client(
+    "librdkafka 0.9", "librdkafka-0.9", "librdkafka_driver.py", ALL_CODECS[:4], 0, 0, 1,
+    sets_timestamps=False, negative_times=False, shows_timestamps=False, shows_types=False,
+    headers=False, finds="ends", rewinds=False, admin=GROUP_CALLS,
 )  # fmt: skip
 KAFKA_PYTHON_3 = Client(
     "kafka-python 3.0", "kafka-python-3.0.12", "kafka_python_driver.py", ALL_CODECS, 2, 2, 16,
-    idempotence="default",
+    idempotence="default", admin=ALL_CALLS,
 )  # fmt: skip
 KAFKA_PYTHON_20 = Client(
-    "kafka-python 2.0", "kafka-python-2.0.2", "kafka_python_driver.py", ALL_CODECS, 2, 2, 4
-)
+    "kafka-python 2.0", "kafka-python-2.0.2", "kafka_python_driver.py", ALL_CODECS, 2, 2, 4,
+    admin=(*TOPIC_CALLS, *GROUP_CALLS, "create_partitions", "delete_group"),
+)  # fmt: skip
 KAFKA_PYTHON_14 = Client(
-    "kafka-python 1.4", "kafka-python-1.4.7", "kafka_python_driver.py", ALL_CODECS[:4], 2, 2, 4
-)
+    "kafka-python 1.4", "kafka-python-1.4.7", "kafka_python_driver.py", ALL_CODECS[:4], 2, 2, 4,
+    admin=(*TOPIC_CALLS, *GROUP_CALLS, "create_partitions"),
+)  # fmt: skip
 # Its compiled reader takes the format of an answer's first message for that of all (the pure Python
 # reader of the same release does not).
 AIOKAFKA = Client(
     "aiokafka", None, "aiokafka_driver.py", ALL_CODECS, 2, 2, 11,
     unreadable_in_format_0=("lz4",), reads_mixed=False, idempotence="optional",
+    admin=(*MORE_TOPIC_CALLS, *GROUP_CALLS),
+)  # fmt: skip
+# Its producer is the one of kafka-clients, its readers the Scala ones: SimpleConsumer is driven here.
+JAVA_08 = Client(
+    "java 0.8.2", "java", "", ALL_CODECS[:4], 0, 0, 0,
+    sets_timestamps=False, negative_times=False, shows_timestamps=False, shows_types=False, headers=False,
+    finds="ends", java_version="0.8.2.2", no_groups="its members coordinate through ZooKeeper",
 )  # fmt: skip
 JAVA_09 = Client(
     "java 0.9.0", "java", "", ALL_CODECS[:4], 0, 0, 1,
     sets_timestamps=False, negative_times=False, shows_timestamps=False, shows_types=False, headers=False,
-    finds="nothing", java_version="0.9.0.1",
+    finds="nothing", java_version="0.9.0.1", rewinds=False,
 )  # fmt: skip
 JAVA_010 = Client(
     "java 0.10.0", "java", "", ALL_CODECS[:4], 1, 1, 2,
-    headers=False, negative_times=False, finds="nothing", java_version="0.10.0.1",
+    headers=False, negative_times=False, finds="nothing", java_version="0.10.0.1", rewinds=False,
+)  # fmt: skip
+JAVA_0102 = Client(
+    "java 0.10.2", "java", "", ALL_CODECS[:4], 1, 1, 3,
+    headers=False, negative_times=False, java_version="0.10.2.2",
 )  # fmt: skip
 JAVA_011 = Client(
     "java 0.11.0", "java", "", ALL_CODECS[:4], 2, 2, 5,
-    idempotence="optional", negative_times=False, java_version="0.11.0.3",
+    idempotence="optional", negative_times=False, java_version="0.11.0.3", admin=TOPIC_CALLS,
+)  # fmt: skip
+JAVA_11 = Client(
+    "java 1.1", "java", "", ALL_CODECS[:4], 2, 2, 7,
+    idempotence="optional", negative_times=False, java_version="1.1.1", admin=MORE_TOPIC_CALLS,
+)  # fmt: skip
+JAVA_28 = Client(
+    "java 2.8", "java", "", ALL_CODECS, 2, 2, 12,
+    idempotence="optional", negative_times=False, java_version="2.8.2", admin=ALL_CALLS,
 )  # fmt: skip
 JAVA_39 = Client(
     "java 3.9", "java", "", ALL_CODECS, 2, 2, 16,
-    idempotence="default", negative_times=False, java_version="3.9.1",
+    idempotence="default", negative_times=False, java_version="3.9.1", admin=ALL_CALLS,
 )  # fmt: skip
 JAVA_41 = Client(
     "java 4.1", "java", "", ALL_CODECS, 2, 2, 17,
-    idempotence="default", negative_times=False, java_version="4.1.1",
+    idempotence="default", negative_times=False, java_version="4.1.1", admin=ALL_CALLS,
 )  # fmt: skip
 KAFKA_NODE = Client(
     "kafka-node 5", "node", "node/kafka_node_driver.js", ALL_CODECS[:3], 1, 1, 2,
-    shows_types=False, headers=False, unreadable=("lz4",), finds="ends",
+    shows_types=False, wrapper_times=False, headers=False, unreadable=("lz4",), finds="ends", rewinds=False,
+    admin=("create_topic", "describe_configs", *GROUP_CALLS),
 )  # fmt: skip
 NO_KAFKA = Client(
     "no-kafka 3", "node", "node/no_kafka_driver.js", ALL_CODECS[:3], 0, 0, 0,
     sets_timestamps=False, negative_times=False, shows_timestamps=False, shows_types=False, headers=False,
-    unreadable=("lz4",), finds="ends",
+    unreadable=("lz4",), finds="ends", rewinds=False,
+)  # fmt: skip
+
+# It takes the format of an answer's first message for that of all.
+KAFKAJS = Client(
+    "kafkajs 2", "node", "node/kafkajs_driver.js", ALL_CODECS[:3], 2, 2, 11,
+    shows_types=False, wrapper_times=False, unreadable=("lz4", "zstd"), reads_mixed=False,
+    idempotence="optional", admin=ALL_CALLS,
+)  # fmt: skip
+FRANZ_GO = Client(
+    "franz-go 1", "go", "go", ALL_CODECS, 2, 2, 16,
+    wrapper_times=False, unreadable_in_format_0=("lz4",), idempotence="default", admin=ALL_CALLS,
 )  # fmt: skip
 
 CLIENTS = (
-    KCAT, CONFLUENT, LIBRDKAFKA_1X, KAFKA_PYTHON_3, KAFKA_PYTHON_20, KAFKA_PYTHON_14, AIOKAFKA,
-    JAVA_09, JAVA_010, JAVA_011, JAVA_39, JAVA_41, KAFKA_NODE, NO_KAFKA,
+    KCAT, CONFLUENT, LIBRDKAFKA_1X, LIBRDKAFKA_09, KAFKA_PYTHON_3, KAFKA_PYTHON_20, KAFKA_PYTHON_14,
+    AIOKAFKA, JAVA_08, JAVA_09, JAVA_010, JAVA_0102, JAVA_011, JAVA_11, JAVA_28, JAVA_39, JAVA_41,
+    KAFKA_NODE, NO_KAFKA, KAFKAJS, FRANZ_GO,
 )  # fmt: skip
+
+# Groups whose members are of different clients; all share partitions by ranges. The first one leads.
+MIXED_GROUPS = (
+    (JAVA_28, KAFKA_PYTHON_20, LIBRDKAFKA_1X),
+    (JAVA_09, LIBRDKAFKA_09, KAFKA_PYTHON_14),
+    (KAFKA_PYTHON_3, JAVA_41, CONFLUENT),
+    (AIOKAFKA, JAVA_0102, KCAT),
+    (CONFLUENT, AIOKAFKA, KAFKA_PYTHON_3),
+    (FRANZ_GO, JAVA_011, KAFKA_NODE),
+)
+
+# One of each family: what is run a second time, against the Python kernels.
+SHORT = (CONFLUENT, LIBRDKAFKA_09, KAFKA_PYTHON_20, AIOKAFKA, JAVA_08, JAVA_0102, JAVA_39, KAFKAJS)
 
 # What the development environment already holds: the matrix of every `make test`. There kafka-python
 # lacks the modules it compresses snappy with, and reads lz4's old checksum with.

@@ -20,6 +20,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from pathlib import Path
@@ -34,6 +35,8 @@ DRIVERS = HERE / "drivers"
 
 KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2")
 LIBRDKAFKA_1X = "1.9.2"
+# An npm package that carries the sources of librdkafka 0.9.5: no package index has a build of it.
+LIBRDKAFKA_09 = "node-rdkafka@1.0.6"
 KAFKA_PYTHON = ("1.4.7", "2.0.2", "3.0.12")
 # What these kafka-python versions import when they find it: without them they lack a codec.
 KAFKA_PYTHON_CODECS = (
@@ -43,13 +46,26 @@ KAFKA_PYTHON_CODECS = (
     "crc32c==2.7.1",
     "xxhash==3.5.0",
 )
-JAVA_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.11.0.3", "3.9.1", "4.1.1")
+JAVA_CLIENTS = (
+    "0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.1", "4.1.1",
+)  # fmt: skip
+# Which of the classes of the same name go with a release: the first row that is not newer than it.
+JAVA_GENERATIONS = (
+    ("2.5", ("Records011", "Consuming", "Grouping", "Offsets", "PollDuration", "FindTimes", "Admin28")),
+    ("1.1", ("Records011", "Consuming", "Grouping", "Offsets", "PollMillis", "FindTimes", "Admin11")),
+    ("0.11", ("Records011", "Consuming", "Grouping", "Offsets", "PollMillis", "FindTimes", "Admin011")),
+    ("0.10.1", ("Records010", "Consuming", "Grouping", "Offsets", "PollMillis", "FindTimes", "AdminNothing")),
+    ("0.10", ("Records010", "Consuming", "Grouping", "Offsets", "PollMillis", "FindNothing", "AdminNothing")),
+    ("0.9", ("Records09", "Consuming", "Grouping", "Offsets", "PollMillis", "FindNothing", "AdminNothing")),
+    ("0.8.2", ("Records08", "Consuming08", "Groups08", "AdminNothing")),
+)  # fmt: skip
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-NODE_PACKAGES = ("kafka-node@5.0.0", "no-kafka@3.4.4", "snappyjs@0.7.0")
+NODE_PACKAGES = ("kafka-node@5.0.0", "no-kafka@3.4.4", "kafkajs@2.2.4", "snappyjs@0.7.0")
 # A dependency of a dependency of kafka-node 5 whose newest release is not everywhere to be had.
 NODE_OVERRIDES = {"typedarray.prototype.slice": "1.0.5"}
+GO_PLACE = "/usr/local/go/bin"  # where it is unpacked to by custom, not always on PATH
 
-STEP_TIMEOUT_S = 240
+STEP_TIMEOUT_S = 400
 
 
 class Unavailable(Exception):  # noqa: N818 - a state of the machine, not a fault
@@ -140,6 +156,25 @@ def build_librdkafka_1x(target: Path) -> None:
     library.rename(target / "librdkafka.so.1")
 
 
+def build_librdkafka_09(target: Path) -> None:
+    """Build librdkafka 0.9 from the sources in an npm package; it needs a C compiler and zlib's header."""
+    run(["npm", "pack", "--silent", LIBRDKAFKA_09], cwd=target)
+    (package,) = target.glob("*.tgz")
+    with tarfile.open(package) as archive:
+        archive.extractall(target, filter="data")
+    sources = target / "package" / "deps" / "librdkafka"
+    run(
+        [str(sources / "configure"), "--no-download", "--disable-ssl", "--disable-sasl"],
+        cwd=sources,
+    )
+    if "WITH_ZLIB 1" not in (sources / "config.h").read_text():
+        raise Unavailable("zlib.h is not installed (Debian: zlib1g-dev)")
+    run(["make", "-C", "src", "librdkafka.so.1"], cwd=sources)
+    (sources / "src" / "librdkafka.so.1").rename(target / "librdkafka.so.1")
+    shutil.rmtree(target / "package")
+    package.unlink()
+
+
 def kafka_python_builder(version: str) -> Callable[[Path], None]:
     """A virtual environment with one kafka-python and its codecs."""
 
@@ -173,21 +208,30 @@ def java_poms(target: Path) -> None:
         f"<modules>{modules}</modules></project>\n"
     )
     for version in JAVA_CLIENTS:
+        # The consumers of 0.8.2 are in the broker's own jar.
+        artifacts = ["kafka-clients", *(["kafka_2.11"] if version.startswith("0.8.") else [])]
+        dependencies = "".join(
+            f"<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
+            f"<version>{version}</version></dependency>"
+            for artifact in artifacts
+        )
         (target / version).mkdir()
         (target / version / "pom.xml").write_text(
-            f"{head}<artifactId>client-{version}</artifactId><dependencies><dependency>"
-            "<groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>"
-            f"<version>{version}</version></dependency></dependencies></project>\n"
+            f"{head}<artifactId>client-{version}</artifactId>"
+            f"<dependencies>{dependencies}</dependencies></project>\n"
         )
 
 
+def numbers(version: str) -> list[int]:
+    """A release as numbers to compare by."""
+    return [int(number) for number in version.split(".")]
+
+
 def java_sources(version: str) -> list[str]:
-    """The driver's source files for one client version; the API changed four times."""
-    generation = {"0.9": "Records09", "0.10": "Records010"}.get(
-        version.rsplit(".", 2)[0], "Records011"
-    )
-    poll = "PollDuration" if int(version.split(".", maxsplit=1)[0]) >= 4 else "PollMillis"
-    return ["Driver.java", "Json.java", f"{generation}.java", f"{poll}.java"]
+    """The driver's source files for one client version."""
+    classes = next(c for since, c in JAVA_GENERATIONS if numbers(version) >= numbers(since))
+    extra = () if classes[-1] == "AdminNothing" else ("AdminTopics",)
+    return [f"{name}.java" for name in ("Driver", "Lines", "Json", "Producing", *classes, *extra)]
 
 
 def build_java(target: Path) -> None:
@@ -234,6 +278,17 @@ def build_node(target: Path) -> None:
     shutil.copytree(DRIVERS / "node" / "snappy", target / "node_modules" / "snappy")
 
 
+def build_go(target: Path) -> None:
+    """Build the driver of the Go clients; their versions stand in its go.mod."""
+    go = shutil.which("go") or shutil.which("go", path=GO_PLACE)
+    if go is None:
+        raise Unavailable("go is not installed")
+    sources = target / "sources"
+    shutil.copytree(DRIVERS / "go", sources)
+    run([go, "build", "-o", str(target / "driver"), "."], cwd=sources)
+    shutil.rmtree(sources)
+
+
 def source_text(*patterns: str) -> str:
     """The content of driver files that are compiled or copied at set-up."""
     files = sorted(path for pattern in patterns for path in DRIVERS.glob(pattern))
@@ -243,6 +298,7 @@ def source_text(*patterns: str) -> str:
 RECIPES: dict[str, Recipe] = {
     "kcat": Recipe(" ".join(KCAT_PACKAGES), build_kcat),
     "librdkafka-1.x": Recipe(f"{LIBRDKAFKA_1X} {platform.machine()}", build_librdkafka_1x),
+    "librdkafka-0.9": Recipe(f"{LIBRDKAFKA_09} {platform.machine()}", build_librdkafka_09),
     **{
         f"kafka-python-{version}": Recipe(
             " ".join((version, *KAFKA_PYTHON_CODECS)), kafka_python_builder(version)
@@ -250,6 +306,7 @@ RECIPES: dict[str, Recipe] = {
         for version in KAFKA_PYTHON
     },
     "java": Recipe(" ".join(JAVA_CLIENTS) + source_text("java/*.java"), build_java),
+    "go": Recipe(source_text("go/*"), build_go),
     "node": Recipe(
         " ".join(NODE_PACKAGES) + json.dumps(NODE_OVERRIDES) + source_text("node/snappy/*"),
         build_node,

@@ -288,14 +288,14 @@ def readable(topic: Topic, codec: str, consumer: Client, rules: Rules) -> bool:
 def shows_true_time(consumer: Client, topic: Topic, codec: str, time_ms: int) -> bool:
     """Whether what the consumer shows as the time of a record of that time is what it was sent.
 
-    kafka-node reads the inner timestamps of a compressed format 1 message, where an append time
-    stands on the wrapper alone (KIP-32: the broker does not recompress to stamp), and it loses bits
-    of negative numbers.
+    Some read the inner timestamps of a compressed format 1 message, where an append time stands on the
+    wrapper alone (KIP-32: the broker does not recompress to stamp). kafka-node loses bits of negative
+    numbers.
     """
     if not consumer.shows_timestamps:
         return False
-    if not consumer.name.startswith("kafka-node"):
-        return True
-    if codec != "none" and topic.timestamp_type == "LogAppendTime":
+    old = min(topic.magic, consumer.fetch_magic) < 2
+    stamped = codec != "none" and topic.timestamp_type == "LogAppendTime"
+    if not consumer.wrapper_times and old and stamped:
         return False
-    return time_ms >= NO_TIMESTAMP
+    return time_ms >= NO_TIMESTAMP or not consumer.name.startswith("kafka-node")

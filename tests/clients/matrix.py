@@ -30,8 +30,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from tests.clients import clients as all_clients
+from tests.clients import coordination, reading, topics
 from tests.clients import expectations as rules
-from tests.clients import reading, topics
 from tests.clients.environments import Unavailable
 from tests.clients.report import Report, render, write_between_markers
 from tests.clients.session import DriverError, Session
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tests.clients.expectations import Rules, Topic, Written
 
 PARALLEL = 2
+PARTS = ("records", "coordination")
 
 
 def start(
@@ -74,54 +75,91 @@ def topics_of(client: Client, broker: Rules) -> list[Topic]:
     ]
 
 
+def exchange(
+    server: str,
+    present: Sequence[Client],
+    sessions: dict[str, Session],
+    broker: Rules,
+    report: Report,
+) -> None:
+    """Everybody writes, then everybody reads what all have written, and asks for offsets."""
+    ordinary = {client.name: topics_of(client, broker) for client in present}
+    mixed = {client.name: rules.mixed_topic_of(client, broker) for client in present}
+    every = [topic for client in present for topic in ordinary[client.name]]
+    every += [stages[0] for stages in mixed.values()]
+    topics.create_topics(server, every, broker)
+    topics.probe_ends(server, every)  # once they answer, their leaders take requests
+
+    def write(client: Client) -> list[Written]:
+        began = time.monotonic()
+        writer = Writer(server, sessions[client.name], client, broker, report)
+        entries = writer.write(ordinary[client.name], mixed[client.name])
+        report.seconds[f"{client.name} writes"] = time.monotonic() - began
+        return entries
+
+    def read(client: Client) -> reading.Times:
+        began = time.monotonic()
+        session = sessions[client.name]
+        times = reading.read(session, client, partitions, broker, report)
+        reading.find(session, client, partitions, broker, report)
+        report.seconds[f"{client.name} reads"] = time.monotonic() - began
+        return times
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        entries = [entry for group in pool.map(write, present) for entry in group]
+        partitions = reading.partitions_of(entries)
+        seen = dict(zip([c.name for c in present], pool.map(read, present), strict=True))
+    reading.compare_times(seen, report)
+
+
 def run_matrix(
     server: str,
     chosen: Sequence[Client] = all_clients.CLIENTS,
     *,
     broker: Rules = rules.BROKERS["tidelog"],
     make: bool = True,
+    parts: Sequence[str] = PARTS,
 ) -> Report:
-    """Run the whole matrix against the broker at `server`; nothing is raised for a difference."""
+    """Run the whole matrix against the broker at `server`; nothing is raised for a difference.
+
+    `parts` are the records (and offsets of times) and the coordination (groups, commits, administration).
+    """
     report = Report()
-    with ExitStack() as stack, ThreadPoolExecutor(PARALLEL) as pool:
+    with ExitStack() as stack:
         sessions = start(chosen, server, stack, report, make=make)
         present = [client for client in chosen if client.name in sessions]
         if not present:
             return report
-        ordinary = {client.name: topics_of(client, broker) for client in present}
-        mixed = {client.name: rules.mixed_topic_of(client, broker) for client in present}
-        every = [topic for client in present for topic in ordinary[client.name]]
-        every += [stages[0] for stages in mixed.values()]
-        topics.create_topics(server, every, broker)
-        topics.probe_ends(server, every)  # once they answer, their leaders take requests
-
-        def write(client: Client) -> list[Written]:
-            began = time.monotonic()
-            writer = Writer(server, sessions[client.name], client, broker, report)
-            entries = writer.write(ordinary[client.name], mixed[client.name])
-            report.seconds[f"{client.name} writes"] = time.monotonic() - began
-            return entries
-
-        def read(client: Client) -> reading.Times:
-            began = time.monotonic()
-            session = sessions[client.name]
-            times = reading.read(session, client, partitions, broker, report)
-            reading.find(session, client, partitions, broker, report)
-            report.seconds[f"{client.name} reads"] = time.monotonic() - began
-            return times
-
-        entries = [entry for group in pool.map(write, present) for entry in group]
-        partitions = reading.partitions_of(entries)
-        seen = dict(zip([c.name for c in present], pool.map(read, present), strict=True))
-        reading.compare_times(seen, report)
+        if "records" in parts:
+            exchange(server, present, sessions, broker, report)
+        if "coordination" in parts:
+            report.lacking = lacking(present)
+            coordination.run(server, present, sessions, report)
     return report
 
 
-def allowed_skips() -> set[str]:
-    """Clients that may be missing, by expected_skips.txt: a new skip is a failure."""
+def lacking(present: Sequence[Client]) -> list[str]:
+    """What clients cannot take part in, with the reason, one line each."""
+    groups = [f"{c.name}: no groups, {c.no_groups}" for c in present if c.no_groups]
+    return groups + [f"{c.name}: no commits, {c.no_commits}" for c in present if c.no_commits]
+
+
+def allowed_skips() -> dict[str, str]:
+    """Clients that may be missing and how the reason begins, by expected_skips.txt."""
     text = (HERE / "expected_skips.txt").read_text()
-    names = (line.partition("#")[0].strip() for line in text.splitlines())
-    return {name for name in names if name}
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    pairs = (line.partition(": ") for line in lines if line)
+    return {name: reason for name, _, reason in pairs}
+
+
+def unexpected_skips(skipped: dict[str, str]) -> dict[str, str]:
+    """What was skipped and is not allowed to be, or not for that reason: each fails the run."""
+    allowed = allowed_skips()
+    return {
+        name: reason
+        for name, reason in skipped.items()
+        if not allowed.get(name) or not reason.startswith(allowed[name])
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,13 +168,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("server", help="the broker, host:port")
     parser.add_argument("--clients", help="only these, comma-separated name prefixes")
     parser.add_argument("--broker", choices=rules.BROKERS, default="tidelog", help="what it is")
+    parser.add_argument("--parts", choices=PARTS, nargs="+", default=PARTS, help="not everything")
     parser.add_argument("--write", type=Path, help="a Markdown file with the matrix's markers")
     options = parser.parse_args(arguments)
     prefixes = tuple(options.clients.split(",")) if options.clients else ("",)
     chosen = [client for client in all_clients.CLIENTS if client.name.startswith(prefixes)]
     broker = rules.BROKERS[options.broker]
     began = time.monotonic()
-    report = run_matrix(options.server, chosen, broker=broker)
+    report = run_matrix(options.server, chosen, broker=broker, parts=options.parts)
     text = render(report, broker)
     print(text)
     if options.write:
@@ -146,9 +185,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     differences = report.differences()
     for line in differences:
         print(f"DIFFERENCE {line}")
-    unexpected = sorted(set(report.skipped) - allowed_skips())
-    for name in unexpected:
-        print(f"UNEXPECTED SKIP {name}: {report.skipped[name]}")
+    unexpected = unexpected_skips(report.skipped)
+    for name, reason in unexpected.items():
+        print(f"UNEXPECTED SKIP {name}: {reason}")
     records = sum(report.good.values())
     seconds = time.monotonic() - began
     print(f"{records} records compared equal, {len(differences)} differences, {seconds:.0f} s")

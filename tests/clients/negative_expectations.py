@@ -40,13 +40,20 @@ EXPECTED = {
     "kcat": Outcome(CANNOT, SHOWS_ALL, FINDS_ALL),
     "confluent-kafka": Outcome(SENDS_ALL, SHOWS_ALL, FINDS_ALL),
     "librdkafka 1.9": Outcome(SENDS_ALL, SHOWS_ALL, FINDS_ALL),
+    "librdkafka 0.9": Outcome(
+        CANNOT, SHOWS_NO_TIMES, refuses(ASKED, "RuntimeError: _UNSUPPORTED_FEATURE")
+    ),
     "kafka-python 3.0": Outcome(SENDS_ALL, SHOWS_ALL, PYTHON_FINDS),
     "kafka-python 2.0": Outcome(SENDS_ALL, SHOWS_ALL, PYTHON_FINDS),
     "kafka-python 1.4": Outcome(SENDS_ALL, SHOWS_ALL, PYTHON_FINDS),
     "aiokafka": Outcome(SENDS_ALL, SHOWS_ALL, PYTHON_FINDS),
+    "java 0.8.2": Outcome(CANNOT, SHOWS_NO_TIMES, FINDS_ALL),
     "java 0.9.0": Outcome(CANNOT, SHOWS_NO_TIMES, CANNOT),
     "java 0.10.0": Outcome(JAVA_010_SENDS, SHOWS_ALL, CANNOT),
+    "java 0.10.2": Outcome(JAVA_SENDS, SHOWS_ALL, JAVA_FINDS),
     "java 0.11.0": Outcome(JAVA_SENDS, SHOWS_ALL, JAVA_FINDS),
+    "java 1.1": Outcome(JAVA_SENDS, SHOWS_ALL, JAVA_FINDS),
+    "java 2.8": Outcome(JAVA_SENDS, SHOWS_ALL, JAVA_FINDS),
     "java 3.9": Outcome(JAVA_SENDS, SHOWS_ALL, JAVA_FINDS),
     "java 4.1": Outcome(JAVA_SENDS, SHOWS_ALL, JAVA_FINDS),
     "kafka-node 5": Outcome(
@@ -55,6 +62,18 @@ EXPECTED = {
         {**FINDS_ALL, LOWEST: "offset 6"},
     ),
     "no-kafka 3": Outcome(CANNOT, SHOWS_NO_TIMES, FINDS_ALL),
+    # JavaScript's numbers again: exact to 53 bits.
+    "kafkajs 2": Outcome(
+        {**SENDS_ALL, LOWEST: "stored as 9223372036854775616"},
+        dict.fromkeys(FORMATS, "shows -86400000, -2, -7, -9223372036854776000, -1, 1600000000000"),
+        FINDS_ALL,
+    ),
+    # Go's time of the smallest number of milliseconds overflows.
+    "franz-go 1": Outcome(
+        {**SENDS_ALL, LOWEST: "stored as 0"},
+        dict.fromkeys(FORMATS, "shows -86400000, -2, -7, 0, -1, 1600000000000"),
+        FINDS_ALL,
+    ),
 }
 
 

@@ -24,6 +24,10 @@ class Report:
         self.bad: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
         self.refusals: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         self.found: Counter[tuple[str, str]] = Counter()
+        self.groups: dict[str, int] = {}  # records handed out, by the group's name
+        self.commits: Counter[tuple[str, str]] = Counter()  # by who committed and who asked
+        self.lacking: list[str] = []  # what a client cannot, with the reason
+        self.administered: dict[tuple[str, str], str] = {}  # by client and call
         self.problems: list[str] = []
         self.seconds: dict[str, float] = {}
 
@@ -77,6 +81,62 @@ def lookup_table(report: Report, groups: list[str]) -> list[str]:
     return [*lines, ""]
 
 
+def group_table(report: Report) -> list[str]:
+    """The records each group handed out, all of them once."""
+    lines = [
+        "Groups: members join, share, leave and come back; every record handed out once by commits, and",
+        "again from a time where the client can go back to one:",
+        "",
+        "| group of | records |",
+        "|---|---|",
+    ]
+    lines += [f"| {name} | ok {count} |" for name, count in sorted(report.groups.items())]
+    return [*lines, ""]
+
+
+def commit_table(report: Report) -> list[str]:
+    """Offsets committed by one client and asked for by another."""
+    names = [name for name in report.versions if any(name in pair for pair in report.commits)]
+    lines = [
+        "Offsets committed by one client and asked for by another, answers that were right:",
+        "",
+        "| committed by \\ asked by | " + " | ".join(names) + " |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for writer in names:
+        cells = [f"ok {count}" if (count := report.commits[writer, n]) else "-" for n in names]
+        lines.append(f"| {writer} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def administration_table(report: Report) -> list[str]:
+    """Calls of administration by client; "-" where the client has none."""
+    calls = list(dict.fromkeys(call for _, call in report.administered))
+    lines = [
+        "Administration; a dash where the client has no call for it:",
+        "",
+        "| client | " + " | ".join(call.replace("_", " ") for call in calls) + " |",
+        "|---" * (len(calls) + 1) + "|",
+    ]
+    for name in report.versions:
+        cells = [report.administered.get((name, call), "-") for call in calls]
+        if set(cells) != {"-"}:
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def coordination_tables(report: Report) -> list[str]:
+    """Groups, commits, administration, and who has none of them for which reason."""
+    lines = []
+    if report.groups:
+        lines += group_table(report)
+    if report.commits:
+        lines += commit_table(report)
+    if report.administered:
+        lines += administration_table(report)
+    return lines + [f"- {line}" for line in report.lacking]
+
+
 def render(report: Report, broker: Rules) -> str:
     """The report as Markdown: clients, one table per group of topics, refusals, lookups, skips."""
     lines = ["Clients: " + "; ".join(report.versions.values()) + ".", ""]
@@ -87,6 +147,7 @@ def render(report: Report, broker: Rules) -> str:
         lines += refusal_table(report)
     if report.found:
         lines += lookup_table(report, list(broker.groups()))
+    lines += coordination_tables(report)
     lines += [f"- {name}: skipped, {reason}" for name, reason in report.skipped.items()]
     lines.append(f"{len(report.skipped)} client(s) skipped.")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Foreign clients over TCP: what each writes, every other reads.
+"""Foreign clients over TCP: what each writes, every other reads; their groups, commits, administration.
 
 `test_quick` needs nothing but the development environment and runs with all tests; `test_every_client`
 (`make test-clients`) sets up the others, prints the whole matrix, and fails when a client is
@@ -12,10 +12,10 @@ import os
 
 import pytest
 
-from tests.clients import clients, matrix, topics
+from tests.clients import clients, coordination, grouping, matrix, topics
 from tests.clients import expectations as rules
 
-MINUTES_MAX = 6
+MINUTES_MAX = 10
 ALONE = clients.CONFLUENT._replace(codecs=("none", "gzip"), idempotence="never")
 
 
@@ -37,6 +37,18 @@ def check_formats_on_disk(broker, chosen):
     assert topics.stored_formats(broker.log_dir, wanted) == wanted
 
 
+def check_coordination(report, chosen):
+    """Every group, commit and call that there must be is in the report, and went well."""
+    groups = [coordination.name_of(group) for group in coordination.groups_of(chosen)]
+    assert sorted(report.groups) == sorted(groups)
+    handed = grouping.PARTITIONS * grouping.WAVE * 4
+    assert all(count >= handed for count in report.groups.values())
+    committers = [client.name for client in chosen if not client.no_commits]
+    assert set(report.commits) == {(w, r) for w in committers for r in committers}
+    calls = {(client.name, call): "ok" for client in chosen for call in client.admin}
+    assert report.administered == calls
+
+
 @pytest.mark.timeout(120)
 def test_quick(broker):
     report = matrix.run_matrix(broker.bootstrap, clients.QUICK)
@@ -50,6 +62,7 @@ def test_quick(broker):
     assert set(report.good) == cells
     assert set(report.found) == {(name, group) for name in names for group in groups}
     check_formats_on_disk(broker, clients.QUICK)
+    check_coordination(report, clients.QUICK)
 
 
 @pytest.mark.timeout(120)
@@ -59,7 +72,7 @@ def test_quick(broker):
 )
 def test_a_broker_that_stored_another_format_would_be_caught(broker, believed, created):
     planted = rules.Rules({believed: created}, zstd_for_all=True, names_refusals=True)
-    report = matrix.run_matrix(broker.bootstrap, [ALONE], broker=planted)
+    report = matrix.run_matrix(broker.bootstrap, [ALONE], broker=planted, parts=["records"])
     assert report.differences() != []
 
 
@@ -71,11 +84,23 @@ def test_a_broker_that_stamped_otherwise_would_be_caught(broker, kind, monkeypat
 
     create = topics.create_topics
     monkeypatch.setattr(topics, "create_topics", create_all_alike)
-    report = matrix.run_matrix(broker.bootstrap, [ALONE])
+    report = matrix.run_matrix(broker.bootstrap, [ALONE], parts=["records"])
     wrong = [reasons for reasons in report.bad.values() if reasons]
     assert len(wrong) == 2  # formats 1 and 2; format 0 has no times to be wrong
     word = "create" if kind == "LogAppendTime" else "append"
     assert all(f"-{word}-" in reason for reasons in wrong for reason in reasons)
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(300)
+def test_on_the_pure_twin(tidelog_broker_factory, monkeypatch):
+    """A short form: one client of each family, with the Python kernels in the broker."""
+    monkeypatch.setenv("TIDELOG_KERNELS", "py")
+    broker = tidelog_broker_factory()
+    assert "serving with the slower Python twin" in broker.log()
+    report = matrix.run_matrix(broker.bootstrap, clients.SHORT)
+    assert report.differences() == []
+    assert matrix.unexpected_skips(report.skipped) == {}
 
 
 @pytest.mark.clients
@@ -84,10 +109,10 @@ def test_every_client(broker):
     report = matrix.run_matrix(broker.bootstrap)
     print("\n" + matrix.render(report, rules.BROKERS["tidelog"]))
     assert report.differences() == []
-    unexpected = set(report.skipped) - matrix.allowed_skips()
-    assert not unexpected, {name: report.skipped[name] for name in unexpected}
+    assert matrix.unexpected_skips(report.skipped) == {}
     present = [client for client in clients.CLIENTS if client.name in report.versions]
     check_formats_on_disk(broker, present)
+    check_coordination(report, present)
     if page := os.environ.get("TIDELOG_CLIENTS_PAGE"):
         matrix.write_between_markers(
             matrix.Path(page), matrix.render(report, rules.BROKERS["tidelog"])

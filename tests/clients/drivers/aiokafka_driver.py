@@ -1,15 +1,23 @@
-"""Driver of aiokafka: produces and reads assigned partitions."""
+"""Driver of aiokafka; one event loop in a thread, so that a member lives between two commands."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import sys
+import threading
 
 import aiokafka
+import aiokafka_admin
 import lines
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaError,
+    RebalanceInProgressError,
+)
 
 SERVER = sys.argv[1]
 TYPES = {0: "create", 1: "append", None: "none", -1: "none"}
@@ -129,10 +137,121 @@ async def find_all(command):
     ]
 
 
+class Member:
+    """A member of a group; one at a time."""
+
+    def __init__(self):
+        self.client = None
+        self.starting = None
+        self.pending = lines.Pending()
+
+    async def join(self, command):
+        options = {}
+        if command["assignor"] == "range":
+            options["partition_assignment_strategy"] = [RangePartitionAssignor]
+        self.pending.clear()
+        self.client = AIOKafkaConsumer(
+            command["topic"],
+            bootstrap_servers=SERVER,
+            group_id=command["group"],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=10_000,
+            heartbeat_interval_ms=200,
+            metadata_max_age_ms=2_000,
+            fetch_max_wait_ms=50,
+            **options,
+        )
+        # Starting waits for the assignment, and so for the other members, who may be asked to poll.
+        self.starting = asyncio.create_task(self.client.start())
+        return ()
+
+    async def poll(self, command):
+        loop = asyncio.get_running_loop()
+        told, deadline = [], loop.time() + command["ms"] / 1000
+        await asyncio.wait([self.starting], timeout=command["ms"] / 1000)
+        if not self.starting.done():
+            return [lines.polled(set(), [])]
+        self.starting.result()
+        while not told and loop.time() < deadline:
+            for place, records in (await self.client.getmany(timeout_ms=50)).items():
+                for record in records:
+                    self.pending.add(place.topic, place.partition, record.offset, record.value)
+            self.pending.keep(self.owned())
+            if self.pending:
+                try:
+                    await self.client.commit()
+                except (CommitFailedError, RebalanceInProgressError, IllegalStateError):
+                    continue  # it joins again; what stays ours is committed then
+                told = self.pending.settle(self.owned())
+        return [lines.polled(self.owned(), told)]
+
+    def owned(self):
+        return {(place.topic, place.partition) for place in self.client.assignment()}
+
+    async def rewind(self, command):
+        self.pending.clear()
+        times = dict.fromkeys(self.client.assignment(), command["timestamp"])
+        for place, found in (await self.client.offsets_for_times(times)).items():
+            self.client.seek(place, found.offset)
+        return ()
+
+    async def leave(self, _command):
+        await self.starting
+        await self.client.stop()
+        return ()
+
+
+@contextlib.asynccontextmanager
+async def outsider(group):
+    """A client that commits and asks for a group's offsets and is no member."""
+    client = AIOKafkaConsumer(bootstrap_servers=SERVER, group_id=group, enable_auto_commit=False)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.stop()
+
+
+async def commit(command):
+    async with outsider(command["group"]) as client:
+        offsets = {
+            TopicPartition(o["topic"], o["partition"]): o["offset"] for o in command["offsets"]
+        }
+        client.assign(list(offsets))
+        await client.commit(offsets)
+    return ()
+
+
+async def committed(command):
+    async with outsider(command["group"]) as client:
+        return [
+            {
+                **one,
+                "offset": await client.committed(TopicPartition(one["topic"], one["partition"])),
+            }
+            for one in command["partitions"]
+        ]
+
+
 if __name__ == "__main__":
+    member = Member()
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+
+    def in_loop(operation):
+        return lambda command: asyncio.run_coroutine_threadsafe(operation(command), loop).result()
+
     lines.serve(
         f"aiokafka {aiokafka.__version__}",
-        lambda command: asyncio.run(produce_all(command)),
-        lambda command: asyncio.run(consume_all(command)),
-        lambda command: asyncio.run(find_all(command)),
+        produce=in_loop(produce_all),
+        consume=in_loop(consume_all),
+        find=in_loop(find_all),
+        join=in_loop(member.join),
+        poll=in_loop(member.poll),
+        rewind=in_loop(member.rewind),
+        leave=in_loop(member.leave),
+        commit=in_loop(commit),
+        committed=in_loop(committed),
+        admin=in_loop(aiokafka_admin.run),
     )

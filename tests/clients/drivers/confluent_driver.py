@@ -1,16 +1,26 @@
-"""Driver of confluent-kafka (its own librdkafka): produces and reads assigned partitions."""
+"""Driver of confluent-kafka (its own librdkafka)."""
 
 from __future__ import annotations
 
 import sys
 import time
 
+import confluent_admin
 import confluent_kafka
 import lines
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 SERVER = sys.argv[1]
 TYPES = {0: "none", 1: "create", 2: "append"}
+ASSIGNOR = "partition.assignment.strategy"
+# What a commit says when a rebalance came between.
+LOST = {
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError._NO_OFFSET,
+    KafkaError._ASSIGNMENT_LOST,
+}
 
 
 def produce(command):
@@ -126,6 +136,106 @@ def find(command):
     client.close()
 
 
+class Member:
+    """A member of a group; one at a time."""
+
+    def __init__(self):
+        self.client = None
+        self.pending = lines.Pending()
+
+    def join(self, command):
+        options = {} if command["assignor"] is None else {ASSIGNOR: command["assignor"]}
+        self.pending.clear()
+        self.client = Consumer(
+            {
+                "bootstrap.servers": SERVER,
+                "group.id": command["group"],
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 200,
+                "fetch.wait.max.ms": 50,
+                "log_level": 0,
+                **options,
+            }
+        )
+        # With callbacks of its own the assignment changes within consume() alone.
+        self.client.subscribe(
+            [command["topic"]], on_assign=lambda *_: None, on_revoke=lambda *_: None
+        )
+
+    def poll(self, command):
+        told, deadline = [], time.monotonic() + command["ms"] / 1000
+        while not told and time.monotonic() < deadline:
+            for message in self.client.consume(5000, timeout=0.05):
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+                place = message.topic(), message.partition()
+                self.pending.add(*place, message.offset(), message.value())
+            self.pending.keep(self.owned())
+            if self.pending:
+                # Said in full: by itself the client commits nothing it is past of.
+                offsets = [TopicPartition(*p, next_) for p, next_ in self.pending.nexts().items()]
+                try:
+                    self.client.commit(offsets=offsets, asynchronous=False)
+                except KafkaException as error:
+                    if error.args[0].code() not in LOST:
+                        raise
+                    continue  # the next poll joins again; what stays ours is committed then
+                told = self.pending.settle(self.owned())
+        yield lines.polled(self.owned(), told)
+
+    def owned(self):
+        return {(place.topic, place.partition) for place in self.client.assignment()}
+
+    def rewind(self, command):
+        self.pending.clear()
+        times = [TopicPartition(*place, command["timestamp"]) for place in sorted(self.owned())]
+        for place in self.client.offsets_for_times(times, timeout=20):
+            self.client.seek(place)
+
+    def leave(self, _command):
+        self.client.close()
+
+
+def outsider(group):
+    """A client that commits and asks for a group's offsets and is no member."""
+    return Consumer({"bootstrap.servers": SERVER, "group.id": group, "log_level": 0})
+
+
+def commit(command):
+    client = outsider(command["group"])
+    offsets = [TopicPartition(o["topic"], o["partition"], o["offset"]) for o in command["offsets"]]
+    for place in client.commit(offsets=offsets, asynchronous=False):
+        if place.error is not None:
+            raise KafkaException(place.error)
+    client.close()
+
+
+def committed(command):
+    client = outsider(command["group"])
+    places = [TopicPartition(p["topic"], p["partition"]) for p in command["partitions"]]
+    for place in client.committed(places, timeout=20):
+        if place.error is not None:
+            raise KafkaException(place.error)
+        offset = None if place.offset < 0 else place.offset
+        yield {"topic": place.topic, "partition": place.partition, "offset": offset}
+    client.close()
+
+
 if __name__ == "__main__":
     version = f"confluent-kafka {confluent_kafka.__version__}"
-    lines.serve(f"{version} (librdkafka {confluent_kafka.libversion()[0]})", produce, consume, find)
+    member = Member()
+    lines.serve(
+        f"{version} (librdkafka {confluent_kafka.libversion()[0]})",
+        produce=produce,
+        consume=consume,
+        find=find,
+        join=member.join,
+        poll=member.poll,
+        rewind=member.rewind,
+        leave=member.leave,
+        commit=commit,
+        committed=committed,
+        admin=confluent_admin.run,
+    )

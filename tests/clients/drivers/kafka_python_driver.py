@@ -1,4 +1,4 @@
-"""Driver of kafka-python, every version from 1.4 to 3.x: produces and reads assigned partitions."""
+"""Driver of kafka-python, every version from 1.4 to 3.x."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import sys
 import time
 
 import kafka
+import kafka_python_admin
 import lines
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import (
+    CommitFailedError,
+    IllegalGenerationError,
+    KafkaError,
+    RebalanceInProgressError,
+)
+from kafka.structs import OffsetAndMetadata
 
 SERVER = sys.argv[1]
 TYPES = {0: "create", 1: "append", None: "none", -1: "none"}
@@ -118,5 +126,96 @@ def find(command):
     client.close()
 
 
+class Member:
+    """A member of a group; one at a time."""
+
+    def __init__(self):
+        self.client = None
+        self.pending = lines.Pending()
+
+    def join(self, command):
+        options = {}
+        if command["assignor"] == "range":
+            options["partition_assignment_strategy"] = [RangePartitionAssignor]
+        self.pending.clear()
+        self.client = KafkaConsumer(
+            command["topic"],
+            bootstrap_servers=SERVER,
+            group_id=command["group"],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=10_000,
+            heartbeat_interval_ms=200,
+            metadata_max_age_ms=2_000,
+            fetch_max_wait_ms=50,
+            **options,
+        )
+        self.client.partitions_for_topic(command["topic"])  # else it may lead and share nothing
+
+    def poll(self, command):
+        told, deadline = [], time.monotonic() + command["ms"] / 1000
+        while not told and time.monotonic() < deadline:
+            # 3.0 forgets a join that its poll had no time for to the end.
+            waiting_ms = 50 if self.owned() else 1000
+            for place, records in self.client.poll(timeout_ms=waiting_ms).items():
+                for record in records:
+                    self.pending.add(place.topic, place.partition, record.offset, record.value)
+            self.pending.keep(self.owned())
+            if self.pending:
+                try:
+                    self.client.commit()
+                except (CommitFailedError, RebalanceInProgressError, IllegalGenerationError):
+                    continue  # the next poll joins again; what stays ours is committed then
+                told = self.pending.settle(self.owned())
+        yield lines.polled(self.owned(), told)
+
+    def owned(self):
+        return {(place.topic, place.partition) for place in self.client.assignment()}
+
+    def rewind(self, command):
+        self.pending.clear()
+        times = dict.fromkeys(self.client.assignment(), command["timestamp"])
+        for place, found in self.client.offsets_for_times(times).items():
+            self.client.seek(place, found.offset)
+
+    def leave(self, _command):
+        self.client.close()
+
+
+def outsider(group):
+    """A client that commits and asks for a group's offsets and is no member."""
+    return KafkaConsumer(bootstrap_servers=SERVER, group_id=group, enable_auto_commit=False)
+
+
+def commit(command):
+    client = outsider(command["group"])
+    offsets = {TopicPartition(o["topic"], o["partition"]): o["offset"] for o in command["offsets"]}
+    client.assign(list(offsets))
+    more = ("",) if "leader_epoch" not in OffsetAndMetadata._fields else ("", -1)
+    client.commit({place: OffsetAndMetadata(offset, *more) for place, offset in offsets.items()})
+    client.close()
+
+
+def committed(command):
+    client = outsider(command["group"])
+    for one in command["partitions"]:
+        place = TopicPartition(one["topic"], one["partition"])
+        yield {**one, "offset": client.committed(place)}
+    client.close()
+
+
 if __name__ == "__main__":
-    lines.serve(f"kafka-python {kafka.__version__}", produce, consume, find)
+    member = Member()
+    lines.serve(
+        f"kafka-python {kafka.__version__}",
+        produce=produce,
+        consume=consume,
+        find=find,
+        join=member.join,
+        poll=member.poll,
+        rewind=member.rewind,
+        leave=member.leave,
+        commit=commit,
+        committed=committed,
+        admin=kafka_python_admin.run,
+    )

@@ -1,6 +1,7 @@
 """Driver of the kcat command: one run of kcat per produced partition and per topic read.
 
 Arguments: the directory kcat's package was unpacked in ("-" for the one on PATH), then the broker.
+A member of a group is one run, too, ended by SIGINT.
 kcat cannot set timestamps, has one set of headers per run, and writes an empty key or value either
 as empty or as null (here null); it tells no offsets when producing.
 """
@@ -10,8 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +26,7 @@ TYPES = {"create": "create", "logappend": "append", "unknown": "none"}
 KEY_END, RECORD_END = "\x1f", "\x1e"
 PARALLEL = 3
 RUN_TIMEOUT_S = 40
+QUIET_S = 0.4
 
 # librdkafka's sentence for the errors the matrix expects; kcat prints no numbers.
 SENTENCES = {
@@ -32,15 +36,19 @@ SENTENCES = {
 }
 
 
+def program():
+    """The program, and the environment it runs in."""
+    environment = dict(os.environ)
+    if ROOT == "-":
+        return "kcat", environment
+    libraries = sorted({str(path.parent) for path in Path(ROOT).rglob("*.so*")})
+    return f"{ROOT}/usr/bin/kcat", {**environment, "LD_LIBRARY_PATH": ":".join(libraries)}
+
+
 def kcat(arguments, stdin=None):
     """Run kcat once: (exit code, output, errors)."""
-    environment = dict(os.environ)
-    program = "kcat"
-    if ROOT != "-":
-        program = f"{ROOT}/usr/bin/kcat"
-        libraries = sorted({str(path.parent) for path in Path(ROOT).rglob("*.so*")})
-        environment["LD_LIBRARY_PATH"] = ":".join(libraries)
-    command = [program, *arguments]
+    name, environment = program()
+    command = [name, *arguments]
     if arguments != ["-V"]:
         command += ["-b", SERVER]
     done = subprocess.run(
@@ -143,6 +151,84 @@ def find(command):
         yield {**place, "offset": None if int(offset) < 0 else int(offset)}
 
 
+class Member:
+    """A member of a group: one running kcat, which commits by itself what it printed."""
+
+    def join(self, command):
+        settings = {
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 100,
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 200,
+            "fetch.wait.max.ms": 50,
+        }
+        if command["assignor"] is not None:
+            settings["partition.assignment.strategy"] = command["assignor"]
+        name, environment = program()
+        self.owned = set()
+        self.records = []
+        self.news = threading.Condition()
+        self.process = subprocess.Popen(
+            [
+                *(name, "-b", SERVER, "-J", "-u", *options(settings)),
+                *("-G", command["group"], command["topic"]),
+            ],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.readers = [
+            threading.Thread(target=self.read_records, daemon=True),
+            threading.Thread(target=self.read_assignments, daemon=True),
+        ]
+        for reader in self.readers:
+            reader.start()
+
+    def read_records(self):
+        for line in self.process.stdout:
+            message = json.loads(line)
+            place = {name: message[name] for name in ("topic", "partition", "offset")}
+            with self.news:
+                self.records.append({**place, "value": message["payload"]})
+                self.news.notify()
+
+    def read_assignments(self):
+        # "% Group G rebalanced (memberid ...): assigned: T [0], T [1]"; lost ones: "revoked: ...".
+        for line in self.process.stderr:
+            text = line.decode(errors="replace")
+            if "rebalanced (" in text:
+                places = re.findall(r"(\S+) \[(\d+)\]", text.partition("): ")[2])
+                owned = {(topic, int(partition)) for topic, partition in places}
+                self.owned = owned if "): assigned" in text else set()
+
+    def poll(self, command):
+        with self.news:
+            if not self.records:
+                self.news.wait(command["ms"] / 1000)
+            records, self.records = self.records, []
+        yield lines.polled(self.owned, records)
+
+    def leave(self, _command):
+        # Interrupted, it drops the message it has in hand, and commits it: so not while some come.
+        with self.news:
+            while self.news.wait(QUIET_S):
+                pass
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(20)
+        for reader in self.readers:
+            reader.join(5)
+        yield {"records": self.records}
+
+
 if __name__ == "__main__":
     version = re.search(r"Version (\S+) .*(librdkafka \S+)", kcat(["-V"])[1].decode())
-    lines.serve(f"kcat {version[1]} ({version[2]})" if version else "kcat", produce, consume, find)
+    member = Member()
+    lines.serve(
+        f"kcat {version[1]} ({version[2]})" if version else "kcat",
+        produce=produce,
+        consume=consume,
+        find=find,
+        join=member.join,
+        poll=member.poll,
+        leave=member.leave,
+    )

@@ -1,126 +1,47 @@
-"""Driver of a bare librdkafka shared library through ctypes: any release, any Python, no compiler.
+"""Driver of a bare librdkafka, 0.9 to 2.x, through librdkafka_binding.py.
 
-Arguments: the library's path comes first, then the broker's address. Structures and constants are
-those of the library's public C header, unchanged from 0.11 to 2.x.
+Arguments: the library's path comes first, then the broker's address.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
 import time
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_void_p
 
 import lines
+from librdkafka_binding import (
+    ASSIGN_PARTITIONS,
+    CONSUMER,
+    HAS_HEADERS,
+    MSG_F_COPY,
+    PRODUCER,
+    V_END,
+    V_HEADER,
+    V_KEY,
+    V_MSGFLAGS,
+    V_OPAQUE,
+    V_PARTITION,
+    V_TIMESTAMP,
+    V_TOPIC,
+    V_VALUE,
+    DeliveryReport,
+    GroupList,
+    List,
+    Rebalanced,
+    check,
+    client_of,
+    configure,
+    entries_of,
+    list_of,
+    rd,
+)
 
-LIBRARY, SERVER = sys.argv[1:3]
 TYPES = {0: "none", 1: "create", 2: "append"}
-PRODUCER, CONSUMER = 0, 1
-CONF_OK = 0
-MSG_F_COPY = 2
-# Tags of rd_kafka_producev's arguments.
-V_END, V_TOPIC, V_PARTITION, V_VALUE, V_KEY, V_OPAQUE = 0, 1, 3, 4, 5, 6
-V_MSGFLAGS, V_TIMESTAMP, V_HEADER = 7, 8, 9
-
-
-class Message(ctypes.Structure):
-    """rd_kafka_message_t."""
-
-    _fields_ = (
-        ("err", c_int),
-        ("rkt", c_void_p),
-        ("partition", c_int32),
-        ("payload", c_void_p),
-        ("len", c_size_t),
-        ("key", c_void_p),
-        ("key_len", c_size_t),
-        ("offset", c_int64),
-        ("private", c_void_p),
-    )
-
-
-class TopicPartitionEntry(ctypes.Structure):
-    """rd_kafka_topic_partition_t."""
-
-    _fields_ = (
-        ("topic", c_char_p),
-        ("partition", c_int32),
-        ("offset", c_int64),
-        ("metadata", c_void_p),
-        ("metadata_size", c_size_t),
-        ("opaque", c_void_p),
-        ("err", c_int),
-        ("private", c_void_p),
-    )
-
-
-DeliveryReport = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Message), c_void_p)
-rd = ctypes.CDLL(LIBRARY)
-for name, result, arguments in (
-    ("rd_kafka_version_str", c_char_p, ()),
-    ("rd_kafka_conf_new", c_void_p, ()),
-    ("rd_kafka_conf_set", c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
-    ("rd_kafka_conf_set_dr_msg_cb", None, (c_void_p, DeliveryReport)),
-    ("rd_kafka_new", c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
-    ("rd_kafka_flush", c_int, (c_void_p, c_int)),
-    ("rd_kafka_poll", c_int, (c_void_p, c_int)),
-    ("rd_kafka_destroy", None, (c_void_p,)),
-    ("rd_kafka_topic_name", c_char_p, (c_void_p,)),
-    ("rd_kafka_err2name", c_char_p, (c_int,)),
-    ("rd_kafka_err2str", c_char_p, (c_int,)),
-    ("rd_kafka_poll_set_consumer", c_int, (c_void_p,)),
-    ("rd_kafka_topic_partition_list_new", c_void_p, (c_int,)),
-    (
-        "rd_kafka_topic_partition_list_add",
-        POINTER(TopicPartitionEntry),
-        (c_void_p, c_char_p, c_int32),
-    ),
-    (
-        "rd_kafka_topic_partition_list_find",
-        POINTER(TopicPartitionEntry),
-        (c_void_p, c_char_p, c_int32),
-    ),
-    (
-        "rd_kafka_query_watermark_offsets",
-        c_int,
-        (c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_int64), c_int),
-    ),
-    ("rd_kafka_offsets_for_times", c_int, (c_void_p, c_void_p, c_int)),
-    ("rd_kafka_topic_partition_list_destroy", None, (c_void_p,)),
-    ("rd_kafka_assign", c_int, (c_void_p, c_void_p)),
-    ("rd_kafka_consumer_poll", POINTER(Message), (c_void_p, c_int)),
-    ("rd_kafka_consumer_close", c_int, (c_void_p,)),
-    ("rd_kafka_message_destroy", None, (POINTER(Message),)),
-    ("rd_kafka_message_timestamp", c_int64, (POINTER(Message), POINTER(c_int))),
-    ("rd_kafka_message_headers", c_int, (POINTER(Message), POINTER(c_void_p))),
-    (
-        "rd_kafka_header_get_all",
-        c_int,
-        (c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t)),
-    ),
-):
-    function = getattr(rd, name)
-    function.restype, function.argtypes = result, arguments
-rd.rd_kafka_producev.restype = c_int  # variadic: every argument carries its own C type
-
-
-def configure(options):
-    """A configuration object; raises RuntimeError with librdkafka's words."""
-    conf = rd.rd_kafka_conf_new()
-    problem = ctypes.create_string_buffer(512)
-    for option, value in options.items():
-        done = rd.rd_kafka_conf_set(conf, option.encode(), str(value).encode(), problem, 512)
-        if done != CONF_OK:
-            raise RuntimeError(problem.value.decode())
-    return conf
-
-
-def client_of(kind, conf):
-    problem = ctypes.create_string_buffer(512)
-    handle = rd.rd_kafka_new(kind, conf, problem, 512)
-    if not handle:
-        raise RuntimeError(problem.value.decode())
-    return handle
+CALL_MS = 20_000
+# What a commit says when a rebalance came between: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+# REBALANCE_IN_PROGRESS, and the library's own _NO_OFFSET and _ASSIGNMENT_LOST.
+LOST = {22, 25, 27, -168, -142}
 
 
 def payload(tag, data):
@@ -134,7 +55,8 @@ def produce_one(handle, batch, record, number):
     arguments += payload(V_VALUE, lines.raw(record["value"]))
     arguments += payload(V_KEY, lines.raw(record["key"]))
     arguments += [c_int(V_MSGFLAGS), c_int(MSG_F_COPY), c_int(V_OPAQUE), c_void_p(number)]
-    arguments += [c_int(V_TIMESTAMP), c_int64(record.get("timestamp") or 0)]
+    if record.get("timestamp"):
+        arguments += [c_int(V_TIMESTAMP), c_int64(record["timestamp"])]
     for name, value in record.get("headers") or []:
         data = lines.raw(value)
         size = -1 if data is None else len(data)
@@ -151,12 +73,11 @@ def produce(command):
 
     callback = DeliveryReport(report)
     options = {
-        "bootstrap.servers": SERVER,
         "acks": "all",
         "compression.codec": command["codec"],
         "queue.buffering.max.ms": 100,
         "message.timeout.ms": 20_000,
-        "log_level": 0,
+        "produce.offset.report": "true",  # before 1.0 it tells the last offset of a set alone
     }
     if command["idempotent"] is not None:
         options["enable.idempotence"] = str(command["idempotent"]).lower()
@@ -216,28 +137,23 @@ def describe(message):
         # Without a type there is no time, whatever number stands there.
         "timestamp": timestamp if kind.value else None,
         "timestamp_type": TYPES[kind.value],
-        "headers": headers_of(message),
+        "headers": headers_of(message) if HAS_HEADERS else None,
     }
 
 
 def consume(command):
     options = {
-        "bootstrap.servers": SERVER,
         "group.id": "matrix",
         "enable.auto.commit": "false",
         "fetch.wait.max.ms": 50,
         "check.crcs": "true",
-        "log_level": 0,
     }
     handle = client_of(CONSUMER, configure(options))
     rd.rd_kafka_poll_set_consumer(handle)
     wanted = {(p["topic"], p["partition"]): p for p in command["partitions"]}
     found = {key: [] for key in wanted}
     problems = {}
-    assignment = rd.rd_kafka_topic_partition_list_new(len(wanted))
-    for (topic, partition), entry in wanted.items():
-        added = rd.rd_kafka_topic_partition_list_add(assignment, topic.encode(), partition)
-        added.contents.offset = entry["from"]
+    assignment = list_of([(*place, entry["from"]) for place, entry in wanted.items()])
     rd.rd_kafka_assign(handle, assignment)
     rd.rd_kafka_topic_partition_list_destroy(assignment)
     missing = set(wanted)
@@ -267,42 +183,179 @@ def consume(command):
 
 def watermark(handle, entry):
     low, high = c_int64(), c_int64()
-    error = rd.rd_kafka_query_watermark_offsets(
-        handle, entry["topic"].encode(), entry["partition"], byref(low), byref(high), 20_000
+    topic = entry["topic"].encode()
+    check(
+        rd.rd_kafka_query_watermark_offsets(
+            handle, topic, entry["partition"], byref(low), byref(high), CALL_MS
+        )
     )
-    if error:
-        raise RuntimeError(rd.rd_kafka_err2name(error).decode())
     return low.value if entry["timestamp"] == lines.START else high.value
 
 
+def find_times(handle, places):
+    """The offsets of times, None where no record is as late: the library answers OFFSET_END there."""
+    targets = list_of(places)
+    check(rd.rd_kafka_offsets_for_times(handle, targets, CALL_MS))
+    found = {(topic, partition): offset for topic, partition, offset, _ in entries_of(targets)}
+    rd.rd_kafka_topic_partition_list_destroy(targets)
+    offsets = [found[topic, partition] for topic, partition, _ in places]
+    return [None if offset < 0 else offset for offset in offsets]
+
+
 def find(command):
-    options = {"bootstrap.servers": SERVER, "group.id": "matrix", "log_level": 0}
-    handle = client_of(CONSUMER, configure(options))
+    handle = outsider("matrix")
     entries = command["partitions"]
     if all(entry["timestamp"] in (lines.START, lines.END) for entry in entries):
         offsets = [watermark(handle, entry) for entry in entries]
     else:
-        targets = rd.rd_kafka_topic_partition_list_new(len(entries))
-        added = []
-        for entry in entries:
-            topic = entry["topic"].encode()
-            rd.rd_kafka_topic_partition_list_add(targets, topic, entry["partition"])
-        for entry in entries:
-            topic = entry["topic"].encode()
-            place = rd.rd_kafka_topic_partition_list_find(targets, topic, entry["partition"])
-            place.contents.offset = entry["timestamp"]
-            added.append(place)
-        error = rd.rd_kafka_offsets_for_times(handle, targets, 20_000)
-        if error:
-            raise RuntimeError(rd.rd_kafka_err2name(error).decode())
-        # It answers OFFSET_END where no record is as late.
-        offsets = [None if p.contents.offset < 0 else p.contents.offset for p in added]
-        rd.rd_kafka_topic_partition_list_destroy(targets)
+        places = [(e["topic"], e["partition"], e["timestamp"]) for e in entries]
+        offsets = find_times(handle, places)
     for entry, offset in zip(entries, offsets, strict=True):
         yield {"topic": entry["topic"], "partition": entry["partition"], "offset": offset}
+    close(handle)
+
+
+def outsider(group):
+    """A client with a group's name that is not its member."""
+    return client_of(CONSUMER, configure({"group.id": group}))
+
+
+def close(handle):
     rd.rd_kafka_consumer_close(handle)
     rd.rd_kafka_destroy(handle)
 
 
+class Member:
+    """A member of a group; one at a time."""
+
+    def __init__(self):
+        self.handle = None
+        self.pending = lines.Pending()
+        # With a callback of its own the assignment changes within a poll alone.
+        self.rebalanced = Rebalanced(self.rebalance)
+
+    def rebalance(self, handle, error, places, _opaque):
+        rd.rd_kafka_assign(handle, places if error == ASSIGN_PARTITIONS else None)
+
+    def join(self, command):
+        options = {
+            "group.id": command["group"],
+            "enable.auto.commit": "false",
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 200,
+            "fetch.wait.max.ms": 50,
+            "topic.metadata.refresh.interval.ms": 2_000,
+            "auto.offset.reset": "earliest",
+        }
+        if command["assignor"] is not None:
+            options["partition.assignment.strategy"] = command["assignor"]
+        self.pending.clear()
+        conf = configure(options)
+        rd.rd_kafka_conf_set_rebalance_cb(conf, self.rebalanced)
+        self.handle = client_of(CONSUMER, conf)
+        rd.rd_kafka_poll_set_consumer(self.handle)
+        topics = list_of([(command["topic"], -1, 0)])
+        check(rd.rd_kafka_subscribe(self.handle, topics))
+        rd.rd_kafka_topic_partition_list_destroy(topics)
+
+    def take(self):
+        """One poll; whether a message came."""
+        message = rd.rd_kafka_consumer_poll(self.handle, 50)
+        if not message:
+            return False
+        fields = message.contents
+        if not fields.err:
+            topic = rd.rd_kafka_topic_name(fields.rkt).decode()
+            value = ctypes.string_at(fields.payload, fields.len)
+            self.pending.add(topic, fields.partition, fields.offset, value)
+        rd.rd_kafka_message_destroy(message)
+        return True
+
+    def poll(self, command):
+        told, deadline = [], time.monotonic() + command["ms"] / 1000
+        while not told and time.monotonic() < deadline:
+            while self.take() and time.monotonic() < deadline:
+                pass
+            self.pending.keep(self.owned())
+            if self.pending:
+                nexts = self.pending.nexts()
+                offsets = list_of([(*place, offset) for place, offset in nexts.items()])
+                error = rd.rd_kafka_commit(self.handle, offsets, 0)
+                rd.rd_kafka_topic_partition_list_destroy(offsets)
+                if error in LOST:
+                    continue  # it joins again; what stays ours is committed then
+                check(error)
+                told = self.pending.settle(self.owned())
+        yield lines.polled(self.owned(), told)
+
+    def owned(self):
+        found = List()
+        check(rd.rd_kafka_assignment(self.handle, byref(found)))
+        places = {(topic, partition) for topic, partition, _, _ in entries_of(found)}
+        rd.rd_kafka_topic_partition_list_destroy(found)
+        return places
+
+    def rewind(self, command):
+        self.pending.clear()
+        places = [(*place, command["timestamp"]) for place in sorted(self.owned())]
+        offsets = find_times(self.handle, places)
+        # Assigned anew it goes on there; rd_kafka_seek needs an object for each topic.
+        targets = list_of([(t, p, o) for (t, p, _), o in zip(places, offsets, strict=True)])
+        check(rd.rd_kafka_assign(self.handle, targets))
+        rd.rd_kafka_topic_partition_list_destroy(targets)
+
+    def leave(self, _command):
+        close(self.handle)
+
+
+def commit(command):
+    handle = outsider(command["group"])
+    offsets = list_of([(o["topic"], o["partition"], o["offset"]) for o in command["offsets"]])
+    check(rd.rd_kafka_commit(handle, offsets, 0))
+    rd.rd_kafka_topic_partition_list_destroy(offsets)
+    close(handle)
+
+
+def committed(command):
+    handle = outsider(command["group"])
+    places = list_of([(p["topic"], p["partition"], -1001) for p in command["partitions"]])
+    check(rd.rd_kafka_committed(handle, places, CALL_MS))
+    for topic, partition, offset, error in entries_of(places):
+        check(error)
+        yield {"topic": topic, "partition": partition, "offset": None if offset < 0 else offset}
+    rd.rd_kafka_topic_partition_list_destroy(places)
+    close(handle)
+
+
+def admin(command):
+    """Groups are listed and described by one function; what came later, confluent-kafka binds."""
+    handle = outsider("matrix")
+    found = POINTER(GroupList)()
+    group = command.get("group")
+    wanted = None if group is None else group.encode()
+    check(rd.rd_kafka_list_groups(handle, wanted, byref(found), CALL_MS))
+    groups = [found.contents.groups[number] for number in range(found.contents.group_cnt)]
+    if command["what"] == "list_groups":
+        yield {"groups": [one.group.decode() for one in groups]}
+    else:
+        (one,) = groups
+        yield {"state": one.state.decode(), "members": one.member_cnt}
+    rd.rd_kafka_group_list_destroy(found)
+    close(handle)
+
+
 if __name__ == "__main__":
-    lines.serve(f"librdkafka {rd.rd_kafka_version_str().decode()}", produce, consume, find)
+    member = Member()
+    lines.serve(
+        f"librdkafka {rd.rd_kafka_version_str().decode()}",
+        produce=produce,
+        consume=consume,
+        find=find,
+        join=member.join,
+        poll=member.poll,
+        rewind=member.rewind,
+        leave=member.leave,
+        commit=commit,
+        committed=committed,
+        admin=admin,
+    )

@@ -11,6 +11,23 @@ One JSON object per line. The driver gets the broker's address as its only argum
        "timestamp_type", "headers"}]}, everything the client handed out until `count` were there
     {"op": "find", "partitions": [{"topic", "partition", "timestamp"}]}: all -2 (start), all -1 (end) or times
     -> per partition {"topic", "partition", "offset"}, null where no record is as late
+  {"op": "join", "group": G, "topic": T, "assignor": "range" | null}: become a member, beginning at the
+    start where nothing is committed; null keeps the client's own way to share partitions
+  {"op": "poll", "ms": N}: let the member work until it was handed something, N ms at most
+    -> {"assignment": [{"topic", "partition"}], "records": [{"topic", "partition", "offset", "value"}]}
+    A member commits what it was handed, and tells of a record once that commit succeeded: what a
+    rebalance took away before is somebody else's.
+  {"op": "rewind", "timestamp": M}: go on, in all of the assignment, at the first record from that time on
+  {"op": "leave"} -> nothing, or {"records"}: what it was handed and had committed since it was last asked
+  {"op": "commit", "group": G, "offsets": [{"topic", "partition", "offset"}]}: from outside the group
+  {"op": "committed", "group": G, "partitions": [{"topic", "partition"}]}
+    -> per partition {"topic", "partition", "offset"}, null where nothing is committed
+  {"op": "admin", "what": W, ...} -> {} or what was asked for, or {"error": {...}}; W is one of
+    create_topic {"topic", "partitions", "configs"}, create_partitions {"topic", "partitions"}: in all,
+    describe_configs {"topic", "configs"} -> {"configs"}: the values of the names asked for,
+    alter_configs {"topic", "configs"}, delete_records {"topic", "partition", "offset"},
+    list_offsets {"topic", "partition", "timestamps"} -> {"offsets"}, list_groups -> {"groups"},
+    describe_group {"group"} -> {"state", "members"}, delete_group {"group"}, delete_topic {"topic"}
   and after each command {"done": op}.
 
 Texts are UTF-8; a value above LONG_VALUE_BYTES is told by its digest. What a client does not show
@@ -54,17 +71,61 @@ def failure(code: int | None, name: str, message: object) -> dict[str, object]:
     return {"code": code, "name": name, "message": str(message)[:300]}
 
 
-def serve(version: str, produce, consume, find) -> None:
+class Pending:
+    """What a member was handed and has not committed yet."""
+
+    def __init__(self):
+        self._values = {}
+
+    def __bool__(self):
+        return bool(self._values)
+
+    def add(self, topic, partition, offset, value):
+        """Take one record in; handed out again after a rebalance it is the same one."""
+        self._values[topic, partition, offset] = text(value)
+
+    def clear(self):
+        """Forget all."""
+        self._values.clear()
+
+    def nexts(self):
+        """What to commit: by topic and partition the offset after the last record."""
+        found = {}
+        for topic, partition, offset in self._values:
+            found[topic, partition] = max(found.get((topic, partition), 0), offset + 1)
+        return found
+
+    def keep(self, owned):
+        """Forget what a rebalance took away."""
+        self._values = {place: v for place, v in self._values.items() if place[:2] in owned}
+
+    def settle(self, owned):
+        """All is committed: the lines of what lies in partitions that the member owns."""
+        found = [
+            {"topic": topic, "partition": partition, "offset": offset, "value": value}
+            for (topic, partition, offset), value in self._values.items()
+            if (topic, partition) in owned
+        ]
+        self._values.clear()
+        return found
+
+
+def polled(owned, records):
+    """The answer to poll; `owned` are pairs of topic and partition."""
+    places = [{"topic": topic, "partition": partition} for topic, partition in sorted(owned)]
+    return {"assignment": places, "records": records}
+
+
+def serve(version: str, **operations) -> None:
     """Answer commands until standard input ends.
 
-    `produce(command)`, `consume(command)` and `find(command)` yield the answer lines as dicts.
+    Each operation takes the command and yields the answer lines as dicts.
     """
     say(ready=version)
-    operations = {"produce": produce, "consume": consume, "find": find}
     for line in sys.stdin:
         command = json.loads(line)
         try:
-            for answer in operations[command["op"]](command):
+            for answer in operations[command["op"]](command) or ():
                 say(**answer)
         except Exception as error:
             traceback.print_exc()

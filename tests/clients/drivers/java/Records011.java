@@ -2,48 +2,21 @@
 
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
-import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.TimestampType;
 
 final class Records {
-    private static final long START = -2;
-    private static final long END = -1;
-
-    static Map<TopicPartition, Long> find(KafkaConsumer<byte[], byte[]> client, Map<TopicPartition, Long> targets) {
-        Set<Long> kinds = new HashSet<>(targets.values());
-        if (kinds.equals(Collections.singleton(START))) {
-            return client.beginningOffsets(targets.keySet());
-        }
-        if (kinds.equals(Collections.singleton(END))) {
-            return client.endOffsets(targets.keySet());
-        }
-        Map<TopicPartition, Long> found = new LinkedHashMap<>();
-        Map<TopicPartition, OffsetAndTimestamp> offsets = client.offsetsForTimes(targets);
-        for (TopicPartition place : targets.keySet()) {
-            OffsetAndTimestamp one = offsets.get(place);
-            found.put(place, one == null ? null : one.offset());
-        }
-        return found;
-    }
-
     static ProducerRecord<byte[], byte[]> make(
             String topic, int partition, Long timestamp, byte[] key, byte[] value, List<Object> headers) {
         ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, partition, timestamp, key, value);
         if (headers != null) {
             for (Object one : headers) {
                 List<?> pair = (List<?>) one;
-                record.headers().add((String) pair.get(0), Driver.raw((String) pair.get(1)));
+                record.headers().add((String) pair.get(0), Lines.raw((String) pair.get(1)));
             }
         }
         return record;
@@ -56,7 +29,7 @@ final class Records {
                 : type == TimestampType.LOG_APPEND_TIME ? "append" : "none");
         List<Object> headers = new ArrayList<>();
         for (Header header : record.headers()) {
-            headers.add(Arrays.<Object>asList(header.key(), Driver.text(header.value())));
+            headers.add(Arrays.<Object>asList(header.key(), Lines.text(header.value())));
         }
         out.put("headers", headers);
     }

@@ -7,7 +7,7 @@
 'use strict'
 
 const path = require('path')
-const { text, failure, serve, key } = require('./lines')
+const { Told, text, failure, serve, key } = require('./lines')
 
 const modules = path.join(process.argv[2], 'node_modules')
 const kafka = require(path.join(modules, 'kafka-node'))
@@ -115,4 +115,99 @@ async function find (command) {
   })
 }
 
-serve(`kafka-node ${version}`, { produce, consume, find })
+const promised = work => new Promise((resolve, reject) =>
+  work((error, result) => error ? reject(error) : resolve(result)))
+
+let group
+let told
+
+// A member commits each message by itself: what it is handed comes in events, not in batches.
+async function join (command) {
+  told = new Told()
+  const mine = told
+  const member = new kafka.ConsumerGroup({
+    kafkaHost: server,
+    groupId: command.group,
+    sessionTimeout: 10000,
+    heartbeatInterval: 200,
+    protocol: [command.assignor || 'roundrobin'],
+    fromOffset: 'earliest',
+    autoCommit: false,
+    encoding: 'buffer',
+    fetchMaxWaitMs: 50,
+    retries: 30,
+    retryMinTimeout: 200
+  }, command.topic)
+  group = member
+  member.on('error', error => console.error(error))
+  member.on('message', message => {
+    const { topic, partition, offset } = message
+    const commits = [{ topic, partition, offset: offset + 1, metadata: 'm' }]
+    const generation = member.generationId
+    member.sendOffsetCommitRequest(commits, error => {
+      if (!error && generation) mine.add(topic, partition, [message])
+    })
+  })
+}
+
+const owned = () => group.ready && !group.rebalancing
+  ? group.topicPayloads.map(one => ({ topic: one.topic, partition: one.partition }))
+  : []
+
+const poll = command => told.take(command.ms, owned)
+
+const leave = () => promised(done => group.close(false, done)).then(() => [{ records: told.rest() }])
+
+async function commit (command) {
+  const client = await connect(null)
+  await promised(done => client.sendGroupCoordinatorRequest(command.group, done))
+  const payloads = command.offsets.map(one => ({ ...one }))
+  await promised(done => new kafka.Offset(client).commit(command.group, payloads, done))
+  await close(client)
+}
+
+async function committed (command) {
+  const client = await connect(null)
+  const asked = command.partitions.map(one => ({ ...one }))
+  const found = await promised(done => new kafka.Offset(client).fetchCommits(command.group, asked, done))
+  await close(client)
+  return command.partitions.map(one => {
+    const offset = Number(found[one.topic][one.partition])
+    return { ...one, offset: offset < 0 ? null : offset }
+  })
+}
+
+const ADMIN = {
+  create_topic: async (admin, command) => {
+    const configEntries = Object.entries(command.configs).map(([name, value]) => ({ name, value }))
+    const [refused] = await promised(done => admin.createTopics([{
+      topic: command.topic, partitions: command.partitions, replicationFactor: 1, configEntries
+    }], done))
+    // It tells errors of topics in words alone.
+    if (refused) return { error: { code: /exists/.test(refused.error) ? 36 : null, name: 'error', message: refused.error } }
+  },
+  describe_configs: async (admin, command) => {
+    const resource = { resourceType: admin.RESOURCE_TYPES.topic, resourceName: command.topic, configNames: [] }
+    const [found] = await promised(done => admin.describeConfigs({ resources: [resource], includeSynonyms: false }, done))
+    const values = new Map(found.configEntries.map(one => [one.configName, one.configValue]))
+    return { configs: Object.fromEntries(Object.keys(command.configs).map(name => [name, values.get(name)])) }
+  },
+  list_groups: async admin => ({ groups: Object.keys(await promised(done => admin.listGroups(done))) }),
+  describe_group: async (admin, command) => {
+    const found = (await promised(done => admin.describeGroups([command.group], done)))[command.group]
+    return { state: found.state, members: found.members.length }
+  }
+}
+
+async function admin (command) {
+  const client = await connect(null)
+  try {
+    return [(await ADMIN[command.what](new kafka.Admin(client), command)) || {}]
+  } catch (error) {
+    return [{ error: failure(error) }]
+  } finally {
+    await close(client)
+  }
+}
+
+serve(`kafka-node ${version}`, { produce, consume, find, join, poll, leave, commit, committed, admin })

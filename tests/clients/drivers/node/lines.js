@@ -28,7 +28,7 @@ async function serve (version, operations) {
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const command = JSON.parse(line)
     try {
-      (await operations[command.op](command)).forEach(say)
+      ((await operations[command.op](command)) || []).forEach(say)
     } catch (error) {
       console.error(error)
       say({ fatal: String(error).slice(0, 300) })
@@ -40,4 +40,35 @@ async function serve (version, operations) {
 
 const key = one => `${one.topic}/${one.partition}`
 
-module.exports = { text, say, failure, serve, key }
+// What a member was handed and committed, and what it owns; `poll` tells of it, as lines.py says.
+class Told {
+  constructor () {
+    this.records = []
+    this.wake = () => {}
+  }
+
+  add (topic, partition, messages) {
+    for (const one of messages) {
+      this.records.push({ topic, partition: Number(partition), offset: Number(one.offset), value: text(one.value) })
+    }
+    this.wake()
+  }
+
+  async take (ms, owned) {
+    if (this.records.length === 0) {
+      await new Promise(resolve => {
+        const timer = setTimeout(resolve, ms)
+        this.wake = () => { clearTimeout(timer); resolve() }
+      })
+    }
+    return [{ assignment: owned(), records: this.rest() }]
+  }
+
+  rest () {
+    const records = this.records
+    this.records = []
+    return records
+  }
+}
+
+module.exports = { Told, text, say, failure, serve, key }

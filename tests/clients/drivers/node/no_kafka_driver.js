@@ -2,7 +2,7 @@
 'use strict'
 
 const path = require('path')
-const { text, failure, serve, key } = require('./lines')
+const { Told, text, failure, serve, key } = require('./lines')
 
 const modules = path.join(process.argv[2], 'node_modules')
 const Kafka = require(path.join(modules, 'no-kafka'))
@@ -95,4 +95,57 @@ async function find (command) {
   return answers
 }
 
-serve(`no-kafka ${version}`, { produce, consume, find })
+let group
+let told
+
+async function join (command) {
+  told = new Told()
+  const mine = told
+  const member = new Kafka.GroupConsumer({
+    connectionString: server,
+    groupId: command.group,
+    sessionTimeout: 10000,
+    heartbeatTimeout: 200,
+    idleTimeout: 20,
+    maxWaitTime: 50,
+    startingOffset: Kafka.EARLIEST_OFFSET,
+    logger: quiet
+  })
+  group = member
+  const handler = async (messages, topic, partition) => {
+    const last = messages[messages.length - 1]
+    // It commits the offset after the one it is given.
+    await member.commitOffset({ topic, partition, offset: last.offset, metadata: '' })
+    mine.add(topic, partition, messages.map(one => ({ offset: one.offset, value: one.message.value })))
+  }
+  // Joining waits for the other members, who may be asked to poll meanwhile.
+  member.init([{ subscriptions: [command.topic], handler }]).catch(error => console.error(error))
+}
+
+const owned = () => Object.values(group.subscriptions).map(one => ({ topic: one.topic, partition: one.partition }))
+
+const poll = command => told.take(command.ms, owned)
+
+const leave = () => group.end().then(() => [{ records: told.rest() }])
+
+async function outsider (group) {
+  const consumer = new Kafka.SimpleConsumer({ connectionString: server, groupId: group, logger: quiet })
+  await consumer.init()
+  return consumer
+}
+
+async function commit (command) {
+  const consumer = await outsider(command.group)
+  const results = await consumer.commitOffset(command.offsets)
+  await consumer.end()
+  for (const one of results) if (one.error) throw one.error
+}
+
+async function committed (command) {
+  const consumer = await outsider(command.group)
+  const found = await consumer.fetchOffset(command.partitions)
+  await consumer.end()
+  return found.map(({ topic, partition, offset }) => ({ topic, partition, offset: offset < 0 ? null : offset }))
+}
+
+serve(`no-kafka ${version}`, { produce, consume, find, join, poll, leave, commit, committed })
