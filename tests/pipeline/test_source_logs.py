@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from pipeline.source import logs, places
+from pipeline.source import logs, places, reading
+from pipeline.source.columns import LAST_OFFSET, POSITION, SIZE
 from pipeline.source.reading import HEADERS, TIMES, Options, read
 from pipeline.source.splits import (
     LOG_END,
@@ -90,6 +91,21 @@ def test_the_size_of_splits_changes_nothing(written, split_bytes):
 @pytest.mark.parametrize("batch_bytes", [1, 1000, 1 << 20])
 def test_the_size_of_arrow_batches_changes_nothing(written, batch_bytes):
     assert read_all(written, batch_bytes=batch_bytes) == {("t", 0): truth(written / "t-0")}
+
+
+@pytest.mark.parametrize("split_bytes", [300, 1 << 30])
+def test_batches_know_where_they_lie(written, split_bytes, monkeypatch):
+    monkeypatch.setattr(reading, "_CHUNK", 700)
+    found = []
+    for split in plan(Selection(upto=LOG_END, split_bytes=split_bytes), logs=[str(written)]):
+        for columns in read(split, Options(depth=HEADERS, batch_bytes=1000)):
+            rows = columns.batches[:, [POSITION, SIZE, LAST_OFFSET]].tolist()
+            found += [(split.part.place, *row) for row in rows]
+    assert found == [
+        (str(log), batch.position, batch.size, batch.last_offset)
+        for log in segments(written / "t-0")
+        for batch in scan(log.read_bytes())
+    ]
 
 
 def test_the_bytes_of_records_add_up(written):
@@ -393,6 +409,20 @@ def test_event_times_choose_records(in_order, known):
         ]
         pruned += whole - len(plan(selection, logs=[str(in_order)]))
     assert (pruned > 0) == (known != "nothing")
+
+
+def test_pruning_keeps_the_largest_time_of_each_segment(in_order):
+    everything = truth(in_order / "t-0")
+    starts = [int(log.stem) for log in segments(in_order / "t-0")]
+    for first, last in itertools.pairwise([*starts, len(everything)]):
+        largest = max(one.timestamp for one in everything[first:last])
+        for low in (largest, largest + 1):
+            for trusting in (False, True):
+                selection = Selection(upto=LOG_END, low_time=low, trust_time_index=trusting)
+                found = read_all(in_order, selection).get(("t", 0), [])
+                assert found == [
+                    one for one in everything if one.timestamp != -1 and one.timestamp >= low
+                ]
 
 
 def test_a_time_index_that_lies_prunes_nothing_unless_trusted(in_order):
