@@ -57,15 +57,21 @@ def fill(client, topic, partition, wanted, batch=40):
         client.produce(topic, partition, build(part, compression=list(Compression)[number % 5]))
 
 
-def everything(client, topic, partition, isolation=1):
-    """Every data record of a partition."""
+def everything(client, topic, partition):
+    """Every data record of a partition that a consumer would be given who reads committed."""
     found, offset = [], 0
+    aborting = set()
     end = client.end_offset(topic, partition)
     while offset < end:
-        data = client.fetch(topic, partition, offset, isolation=isolation).records
-        for head in scan(data):
-            if not head.is_control:
-                found += [one for one in records(data, head) if one.offset >= offset]
+        fetched = client.fetch(topic, partition, offset, isolation=1)
+        begins = sorted(fetched.aborted, key=lambda one: one[1])
+        for head in scan(fetched.records):
+            aborting |= {producer for producer, first in begins if first <= head.last_offset}
+            begins = [one for one in begins if one[1] > head.last_offset]
+            if head.is_control:
+                aborting.discard(head.producer_id)
+            elif not (head.is_transactional and head.producer_id in aborting):
+                found += [one for one in records(fetched.records, head) if one.offset >= offset]
             last = head.last_offset + 1
         offset = last
     return found
