@@ -210,25 +210,27 @@ class CompactionRounds:
             for partition, _ in left:
                 if not self._node.ready:
                     break
-                if worker is None:
-                    worker = await Worker.start()
-                    self._figures.processes.add(worker.pid)
                 try:
+                    if worker is None:
+                        worker = await Worker.start()
+                        self._figures.processes.add(worker.pid)
                     cleaned = await self._clean(worker, partition, workers, asked=asked)
                 except (BrokerError, CleaningError, OSError) as error:
                     reason = error.message if isinstance(error, BrokerError) else str(error)
                     done.failed.append(FailedCleaning(partition.topic, partition.index, reason))
                     self._figures.failures += 1
-                    self._figures.processes.discard(worker.pid)
-                    await worker.stop()
+                    await self._stopped(worker)
                     worker = None
                     continue
                 if cleaned is not None:
                     done.cleaned.append(cleaned)
         finally:
-            if worker is not None:
-                self._figures.processes.discard(worker.pid)
-                await worker.stop()
+            await self._stopped(worker)
+
+    async def _stopped(self, worker: Worker | None) -> None:
+        if worker is not None:
+            self._figures.processes.discard(worker.pid)
+            await worker.stop()
 
     async def _clean(
         self, worker: Worker, partition: Partition, workers: int, *, asked: bool
@@ -259,6 +261,7 @@ class CompactionRounds:
             read, size = sum(c.bytes_read for c in written), sum(c.size for c in written)
             ended_ms = node.clock.now_ms()
             partition.end_cleaning(end_offset, Compaction(ended_ms, read, size, error))
+        self._figures.uncleanable.pop((partition.topic, partition.index), None)
         self._figures.cleaned(read, size, node.clock.monotonic_s() - started_s)
         told = Cleaning(
             partition.topic, partition.index, end_offset, len(written), read, size, asked

@@ -40,7 +40,6 @@ class Rules(NamedTuple):
 class Part(NamedTuple):
     """A sealed segment. Its times are asked for only where they decide."""
 
-    base_offset: int
     end_offset: int
     size: int
     times: Callable[[], SegmentTimes]
@@ -89,7 +88,7 @@ def judge(
     dirty_since: int | None = None
     clean_bytes = dirty_bytes = 0
     is_open = True  # nothing before this segment holds it back
-    for base_offset, end_offset, size, times in parts:
+    for end_offset, size, times in parts:
         if end_offset <= first_dirty_offset:
             clean_bytes += size
             upper_offset = max(upper_offset, end_offset)
@@ -107,10 +106,7 @@ def judge(
         if not is_open:
             continue
         upper_offset = end_offset
-        if base_offset < first_dirty_offset:  # a part of it was cleaned
-            clean_bytes += size
-        else:
-            dirty_bytes += size
+        dirty_bytes += size  # also where memory for keys ended within it the last time
     total = clean_bytes + dirty_bytes
     ratio = dirty_bytes / total if total else 0.0
     delay_ms = timestamps.overdue(dirty_since, now_ms, rules.max_lag_ms)

@@ -2,8 +2,7 @@
 
 A cleaning is done elsewhere, on files of its own (`cleaner`); the log says what there is to clean, keeps one
 cleaning apart from another, and takes finished segments in. For that it holds its locks no longer than
-the names take. `swaps` counts them, twice each: who reads files of segments while it is odd, or while
-it changes, may have read of two segments, and reads again.
+the names take. `swaps` counts them, twice each, and who has read meanwhile reads again.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import KafkaStorageError
-from storage import cleanable, replacing, retention, timestamps
+from storage import cleanable, files, replacing, retention, timestamps
 from storage.cleaner import Job, Source, Writer
 from storage.compaction_explanation import Compacting
 from storage.durable_log import DurableLog
@@ -69,9 +68,7 @@ class CompactedLog(DurableLog):
 
     def _judge_dirt(self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig) -> Dirt:
         parts = [
-            cleanable.Part(
-                s.base_offset, s.tail.end_offset, s.tail.size, functools.partial(_times_of, s)
-            )
+            cleanable.Part(s.tail.end_offset, s.tail.size, functools.partial(_times_of, s))
             for s in segments[:-1]
         ]
         rules = cleanable.rules_of(config)
@@ -207,8 +204,9 @@ class CompactedLog(DurableLog):
                 replacing.discard(self.directory, cleaned.base_offset)
                 raise self._storage_error("a compacted segment is not kept", error) from error
             self._swap(cleaned, sources, now_ms)
-            self._leaving.remove_due(now_ms)
             try:
+                self._sync(functools.partial(files.sync, self.directory))
+                self._leaving.remove_due(now_ms)
                 self._keep_times(self._covered_times(), durable=True)
             except OSError as error:
                 raise self._storage_error("the log's times cannot be kept", error) from error
@@ -270,14 +268,6 @@ class CompactedLog(DurableLog):
             self._cleaning = tuple(s for s in self._cleaning if s not in sources)
             self._replacing = frozenset()
         self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
-
-    def _settled_swaps(self) -> int:
-        """Return `swaps`, when no names are being changed: waits for that."""
-        swaps = self.swaps
-        if swaps & 1:
-            with self._append_lock:
-                swaps = self.swaps
-        return swaps
 
     @contextmanager
     def _alone_with_names(self) -> Iterator[None]:

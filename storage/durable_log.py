@@ -261,20 +261,36 @@ class DurableLog:
     @property
     def producers(self) -> Producers:
         """What is known of idempotent producers, read from snapshot and log when first asked."""
-        producers = self._producers
-        if producers is None:
+        while (producers := self._producers) is None:
+            swaps = self._settled_swaps()
             try:
-                producers = producer_recovery.load_producers(
+                read = producer_recovery.load_producers(
                     self.directory,
                     self._segments,
                     self._producer_id_expiration_ms,
                     self._opened_ms,
                     log_start_offset=self.log_start_offset,
                 )
-            except OSError as error:
+            except (OSError, CorruptMessage) as error:
+                if swaps != self.swaps:
+                    continue  # segments were replaced meanwhile
+                if isinstance(error, CorruptMessage):
+                    raise
                 raise self._storage_error("producers' state cannot be read", error) from error
-            self._producers = producers
+            if swaps == self.swaps:
+                self._producers = read
         return producers
+
+    def _settled_swaps(self) -> int:
+        """Return `swaps` when no names are being changed: waits for that.
+
+        Who reads files of segments while it is odd, or while it changes, may have read of two.
+        """
+        swaps = self.swaps
+        if swaps & 1:
+            with self._append_lock:
+                swaps = self.swaps
+        return swaps
 
     # --- make durable -----------------------------------------------------------------------------
 

@@ -500,7 +500,13 @@ class Partition(CompactedLog):
         self.check_online()
         try:
             while True:
-                judged = self._judge(now_ms)
+                swaps = self._settled_swaps()
+                try:
+                    judged = self._judge(now_ms)
+                except (OSError, CorruptMessage):
+                    if swaps == self.swaps:
+                        raise
+                    continue  # segments were replaced under its eyes
                 with self._flush_lock:
                     self._check_usable()
                     self._leaving.remove_due(now_ms)

@@ -79,12 +79,11 @@ def take_away(sources: Sequence[Segment]) -> list[Path]:
 
 
 def put_in_place(directory: Path, base_offset: int) -> None:
-    """Give the complete segment its name, durably; raises OSError."""
+    """Give the complete segment its name; raises OSError. Durable when the directory is synced."""
     for suffix in _IN_PLACE:
         path = directory / filenames.segment_file(base_offset, suffix)
         with contextlib.suppress(FileNotFoundError):
             files.rename(path.with_name(path.name + filenames.SWAP_SUFFIX), path)
-    files.sync(directory)
 
 
 def remove_snapshots(sources: Sequence[Segment]) -> None:

@@ -1,0 +1,282 @@
+"""Compaction where the log changes under it, memory is short, or transactions end."""
+
+import os
+import shutil
+import struct
+
+import pytest
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import Record, build, records, scan
+from storage import transaction_index
+from storage.cleaner import Cleaner
+from storage.compaction import clean, clean_directory
+from storage.transaction_index import Aborted
+
+KEEP_MS = 1_000
+
+
+@pytest.fixture
+def make(make_log):
+    def make_one(**settings):
+        settings = {"segment_bytes": 400, "delete_retention_ms": KEEP_MS, **settings}
+        return make_log(**{"cleanup_policy": ("compact",), **settings}).create()
+
+    return make_one
+
+
+def put(log, key, value, now=100, time=5, **more):
+    data = build([Record(0, time, key, value)], **more)
+    return log.partition.append(data, now_ms=now, produce_version=9, internal=True).base_offset
+
+
+def fill(log, count, keys=5, first=0, now=100):
+    for number in range(first, first + count):
+        put(log, b"k%d" % (number % keys), b"v%d" % number, now)
+
+
+def rows(log):
+    found = []
+    for segment in log.partition.segments:
+        data = segment.path.read_bytes()
+        found += [(r.offset, r.key, r.value) for batch in scan(data) for r in records(data, batch)]
+    return found
+
+
+def test_the_active_segment_is_never_touched(make):
+    log = make()
+    fill(log, 4, keys=1)
+    assert len(log.partition.segments) == 1
+    assert clean(log.partition, 200) is None
+    fill(log, 40, keys=1)
+    active = log.partition.segments[-1]
+    before = active.path.read_bytes()
+    assert clean(log.partition, 200)
+    assert log.partition.segments[-1] is active
+    assert active.path.read_bytes() == before
+
+
+def test_nothing_above_the_high_watermark_is_touched(make):
+    log = make()
+    fill(log, 60)
+    log.partition.flush()
+    log.partition.high_watermark = 20
+    done = clean(log.partition, 200)
+    assert 15 < done.first_dirty_offset <= 20
+    assert [o for o, _, _ in rows(log) if o >= 20] == list(range(20, 60))
+
+
+def test_only_with_the_policy(make):
+    log = make(cleanup_policy=("delete",))
+    fill(log, 60)
+    assert clean(log.partition, 200) is None
+    assert log.partition.explain(200).compacting is None
+
+
+def test_memory_for_a_part_of_the_keys_cleans_a_part(make):
+    """Several cleanings come to where one would have come."""
+    log = make(segment_bytes=20_000)
+    for number in range(900):
+        sent = [
+            Record(i, 5, b"key-%d" % ((number * 3 + i) % 2_600), b"%d" % number) for i in range(3)
+        ]
+        log.partition.append(build(sent), now_ms=1, produce_version=9)
+    stops = []
+    while (done := clean(log.partition, 2, dedupe_bytes=0)) is not None:
+        stops.append(done.first_dirty_offset)
+    assert len(stops) > 1
+    assert stops == sorted(set(stops))
+    sealed = log.partition.segments[-1].base_offset
+    assert stops[-1] == sealed
+    found = rows(log)
+    kept = [key for offset, key, _ in found if offset < sealed]
+    assert len(kept) == len(set(kept))
+    last = {}
+    for number in range(900):
+        last |= {b"key-%d" % ((number * 3 + i) % 2_600): b"%d" % number for i in range(3)}
+    assert {key: value for _, key, value in found} == last
+
+
+def test_segments_deleted_meanwhile_are_not_brought_back(make):
+    log = make(cleanup_policy=("compact", "delete"), retention_ms=1_000)
+    fill(log, 60)
+    partition = log.partition
+    partition.flush()
+    job = partition.begin_cleaning(200)
+    cleaner = Cleaner(partition.directory, job)
+    cleaned = cleaner.clean(cleaner.groups()[0])
+    assert partition.begin_cleaning(200) is None, "one at a time"
+    partition.apply_retention(5_000)
+    assert not partition.take_in(cleaned, 5_000)
+    partition.end_cleaning(None)
+    assert not [n for n in os.listdir(partition.directory) if n.endswith((".cleaned", ".swap"))]
+    assert partition.segments[0].base_offset == partition.log_start_offset > 0
+
+
+def test_what_was_appended_since_is_there(make):
+    log = make()
+    fill(log, 60)
+    partition = log.partition
+    partition.flush()
+    cleaner = Cleaner(partition.directory, partition.begin_cleaning(200))
+    fill(log, 10, first=60)
+    for group in cleaner.groups():
+        assert partition.take_in(cleaner.clean(group), 200)
+        fill(log, 5, first=70)
+    partition.end_cleaning(cleaner.end_offset)
+    before = rows(log)
+    assert {key for _, key, _ in before} == {b"k%d" % i for i in range(5)}
+    log.crash()
+    log.open(300)
+    assert rows(log) == before
+
+
+def test_an_event_time_that_was_compacted_away_is_still_known(make):
+    log = make()
+    put(log, b"k0", b"largest", now=100, time=90)
+    fill(log, 40)
+    assert log.partition.max_event_time == 90
+    clean(log.partition, 200)
+    assert log.partition.find_by_time(90, upper_offset=99) is None
+    assert log.partition.max_event_time == 90
+    log.close()
+    log.open(300)
+    assert log.partition.max_event_time == 90
+
+
+def test_append_times_that_an_operator_let_go_back_are_not_joined(make):
+    log = make(segment_bytes=1 << 20)
+    put(log, b"a", b"1", now=9_000)
+    assert log.partition.let_append_time_go_back(100) == 9_000
+    put(log, b"b", b"2", now=100)
+    log.partition._roll()
+    put(log, b"c", b"3", now=101)
+    done = clean(log.partition, 200)
+    assert done.segments == 2
+    assert [log.partition.times_of(o).append_time for o in range(3)] == [9_000, 100, 101]
+
+
+def test_a_policy_taken_back_cuts_nothing_after_a_crash(make):
+    log = make()
+    fill(log, 60)
+    log.store.checkpoint()
+    clean(log.partition, 200)
+    log.store.checkpoint()
+    before = rows(log)
+    for lost in ("recovery-point-offset-checkpoint", None):
+        log.crash()
+        if lost is not None:
+            (log.path / lost).unlink()
+        log.config = type(log.config)(cleanup_policy=("delete",), retention_ms=-1)
+        log.open(300)
+        assert rows(log) == before
+        assert log.partition.log_end_offset == 60
+
+
+def test_a_damaged_batch_ends_the_cleaning_and_changes_nothing(make):
+    log = make()
+    fill(log, 60)
+    log.partition.flush()
+    segment = log.partition.segments[2]
+    data = bytearray(segment.path.read_bytes())
+    data[-2] ^= 1
+    segment.path.write_bytes(data)
+    with pytest.raises(CorruptMessage, match="CRC"):
+        clean(log.partition, 200)
+    assert log.partition.cleaned_offset is None
+    assert log.partition.last_compaction.error
+    assert len(rows(log)) == 60
+    assert not [n for n in os.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
+
+
+def test_a_directory_is_cleaned_without_a_broker(make, tmp_path):
+    log = make()
+    fill(log, 60)
+    log.close()
+    shutil.copytree(log.directory, tmp_path / "copy" / "t-0")
+    done = clean_directory(tmp_path / "copy" / "t-0", log.config, 300)
+    assert done.bytes_written < done.bytes_read
+    log.open()
+    clean(log.partition, 300)
+    names = [n for n in os.listdir(tmp_path / "copy" / "t-0") if n.endswith(".log")]
+    for name in names:
+        copy = (tmp_path / "copy" / "t-0" / name).read_bytes()
+        assert copy == (log.directory / name).read_bytes()
+
+
+# --- producers and transactions ------------------------------------------------------------------
+
+
+def test_a_producer_that_is_forgotten_leaves_nothing(make):
+    log = make()
+    put(log, b"k0", b"v", producer_id=7, producer_epoch=0, base_sequence=0)
+    fill(log, 40)
+    day = 86_400_000
+    clean(log.partition, 200)
+    assert empties(log) == [7]
+    fill(log, 40, now=100 + day)
+    clean(log.partition, 200 + day)
+    assert empties(log) == []
+
+
+def empties(log):
+    """The producers of batches without records; the last of what was cleaned has none here."""
+    found = []
+    for segment in log.partition.segments:
+        found += [b.producer_id for b in scan(segment.path.read_bytes()) if not b.count]
+    return found
+
+
+def transaction(log, key, *, commit, now=100):
+    common = {"producer_id": 9, "producer_epoch": 0, "is_transactional": True}
+    known = log.partition.producers.get(9)
+    sequence = 0 if known is None else known.next_sequence
+    first = put(log, key, b"t", now, base_sequence=sequence, **common)
+    marker = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0)
+    last = put(log, *marker, now, is_control=True, **common)
+    if not commit:
+        base = max(s.base_offset for s in log.partition.segments if s.base_offset <= last)
+        with (log.directory / f"{base:020}.txnindex").open("ab") as index:
+            index.write(transaction_index.pack([Aborted(0, 9, first, last, first)]))
+    return first, last
+
+
+def named(log):
+    """The markers of aborted transactions that the indexes name."""
+    paths = sorted(log.directory.glob("*.txnindex"))
+    return [
+        each.last_offset for path in paths for each in transaction_index.parse(path.read_bytes())
+    ]
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_marker_goes_after_its_data(make, commit):
+    log = make()
+    first, last = transaction(log, b"k0", commit=commit)
+    transaction(log, b"other", commit=True)  # so that the producer's last batch is another
+    fill(log, 40)
+    clean(log.partition, 200)
+    there = {offset for offset, _, _ in rows(log)}
+    assert first not in there
+    assert last in there
+    assert named(log) == ([] if commit else [last])
+    fill(log, 20)
+    clean(log.partition, 300)  # nothing of it is left: from now on it may go
+    assert last in {offset for offset, _, _ in rows(log)}
+    assert named(log) == []
+    fill(log, 20)
+    clean(log.partition, 300 + KEEP_MS - 1)
+    assert last in {offset for offset, _, _ in rows(log)}
+    fill(log, 20)
+    clean(log.partition, 300 + KEEP_MS)
+    assert last not in {offset for offset, _, _ in rows(log)}
+
+
+def test_what_was_aborted_supersedes_nothing(make):
+    log = make()
+    kept = put(log, b"same", b"kept")
+    transaction(log, b"same", commit=False)
+    fill(log, 40)
+    clean(log.partition, 200)
+    assert (kept, b"same", b"kept") in rows(log)
+    assert b"t" not in {value for _, _, value in rows(log)}
