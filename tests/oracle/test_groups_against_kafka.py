@@ -18,7 +18,7 @@ from tests.oracle.group_differences import REASONS
 from tests.oracle.group_offset_cases import offset_cases
 from tests.oracle.scenario import SILENT
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
 KAFKA = "3.9.1"
 SETTINGS = {
