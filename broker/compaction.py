@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker import cleaning_process
 from broker.retention import finished
-from protocol.errors import BrokerError
+from protocol.errors import BrokerError, CorruptMessage
 from storage import cleanable
 from storage.cleaned import Cleaned
 from storage.compacted_log import Compaction
@@ -276,6 +276,8 @@ class CompactionRounds:
         directory = str(partition.directory.resolve())
         answer = await worker.ask({"directory": directory, "job": job.packed()})
         for group in range(answer["groups"]):
+            if not self._node.ready:
+                raise CleaningError("the broker stops")
             told = await worker.ask({"group": group})
             cleaned = Cleaned.unpacked(told["cleaned"])
             now_ms = self._node.clock.now_ms()
@@ -334,6 +336,8 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
         except (BrokerError, OSError) as error:
             reason = error.message if isinstance(error, BrokerError) else str(error)
             failed.append(FailedCleaning(topic, index, reason))
+            if isinstance(error, CorruptMessage):
+                figures.uncleanable[topic, index] = reason
             continue
         figures.seen(dirt)
         if dirt.is_due or (asked and dirt.held_by == cleanable.RATIO):

@@ -299,6 +299,28 @@ def test_killed_in_the_middle(start, victim):
         assert len(rows) < 10_000
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_stop_waits_for_no_cleaning(start, asked):
+    backoff_ms = 100_000 if asked else 200
+    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": backoff_ms})
+    with subject.connect() as connection:
+        name = compacted(connection, segment_bytes="1000000", min_compaction_lag_ms=str(10**15))
+        long_log(connection, name)
+        wanted = last_of_each(survivors(connection, name))
+        asking.alter(connection, asking.TOPIC, name, ("min.compaction.lag.ms", 0, "0"))
+        if asked:
+            asker = threading.Thread(target=ask_and_note, args=(subject, name, []))
+            asker.start()
+        eventually(lambda: cleaned_files(subject, name))
+    assert subject.stop() == 0
+    if asked:
+        asker.join(30)
+    assert not [n for n in leftovers(subject, name) if not n.endswith(".deleted")]
+    subject.restart({"log.cleaner.enable": False})
+    with subject.connect() as connection:
+        assert last_of_each(survivors(connection, name)) == wanted
+
+
 def ask_and_note(subject, name, failed):
     try:
         subject.compact(name)
