@@ -245,6 +245,7 @@ class _Planner:
                     end_offset,
                     is_active,
                     until,
+                    segment.size,
                 )
                 spans = _overlapping(aborted, first, last)
                 splits.append(

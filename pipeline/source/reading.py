@@ -106,11 +106,21 @@ def read(split: Split, options: Options | None = None) -> Iterator[Columns]:
     part = split.part
     try:
         with places.File(part.place) as file:
+            _refuse_changed(part, file.size)
             yield from _read_part(split, part, file, options)
     except FileNotFoundError as error:
         raise SourceError(
             f"{part.place} is gone since it was planned: retention or compaction took the segment"
         ) from error
+
+
+def _refuse_changed(part: Part, size: int) -> None:
+    """Raise SourceError where a file is not the one that was planned: positions mean nothing there."""
+    if size < max(part.file_size, part.end) or (not part.is_active and size != part.file_size):
+        raise SourceError(
+            f"{part.place} has {size} bytes, and had {part.file_size} when it was planned: compaction"
+            " wrote it anew, or the log was cut; plan again"
+        )
 
 
 class Filling:

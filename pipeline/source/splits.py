@@ -51,6 +51,7 @@ class Part:
     segment_end_offset: int  # of the whole segment, as far as it was planned
     is_active: bool  # the last segment of its log
     append_times_until: int  # what its .appendtimes says of offsets from here on is not vouched for
+    file_size: int = 0  # of the whole file when it was planned; only an active segment may grow
 
 
 @dataclass(frozen=True, slots=True)

@@ -476,6 +476,17 @@ def test_a_segment_gone_since_it_was_planned_is_an_error(written):
         list(read(splits[0]))
 
 
+def test_a_segment_written_anew_since_it_was_planned_is_an_error(written):
+    splits = plan(Selection(upto=LOG_END, split_bytes=500), logs=[str(written)])
+    for log in segments(written / "t-0"):
+        data = log.read_bytes()
+        batches = scan(data)
+        log.write_bytes(data[: batches[-1].position])
+    for split in splits:
+        with pytest.raises(SourceError, match="compaction wrote it anew, or the log was cut"):
+            list(read(split))
+
+
 def test_a_log_that_grows_and_loses_segments_while_it_is_read(written):
     splits = plan(ALL, logs=[str(written)])
     expected = truth(written / "t-0")
