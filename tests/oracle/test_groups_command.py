@@ -13,7 +13,12 @@ from tests.broker.subject import eventually
 from tests.oracle.brokers import wait_for_coordinators
 from tidelog.cli import main
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.timeout(300),
+    # kafka-python leaves sockets of lost connections to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"),
+]
 
 HOUR_MS = 3_600_000
 TOPIC, GROUP = "orders", "readers"

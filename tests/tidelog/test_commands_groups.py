@@ -21,6 +21,9 @@ from tests.oracle.recordset import Rec
 from tidelog.cli import main
 from tidelog.commands import span_of
 
+# kafka-python leaves sockets of lost connections to the garbage collector, which may run at any time.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
+
 NEW_YEAR_MS, HOUR_MS = 1_767_225_600_000, 3_600_000
 NOWHERE = "127.0.0.1:1"
 # What lies in partition 0, an hour apart, from new year on.
@@ -188,15 +191,18 @@ def test_what_retention_took_is_not_behind(connection, broker, run, topic, group
         assert lag["first_unread"]["timestamp_ms"] == -3
 
 
-def test_what_was_committed_in_a_topic_goes_with_it(connection, broker, run, group):
+def test_what_was_committed_in_a_topic_goes_with_it(connection, run, topic, group):
     name = asking.new_name()
     asking.create(connection, name)
-    commit_raw(connection, group, name, 0)
-    told = described(run, group)
-    assert first_of(told)["lag_records"] == 0
+    for each in (name, topic):
+        commit_raw(connection, group, each, 0)
+
+    def topics():
+        return {each["topic"] for each in described(run, group)["partitions"]}
+
+    assert topics() == {name, topic}
     connection.ask("DeleteTopics", 1, topic_names=[name], timeout_ms=10_000)
-    assert described(run, group)["partitions"] == []
-    assert "It has committed nothing." in run("describe", group)[1]
+    eventually(lambda: topics() == {topic})
 
 
 def test_people_read_spans(broker, run, topic, group):
