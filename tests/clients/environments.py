@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,7 @@ MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-depend
 NODE_PACKAGES = ("kafka-node@5.0.0", "no-kafka@3.4.4", "kafkajs@2.2.4", "snappyjs@0.7.0")
 # A dependency of a dependency of kafka-node 5 whose newest release is not everywhere to be had.
 NODE_OVERRIDES = {"typedarray.prototype.slice": "1.0.5"}
+GO_OLDEST = (1, 21)  # the first that fetches the newer release a module asks for
 GO_PLACE = "/usr/local/go/bin"  # where it is unpacked to by custom, not always on PATH
 
 STEP_TIMEOUT_S = 400
@@ -278,11 +280,17 @@ def build_node(target: Path) -> None:
     shutil.copytree(DRIVERS / "node" / "snappy", target / "node_modules" / "snappy")
 
 
+def go_version(go: str) -> tuple[int, ...]:
+    """The release of a Go installation, without what comes after its numbers."""
+    found = re.search(r"go(\d+)\.(\d+)", run([go, "env", "GOVERSION"]))
+    return (0, 0) if found is None else (int(found[1]), int(found[2]))
+
+
 def build_go(target: Path) -> None:
     """Build the driver of the Go clients; their versions stand in its go.mod."""
     go = shutil.which("go") or shutil.which("go", path=GO_PLACE)
-    if go is None:
-        raise Unavailable("go is not installed")
+    if go is None or go_version(go) < GO_OLDEST:
+        raise Unavailable(f"go {'.'.join(map(str, GO_OLDEST))} or newer is not installed")
     sources = target / "sources"
     shutil.copytree(DRIVERS / "go", sources)
     run([go, "build", "-o", str(target / "driver"), "."], cwd=sources)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from tests.clients.administration import CALLS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -111,7 +113,8 @@ def commit_table(report: Report) -> list[str]:
 
 def administration_table(report: Report) -> list[str]:
     """Calls of administration by client; "-" where the client has none."""
-    calls = list(dict.fromkeys(call for _, call in report.administered))
+    made = {call for _, call in report.administered}
+    calls = [call for call in CALLS if call in made]
     lines = [
         "Administration; a dash where the client has no call for it:",
         "",

@@ -10,7 +10,15 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.clients import administration, clients, coordination, environments, grouping, report
+from tests.clients import (
+    administration,
+    clients,
+    coordination,
+    environments,
+    grouping,
+    matrix,
+    report,
+)
 from tests.clients.grouping import PARTITIONS, Different, Group, Member
 
 EVERYTHING = [(p, o) for p in range(PARTITIONS) for o in range(grouping.WAVE)]
@@ -140,6 +148,24 @@ def test_the_tables_tell_groups_commits_and_calls():
     assert "- b: no groups, for a reason" in text
 
 
+def test_the_page_tells_every_client_and_every_group():
+    page = (environments.REPOSITORY / "docs" / "compatibility.md").read_text()
+    _, _, rest = page.partition(report.MARK_BEGIN)
+    section, _, _ = rest.partition(report.MARK_END)
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    firsts = {row[0].removeprefix("| ") for row in rows}
+    groups = coordination.groups_of(clients.CLIENTS)
+    assert firsts >= {client.name for client in clients.CLIENTS}
+    assert firsts >= {coordination.name_of(group) for group in groups}
+    (administered,) = (row for row in rows if row[:2] == ["| client", "create topic"])
+    assert administered[1:] == [
+        *(call.replace("_", " ") for call in administration.CALLS[:-1]),
+        "delete topic |",
+    ]
+    assert "wrong" not in section
+    assert "0 client(s) skipped." in section
+
+
 def test_java_releases_are_compiled_with_the_classes_of_their_time():
     sources = {version: environments.java_sources(version) for version in environments.JAVA_CLIENTS}
     assert "Consuming08.java" in sources["0.8.2.2"]
@@ -149,6 +175,18 @@ def test_java_releases_are_compiled_with_the_classes_of_their_time():
     assert "Admin28.java" in sources["2.8.2"]
     for names in sources.values():
         assert all((environments.DRIVERS / "java" / name).exists() for name in names)
+
+
+def test_a_go_that_is_too_old_is_a_skip_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(environments.shutil, "which", lambda *_, **__: "go")
+    for told, lacking in (("go1.19.8\n", True), ("devel\n", True), ("go1.24.1\n", False)):
+        monkeypatch.setattr(environments, "run", lambda command, cwd=None, told=told: told)
+        if not lacking:
+            environments.build_go(tmp_path)
+            continue
+        with pytest.raises(environments.Unavailable) as reason:
+            environments.build_go(tmp_path)
+        assert matrix.unexpected_skips({clients.FRANZ_GO.name: str(reason.value)}) == {}
 
 
 class SaysSo:
