@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from protocol.errors import CorruptMessage
+from protocol.errors import BrokerError, CorruptMessage
 from protocol.records.batch import Record, build, records, scan
-from storage import transaction_index
+from storage import lookup, reading, transaction_index
 from storage.cleaner import Cleaner
 from storage.compaction import clean, clean_directory
 from storage.transaction_index import Aborted
@@ -129,6 +129,40 @@ def test_what_was_appended_since_is_there(make):
     log.crash()
     log.open(300)
     assert rows(log) == before
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_who_was_overtaken_reads_again(make, monkeypatch, planted):
+    """A read, and a lookup, begin with the old segments, which are replaced before they open a file."""
+    for look in ("read",) if planted else ("read", "find_time"):
+        log = make(name=f"{look}-{planted}", file_delete_delay_ms=0)
+        fill(log, 60)
+        partition, module = log.partition, {"read": reading, "find_time": lookup}[look]
+        partition.flush()
+        whole = getattr(module, look)
+
+        def overtaken(segments, *args, partition=partition, whole=whole, **more):
+            if partition.cleaned_offset is None:
+                clean(partition, 200)
+                if planted:
+                    partition.swaps = 0
+            return whole(segments, *args, **more)
+
+        monkeypatch.setattr(module, look, overtaken)
+        try:
+            right = is_right(log, look)
+        except BrokerError:
+            right = False
+        assert right is not planted
+
+
+def is_right(log, look):
+    """Whether what is read, or found by time, is what the log holds when that is over."""
+    if look == "find_time":
+        found = log.partition.find_by_time(0, upper_offset=60)
+        return found == (rows(log)[0][0], 5)
+    fetched = log.partition.read(0, 10**6, upper_offset=60, minimum_one=True)
+    return [(r.offset, r.key, r.value) for r in records(b"".join(fetched.buffers))] == rows(log)
 
 
 def test_an_event_time_that_was_compacted_away_is_still_known(make):
