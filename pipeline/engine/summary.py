@@ -40,6 +40,7 @@ def summary(audit: Audit) -> dict[str, Any]:
         "append_time_known": counts.append_known,
         "plausible": counts.plausible,
         "out_of_order": late,
+        "later_than_a_second": int(late_counts[late_buckets > _SECOND].sum()),
         "least_time_ms": audit.least,
         "largest_time_ms": audit.most,
         "least_plausible_ms": audit.least_plausible,

@@ -52,6 +52,10 @@ def _topic(topic: Numbers) -> Iterator[str]:
             ("records", count(summary["records"])),
             ("bytes in the log", size(summary["bytes"])),
             ("out of order", share(summary["out_of_order"], summary["plausible"])),
+            (
+                "over a second late",
+                share(summary["later_than_a_second"], summary["plausible"]),
+            ),
             ("99.9 % no later than", span(lateness["p99_9"])),
             ("latest by", span(lateness["max"])),
             ("99.9 % arrive within", span(delay["p99_9"])),

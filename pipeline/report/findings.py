@@ -25,6 +25,9 @@ BEHIND_MS: Final = 300_000
 LEAST_RECORDS: Final = 20
 """Of fewer records no median is worth a word."""
 
+FAR_MS: Final = 3_600_000
+"""A time from a future no farther than this may be a clock that is a little wrong."""
+
 DISORDER_MS: Final = 60_000
 """Where one record in a hundred is later than this, the order is worth a look."""
 
@@ -73,7 +76,17 @@ def of_topic(topic: Numbers) -> list[Finding]:
         return [Finding("info", name, "It has no records.", "There is nothing to judge.")]
     found = [
         Finding(level, name, title, text)
-        for part in (_units, _future, _missing, _negative, _clocks, _retention, _order, _arrival)
+        for part in (
+            _units,
+            _future,
+            _pinned,
+            _missing,
+            _negative,
+            _clocks,
+            _retention,
+            _order,
+            _arrival,
+        )
         for level, title, text in part(topic, summary)
     ]
     if not any(each.level in ("bad", "warn") for each in found):
@@ -106,21 +119,36 @@ def _units(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
         )
 
 
-def _future(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
+def _future(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
     # Those in another unit have been told of already, from the future or not.
     odd = summary["records"] - summary["missing"] - summary["plausible"]
     number = odd - sum(summary["suspects"].values())
     example = summary["examples"].get("future")
     if not number or example is None:
         return
-    pinned = max((each["held_bytes"] for each in topic.get("pinned", ())), default=0)
-    held = f"{size(pinned)} stay" if pinned else "its segment, and all behind it, stay"
+    stamp, append = example["timestamp_ms"], example["append_time_ms"]
+    ahead = "" if append is None else f", {span(stamp - append)} after it was appended"
+    yield _say(
+        "warn" if append is not None and stamp - append <= FAR_MS else "bad",
+        f"{_records(number)} ({share(number, summary['records'])}) come{_s(number)} from the future.",
+        f"The farthest is {_place(example)}, at {moment(stamp)}{ahead}. Apache Kafka keeps the segment of",
+        "such a record, and all behind it, until that time has come and retention.ms is over; tidelog",
+        "counts it as written when it was. message.timestamp.after.max.ms refuses them.",
+    )
+
+
+def _pinned(topic: Numbers, _summary: Numbers) -> Iterator[_Said]:
+    worst = max(topic["pinned"], key=lambda each: each["held_bytes"], default=None)
+    if worst is None:
+        return
+    producer, until = worst["producer_id"], worst["until_ms"]
+    by = "" if producer < 0 else f" by producer {producer}"
     yield _say(
         "bad",
-        f"{_records(number)} ({share(number, summary['records'])}) come{_s(number)} from the future.",
-        f"The farthest is {_place(example)}, at {moment(example['timestamp_ms'])}.",
-        f"On Apache Kafka {held} until that time has come and retention.ms is over; tidelog counts such",
-        "a record as written when it was. message.timestamp.after.max.ms refuses them.",
+        f"On Apache Kafka one record would hold {size(worst['held_bytes'])} of partition"
+        f" {worst['partition']}{'' if until is None else f' until {moment(until)}'}.",
+        f"It is offset {count(worst['offset'])}{by}, at {moment(worst['timestamp_ms'])};",
+        f"{some(len(topic['pinned']), 'segment')} of the topic have such a record.",
     )
 
 
