@@ -221,7 +221,7 @@ class CompactedLog(DurableLog):
 
     def _sources_of(self, cleaned: Cleaned) -> tuple[Segment, ...]:
         """Return the segments a cleaned one was made from, where they are all there still."""
-        segments = self._segments
+        segments = () if self._is_stopped else self._segments
         for number, segment in enumerate(segments):
             if segment.base_offset == cleaned.base_offset:
                 sources = segments[number : number + cleaned.sources]
