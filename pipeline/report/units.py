@@ -99,8 +99,8 @@ def share(part: int, whole: int) -> str:
     percent = 100 * part / whole
     if percent < 0.001:
         return "< 0.001 %"
-    if percent > 99.99:
-        return "> 99.99 %"
+    if percent > 99.9:
+        return "> 99.9 %"
     return f"{percent:.3g} %" if percent < 10 else f"{percent:.1f} %"
 
 
