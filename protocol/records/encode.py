@@ -21,6 +21,9 @@ _CRC = Struct(">I")
 
 def put_varint(out: bytearray, value: int) -> None:
     """Append `value` (an int64, taken modulo 2**64) as a zig-zag varint."""
+    if -64 <= value < 64:  # nearly all of them
+        out.append((value << 1) ^ (value >> 63))
+        return
     value = int64(value)
     value = ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF
     while value > 0x7F:
