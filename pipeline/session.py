@@ -34,6 +34,7 @@ TOO_NEW_PYSPARK: Final = 5
 OLDEST_JAVA: Final = 17
 INSTALL: Final = "pip install 'tidelog[spark]'"
 _WATCH_S: Final = 1.0
+_LOCAL = re.compile(r"local(?:\[([0-9]+|\*)\])?")
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
 
 # Times are UTC everywhere and exact before 1582; rows beyond int64 raise; Arrow in large batches; a job has
@@ -113,7 +114,8 @@ class Session:
         _prepare_workers()
         from pyspark.sql import SparkSession  # noqa: PLC0415 - checked first; help and dry runs do without
 
-        builder = SparkSession.builder.master(self.master).appName(f"tidelog {self.job}")
+        master = with_retries(self.master, int(self.settings()["spark.task.maxFailures"]))
+        builder = SparkSession.builder.master(master).appName(f"tidelog {self.job}")
         for name, value in self.settings().items():
             builder = builder.config(name, value)
         started = builder.getOrCreate()
@@ -141,6 +143,14 @@ class Session:
         context = self.spark.sparkContext
         rows = context.parallelize([pack(item) for item in items], len(items))
         return [unpack(packed) for packed in _collected(context, rows, at_home(task), watch)]
+
+
+def with_retries(master: str, failures: int) -> str:
+    """A local master that tries a task again as a cluster does: Spark's own `local[N]` never does."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return master
+    return f"local[{found[1] or 1},{failures}]"
 
 
 def _watched(result: Any, watch: Callable[[], None] | None) -> Any:

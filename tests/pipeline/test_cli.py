@@ -13,7 +13,7 @@ import pytest
 from pipeline import cli
 from pipeline.client import RequestError
 from pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, SetupError, UsageError
-from pipeline.session import Session, check_java, check_pyspark
+from pipeline.session import Session, check_java, check_pyspark, with_retries
 from pipeline.source.splits import SourceError
 
 ROOT = Path(__file__).parents[2]
@@ -173,3 +173,17 @@ def test_a_setting_given_wins():
     assert session.settings()["spark.driver.memory"] == "4g"
     assert session.settings()["spark.x"] == "y"
     assert "spark.driver.memory" not in Session("x", master="spark://h:7077").settings()
+
+
+@pytest.mark.parametrize(
+    ("master", "meant"),
+    [
+        ("local", "local[1,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("spark://host:7077", "spark://host:7077"),
+    ],
+)
+def test_a_local_master_tries_again_too(master, meant):
+    assert with_retries(master, 4) == meant
