@@ -16,10 +16,6 @@ from protocol.records.batch import Record, build, scan
 from tests.pipeline.logs import Writer, segments, truth
 from tests.pipeline.test_source_brokers import fill
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
-
-from pipeline.source.timelog import TimelogDataSource
-
 pytestmark = pytest.mark.spark
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"
@@ -49,6 +45,14 @@ def edges(tmp_path_factory):
         writer.append([record], now=1_000_000 + number)
     writer.close()
     return path
+
+
+@pytest.fixture
+def source():
+    """The class that Spark is given."""
+    from pipeline.source.timelog import TimelogDataSource  # noqa: PLC0415 - it imports PySpark
+
+    return TimelogDataSource
 
 
 def table(spark, path, **options):
@@ -165,9 +169,9 @@ def test_event_times_and_filters(spark, edges):
         ({"topics": "t", "topicsPattern": "t"}, "not both"),
     ],
 )
-def test_mistakes_are_said(edges, options, words):
+def test_mistakes_are_said(source, edges, options, words):
     with pytest.raises((ValueError, SourceError), match=words):
-        TimelogDataSource({"path": str(edges), **options})
+        source({"path": str(edges), **options})
 
 
 def test_mistakes_reach_the_user(spark, edges, tmp_path):
@@ -185,7 +189,7 @@ def test_mistakes_reach_the_user(spark, edges, tmp_path):
         table(spark, tmp_path).count()
 
 
-def test_brokers(spark, broker, topic):
+def test_brokers(spark, source, broker, topic):
     fill(broker, topic)
     frame = spark.read.format("timelog").option("brokers", broker.bootstrap)
     frame = frame.option("topics", topic).option("maxPartitionOffsets", "20").load()
@@ -196,7 +200,7 @@ def test_brokers(spark, broker, topic):
         for one in truth(broker.log_dir / f"{topic}-{partition}")
     ]
     with pytest.raises(ValueError, match="level segment needs a path"):
-        TimelogDataSource({"brokers": "h:1", "level": "segment"})
+        source({"brokers": "h:1", "level": "segment"})
 
 
 @pytest.mark.parametrize("place", ["path", "brokers"])
