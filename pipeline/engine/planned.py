@@ -1,0 +1,69 @@
+"""A log that is not there yet: the segments that batches would make if they were appended now.
+
+For who is about to write old records, a restore or a backfill: `whatif.judge` then says what retention would
+delete of them. Segments begin where the broker begins them, by size and by time (`timestamps.should_roll`);
+one that begins because an index is full is not foreseen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.engine.whatif import Log, Retained
+from storage import timestamps
+from storage.timestamps import SegmentTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from config import TopicConfig
+
+NEWEST_MAGIC = 2
+
+
+class Arrival(NamedTuple):
+    """A batch about to be appended: its times (None: none has one), whether one is missing, its size."""
+
+    first: int | None
+    largest: int | None
+    has_missing: bool
+    records: int
+    size: int
+
+
+def log_of(
+    topic: str,
+    partition: int,
+    arrivals: Iterable[Arrival],
+    config: TopicConfig,
+    now_ms: int,
+    start_offset: int = 0,
+) -> Log:
+    """Return the log that batches would make, each appended `now_ms`, by a topic's settings."""
+    rules = timestamps.rules_of(config, NEWEST_MAGIC)
+    limit = timestamps.event_limit(rules, now_ms)
+    segments: list[Retained] = []
+    times, base, size, offset = SegmentTimes(), start_offset, 0, start_offset
+    largest_event: int | None = None
+
+    def close() -> None:
+        appended = ((base, now_ms),) if size else ()
+        segments.append(Retained(base, offset, size, times, appended, now_ms))
+
+    for arrival in arrivals:
+        first, largest, has_missing = arrival.first, arrival.largest, arrival.has_missing
+        if rules.log_append_time:
+            first, largest, has_missing = now_ms, now_ms, False
+        is_full = size > 0 and size + arrival.size > config.segment_bytes
+        if is_full or timestamps.should_roll(
+            times, largest, now_ms, config.segment_ms, config.segment_min_roll_interval_ms
+        ):
+            close()
+            times, base, size = SegmentTimes(), offset, 0
+        last_offset = offset + arrival.records - 1
+        times.note(first, largest, last_offset, has_missing, now_ms, limit)
+        times.note_append(now_ms)
+        largest_event = timestamps.later(times.event, largest_event)
+        offset, size = last_offset + 1, size + arrival.size
+    close()
+    return Log(topic, partition, tuple(segments), start_offset, offset, largest_event)
