@@ -69,11 +69,12 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic and its partitions, in order."""
+    """A topic and its partitions, in order; `topic_id` is empty where the broker tells none."""
 
     name: str
     is_internal: bool
     partitions: tuple[PartitionInfo, ...]
+    topic_id: str = ""
 
 
 class Cluster:
@@ -181,6 +182,7 @@ class Cluster:
                     PartitionInfo(one.leader_id, one.leader_epoch, len(one.replica_nodes))
                     for one in partitions
                 ),
+                str(topic.topic_id) if topic.topic_id.int else "",
             )
         self._topics.update(found)
         return found

@@ -1,0 +1,204 @@
+"""How records lie in an archive: columns, directories, names.
+
+    topic=<name>/event_date=<YYYY-MM-DD>/p00003-<first offset>-<last offset>.parquet
+
+The date is the UTC day of the event time in the proleptic Gregorian calendar, the day before for -1 ms;
+records without a time are in the directory that Hive, Spark and Arrow read as a null date. `timestamp_ms` is
+the truth, `timestamp` the same instant where int64 microseconds have it. `header_names` is null but where a
+name of a header is no UTF-8: there it has the names byte by byte.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.source import arrays, levels
+from pipeline.times import FIRST_MS, date_of
+from protocol.records.columns import ColumnBuffers
+from protocol.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from pipeline.source.columns import Columns
+
+    Ints = npt.NDArray[np.int64]
+
+NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+_DAY_MS: Final = 86_400_000
+_ROW_BYTES: Final = 64  # of the columns of fixed width
+_NAMES: Any = pa.list_(pa.binary())
+SCHEMA: Any = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", arrays.HEADERS),
+        ("timestamp_ms", pa.int64()),
+        ("append_time_ms", pa.int64()),
+        ("has_timestamp", pa.bool_()),
+        ("header_names", _NAMES),
+    ]
+)
+REPLAYED: Final = ("key", "value", "offset", "headers", "timestamp_ms", "header_names")
+
+
+def path_of(topic: str, partition: int, date: str | None, first: int, last: int) -> str:
+    """The file of a partition's records of one date among these offsets."""
+    name = f"p{partition:05d}-{first:020d}-{last:020d}.parquet"
+    return f"topic={topic}/event_date={date or NO_DATE}/{name}"
+
+
+def table_of(columns: Columns) -> tuple[Any, Ints]:
+    """Records as a table, and about how many bytes each takes."""
+    count = len(columns)
+    made = [
+        columns.key,
+        columns.value,
+        pa.repeat(pa.scalar(columns.partition, pa.int32()), count),
+        pa.array(columns.offset),
+        levels.instants(columns.timestamp_ms, columns.has_timestamp),
+        pa.array(columns.timestamp_type),
+        columns.headers,
+        pa.array(columns.timestamp_ms),
+        levels.known(columns.append_time_ms),
+        pa.array(columns.has_timestamp),
+        _odd_names(columns),
+    ]
+    return pa.Table.from_arrays(made, schema=SCHEMA), _sizes(columns.buffers)
+
+
+def sizes_of(table: Any) -> Ints:
+    """About how many bytes each row of a table takes, as `table_of` says it."""
+    return _sizes(buffers_of(table.combine_chunks()))
+
+
+def by_date(table: Any) -> Iterator[tuple[str | None, Any]]:
+    """A table parted by event date, those without a time last; rows keep their order."""
+    times = table.column("timestamp_ms").to_numpy()
+    present = np.flatnonzero(times != NO_TIMESTAMP)
+    days = np.floor_divide(times[present], _DAY_MS)
+    order = np.argsort(days, kind="stable")
+    ordered = days[order]
+    edges = np.flatnonzero(np.diff(ordered)) + 1
+    for rows in np.split(present[order], edges) if len(present) else ():
+        day_ms = int(np.floor_divide(times[rows[0]], _DAY_MS)) * _DAY_MS
+        yield date_of(max(day_ms, FIRST_MS)), table.take(pa.array(rows))
+    missing = np.flatnonzero(times == NO_TIMESTAMP)
+    if len(missing):
+        yield None, table.take(pa.array(missing))
+
+
+def dates_of(times: Ints) -> tuple[str | None, ...]:
+    """The dates among some times, None for those without one."""
+    present = times[times != NO_TIMESTAMP]
+    days = np.unique(np.floor_divide(present, _DAY_MS)).tolist()
+    found: list[str | None] = [date_of(max(day * _DAY_MS, FIRST_MS)) for day in days]
+    return tuple(found if len(present) == len(times) else [*found, None])
+
+
+def buffers_of(table: Any) -> ColumnBuffers:
+    """Columns of a file as the encoder takes them."""
+    made: Any = ColumnBuffers()
+    made.record_count = table.num_rows
+    times = _whole(table.column("timestamp_ms"))
+    made.timestamps = np.ascontiguousarray(times.to_numpy(), np.int64).data.cast("B")
+    made.key_ends, made.key_valid, made.keys = _binary(_whole(table.column("key")))
+    made.value_ends, made.value_valid, made.values = _binary(_whole(table.column("value")))
+    headers = _whole(table.column("headers"))
+    counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
+    ends = np.zeros(len(headers) + 1, np.int32)
+    np.cumsum(counts, out=ends[1:])
+    made.header_ends = ends.tobytes()
+    made.header_count = int(ends[-1])
+    if made.header_count:
+        flat = pc.list_flatten(headers)
+        names = pc.struct_field(flat, "key")
+        made.header_key_ends, _, made.header_keys = _binary(
+            _exact(names, counts, _whole(table.column("header_names")))
+        )
+        made.header_value_ends, made.header_value_valid, made.header_values = _binary(
+            pc.struct_field(flat, "value")
+        )
+    buffers: ColumnBuffers = made
+    return buffers
+
+
+def _exact(names: Any, counts: Ints, odd: Any) -> Any:
+    """The names of headers, those that are no UTF-8 as they were."""
+    if odd.null_count == len(odd):
+        return names
+    plain = iter(names.to_pylist())
+    found: list[bytes] = []
+    for count, exactly in zip(counts.tolist(), odd.to_pylist(), strict=True):
+        shown = [next(plain) for _ in range(count)]
+        found += [one.encode() for one in shown] if exactly is None else exactly
+    return pa.array(found, pa.binary())
+
+
+def _odd_names(columns: Columns) -> Any:
+    """For records with a name of a header that is no UTF-8 all names, byte by byte; else null."""
+    buffers = columns.buffers
+    count = len(columns)
+    if not buffers.header_count:
+        return pa.nulls(count, _NAMES)
+    ends, data = pa.py_buffer(buffers.header_key_ends), pa.py_buffer(buffers.header_keys)
+    try:
+        pa.Array.from_buffers(pa.string(), buffers.header_count, [None, ends, data]).validate(
+            full=True
+        )
+    except pa.ArrowInvalid:
+        raw = pa.Array.from_buffers(pa.binary(), buffers.header_count, [None, ends, data])
+        names = raw.to_pylist()
+        spans = np.frombuffer(buffers.header_ends, np.int32, count + 1).tolist()
+        rows = [names[low:high] for low, high in itertools.pairwise(spans)]
+        return pa.array([row if _is_odd(row) else None for row in rows], _NAMES)
+    return pa.nulls(count, _NAMES)
+
+
+def _is_odd(names: list[bytes]) -> bool:
+    return any(one.decode(errors="replace").encode() != one for one in names)
+
+
+def _sizes(buffers: ColumnBuffers) -> Ints:
+    count = buffers.record_count
+    sizes = np.full(count, _ROW_BYTES, np.int64)
+    for ends in (buffers.key_ends, buffers.value_ends):
+        sizes += np.diff(_ends(ends, count))
+    if buffers.header_count:
+        spans = _ends(buffers.header_ends, count)
+        for ends in (buffers.header_key_ends, buffers.header_value_ends):
+            sizes += np.diff(_ends(ends, buffers.header_count)[spans])
+        sizes += 8 * np.diff(spans)
+    return sizes
+
+
+def _ends(buffer: Any, count: int) -> npt.NDArray[np.int32]:
+    return np.frombuffer(buffer, np.int32, count + 1)
+
+
+def _whole(column: Any) -> Any:
+    """A column in one piece that begins at the beginning of its buffers."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return array.take(pa.array(np.arange(len(array)))) if array.offset else array
+
+
+def _binary(array: Any) -> tuple[Any, Any, Any]:
+    """Ends, validity (empty where all are valid) and bytes."""
+    array = _whole(array.cast(pa.binary()))
+    valid, ends, data = array.buffers()
+    return (
+        ends if ends is not None and ends.size else bytes(4 * (len(array) + 1)),
+        valid if valid is not None and array.null_count else b"",
+        data if data is not None else b"",
+    )

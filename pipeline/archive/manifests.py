@@ -1,0 +1,220 @@
+"""What an archive holds, as its manifests say: one for each run, and nothing else is believed.
+
+A run of `archive` names the ranges of offsets it has read and the files it wrote; a run of `compact` names
+files, and those they replace. Files in force are those that are named and not replaced. The ranges of a
+partition follow each other without a gap (but those that were accepted, which are named too) or overlap.
+No pyarrow, and no clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.archive.store import Store
+    from pipeline.source.splits import Key
+
+DIRECTORY: Final = "_manifest"
+ARCHIVE: Final = "archive"
+COMPACT: Final = "compact"
+_SUFFIX: Final = ".json"
+_VERSION: Final = 1
+
+
+class File(NamedTuple):
+    """A file, and what is in it: records of one partition and one date; of no date: without a time."""
+
+    path: str
+    topic: str
+    partition: int
+    event_date: str | None
+    first_offset: int
+    last_offset: int
+    records: int
+    size_bytes: int
+    column_bytes: int  # unpacked
+    crc32c: int
+    min_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+
+    @property
+    def key(self) -> Key:
+        """Whose records these are."""
+        return self.topic, self.partition
+
+
+class Range(NamedTuple):
+    """Offsets of a partition, from `start_offset` to below `end_offset`, and how many have a record."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    records: int = 0
+
+    @property
+    def key(self) -> Key:
+        """Whose offsets these are."""
+        return self.topic, self.partition
+
+
+class Topic(NamedTuple):
+    """A topic as it was: partitions, its id (empty: nobody knows), and the settings it had of its own."""
+
+    partitions: int
+    topic_id: str
+    timestamp_type: str | None
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one run has done."""
+
+    run: str
+    kind: str
+    created_ms: int
+    source: Mapping[str, Any] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    ranges: Sequence[Range] = ()
+    gaps: Sequence[Range] = ()  # accepted: these offsets were gone before they were read
+    files: Sequence[File] = ()
+    replaces: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """Its file."""
+        return name_of(self.run)
+
+    def encoded(self) -> bytes:
+        """The bytes of its file."""
+        told = {
+            "version": _VERSION,
+            **asdict(self),
+            "topics": {name: one._asdict() for name, one in self.topics.items()},
+            "ranges": [one._asdict() for one in self.ranges],
+            "gaps": [one._asdict() for one in self.gaps],
+            "files": [one._asdict() for one in self.files],
+        }
+        return (json.dumps(told, indent=1) + "\n").encode()
+
+    @classmethod
+    def decoded(cls, data: bytes, place: str) -> Manifest:
+        """Read a manifest. Raises PipelineError."""
+        try:
+            told = json.loads(data)
+            version = told.pop("version")
+            if version != _VERSION:
+                raise PipelineError(f"{place} has version {version}: {_VERSION} is known here")
+            told["topics"] = {name: Topic(**one) for name, one in told["topics"].items()}
+            for name, kind in (("ranges", Range), ("gaps", Range), ("files", File)):
+                told[name] = tuple(kind(**one) for one in told[name])
+            return cls(**told)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PipelineError(f"{place} is no manifest of an archive: {error}") from error
+
+
+def name_of(run: str) -> str:
+    """The file of a run's manifest."""
+    return f"{DIRECTORY}/{run}{_SUFFIX}"
+
+
+class Archive:
+    """All manifests together."""
+
+    def __init__(self, manifests: Sequence[Manifest]) -> None:
+        self.manifests = sorted(manifests, key=lambda one: (one.created_ms, one.run))
+
+    @classmethod
+    def read(cls, store: Store, *, must_exist: bool = False) -> Archive:
+        """Read the manifests of an archive. Raises PipelineError and OSError."""
+        found = []
+        for name in store.listed(DIRECTORY):
+            if name.endswith(_SUFFIX) and not name.startswith("."):
+                path = f"{DIRECTORY}/{name}"
+                found.append(Manifest.decoded(store.read(path) or b"", store.full(path)))
+        if must_exist and not found:
+            raise PipelineError(f"{store.place} is no archive: there is no manifest")
+        return cls(found)
+
+    def of_run(self, run: str) -> Manifest | None:
+        """The manifest of a run, if it has ended."""
+        return next((one for one in self.manifests if one.run == run), None)
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The files that others stand in for."""
+        return frozenset(path for one in self.manifests for path in one.replaces)
+
+    @property
+    def files(self) -> list[File]:
+        """The files in force, by partition and offset."""
+        replaced = self.replaced
+        found = [one for made in self.manifests for one in made.files if one.path not in replaced]
+        return sorted(found, key=lambda one: (one.key, one.first_offset, one.path))
+
+    @property
+    def ranges(self) -> dict[Key, list[Range]]:
+        """The ranges of each partition, in order."""
+        found: dict[Key, list[Range]] = {}
+        for made in self.manifests:
+            for one in made.ranges:
+                found.setdefault(one.key, []).append(one)
+        return {key: sorted(found[key], key=lambda one: one[2:]) for key in sorted(found)}
+
+    @property
+    def spans(self) -> dict[Key, tuple[int, int]]:
+        """From where to where each partition is archived."""
+        return {
+            key: (ranges[0].start_offset, max(one.end_offset for one in ranges))
+            for key, ranges in self.ranges.items()
+        }
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic as the newest run knew it, with the most partitions it ever had."""
+        known = [one.topics[name] for one in self.manifests if name in one.topics]
+        if not known:
+            return None
+        settled = [one for one in known if one.timestamp_type is not None] or known
+        return settled[-1]._replace(partitions=max(one.partitions for one in known))
+
+    def problems(self) -> list[str]:
+        """What the manifests have against each other, in sentences."""
+        found = []
+        gaps = {one[:4] for made in self.manifests for one in made.gaps}
+        for key, ranges in self.ranges.items():
+            name = f"{key[0]}-{key[1]}"
+            for before, after in itertools.pairwise(ranges):
+                if after.start_offset < before.end_offset:
+                    last = min(before.end_offset, after.end_offset) - 1
+                    found.append(
+                        f"{name}: offsets {after.start_offset} to {last} are archived twice"
+                    )
+                elif (
+                    after.start_offset > before.end_offset
+                    and (*key, before.end_offset, after.start_offset) not in gaps
+                ):
+                    found.append(
+                        f"{name}: offsets {before.end_offset} to {after.start_offset - 1} are missing"
+                    )
+            found += self._miscounted(key, ranges)
+        named = Counter(one.path for one in self.files)
+        found += [f"{path}: named {count} times" for path, count in named.items() if count > 1]
+        twice = Counter(path for made in self.manifests for path in made.replaces)
+        found += [f"{path}: replaced {count} times" for path, count in twice.items() if count > 1]
+        return found
+
+    def _miscounted(self, key: Key, ranges: Sequence[Range]) -> list[str]:
+        counted = sum(one.records for one in ranges)
+        there = sum(one.records for one in self.files if one.key == key)
+        if counted == there:
+            return []
+        return [f"{key[0]}-{key[1]}: {counted} records were read, and its files have {there}"]

@@ -1,0 +1,206 @@
+"""An archive read back: the records of one partition in the order of their offsets.
+
+The files of several dates overlap in their offsets, so they are merged: of each file that is open one row
+group is held (some megabytes), and what lies below the least end of those is handed on. A file that is not
+what its manifest says stops the reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.archive import layout
+from pipeline.errors import PipelineError
+from protocol.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from pipeline.archive.manifests import File
+    from pipeline.archive.store import Store
+    from protocol.records.columns import ColumnBuffers
+
+_ROWS: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Which records: offsets from `low` to below `high`; event times, the first included, the last not."""
+
+    low: int = 0
+    high: int = 2**63 - 1
+    low_time: int | None = None
+    high_time: int | None = None
+
+    def wants(self, file: File) -> bool:
+        """Whether a file may hold such a record."""
+        if file.last_offset < self.low or file.first_offset >= self.high:
+            return False
+        if self.low_time is None and self.high_time is None:
+            return True
+        first, last = file.min_timestamp_ms, file.max_timestamp_ms
+        if first is None or last is None:
+            return False
+        return (self.low_time is None or last >= self.low_time) and (
+            self.high_time is None or first < self.high_time
+        )
+
+    def among(self, table: Any) -> Any:
+        """The rows of a table that are meant."""
+        offsets = table.column("offset").to_numpy()
+        wanted = (offsets >= self.low) & (offsets < self.high)
+        if self.low_time is not None or self.high_time is not None:
+            times = table.column("timestamp_ms").to_numpy()
+            wanted &= times != NO_TIMESTAMP
+            if self.low_time is not None:
+                wanted &= times >= self.low_time
+            if self.high_time is not None:
+                wanted &= times < self.high_time
+        return table if wanted.all() else table.filter(pa.array(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRows:
+    """Some records as the replay engine takes them."""
+
+    count: int
+    buffers: ColumnBuffers
+    offset: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSource:
+    """The records of one partition as a source of the replay engine."""
+
+    store: Store
+    files: tuple[File, ...]
+    bounds: Bounds = Bounds()
+
+    def read(self) -> Iterator[ArchivedRows]:
+        """Yield the records in order. Raises PipelineError and OSError."""
+        for table in merged(self.store, self.files, layout.REPLAYED, self.bounds):
+            offsets = np.ascontiguousarray(table.column("offset").to_numpy(), np.int64)
+            yield ArchivedRows(len(offsets), layout.buffers_of(table), offsets)
+
+
+def merged(
+    store: Store, files: Sequence[File], columns: Sequence[str], bounds: Bounds | None = None
+) -> Iterator[Any]:
+    """Yield tables of these columns (`offset` and `timestamp_ms` among them), offsets ascending throughout.
+
+    Raises PipelineError where an offset is there twice.
+    """
+    bounds = bounds or Bounds()
+    waiting = sorted(filter(bounds.wants, files), key=lambda one: (-one.first_offset, one.path))
+    active: list[_Cursor] = []
+    last = -1
+    while waiting or active:
+        if not active:
+            active.append(_Cursor(store, waiting.pop(), columns))
+        limit = min(one.limit for one in active)
+        while waiting and waiting[-1].first_offset <= limit:
+            active.append(_Cursor(store, waiting.pop(), columns))
+            limit = min(limit, active[-1].limit)
+        taken = pa.concat_tables([one.take(limit) for one in active])
+        active = [one for one in active if not one.is_over]
+        order = np.argsort(taken.column("offset").to_numpy(), kind="stable")
+        taken = taken.take(pa.array(order)).combine_chunks()
+        last = _refuse_twice(taken, last, files)
+        taken = bounds.among(taken)
+        for start in range(0, taken.num_rows, _ROWS):
+            yield taken.slice(start, _ROWS)
+
+
+def _refuse_twice(table: Any, last: int, files: Sequence[File]) -> int:
+    offsets = table.column("offset").to_numpy()
+    wrong = np.flatnonzero(np.diff(offsets, prepend=last) <= 0)
+    if len(wrong):
+        name = f"{files[0].topic}-{files[0].partition}"
+        raise PipelineError(
+            f"{name}: offset {offsets[wrong[0]]} is in the archive twice, or out of order"
+        )
+    return int(offsets[-1]) if len(offsets) else last
+
+
+class _Cursor:
+    """One file, read by row groups; it is open only while one is read."""
+
+    def __init__(self, store: Store, file: File, columns: Sequence[str]) -> None:
+        self._store = store
+        self._file = file
+        self._columns = list(columns)
+        self._group = 0
+        self._metadata: Any = None
+        self._held: Any = None
+        self.is_over = False
+        self._fill()
+
+    @property
+    def limit(self) -> int:
+        """The last offset that is held."""
+        return int(self._held.column("offset")[-1].as_py())
+
+    def take(self, limit: int) -> Any:
+        """The rows up to an offset."""
+        offsets = self._held.column("offset").to_numpy()
+        count = int(np.searchsorted(offsets, limit, side="right"))
+        found = self._held.slice(0, count)
+        if count == len(offsets):
+            self._fill()
+        else:
+            self._held = self._held.slice(count)
+        return found
+
+    def _fill(self) -> None:
+        """Hold the next row group. Raises PipelineError for a file that is not as it was."""
+        try:
+            with (
+                opened(self._store, self._file.path) as source,
+                pq.ParquetFile(
+                    source, metadata=self._metadata, page_checksum_verification=True
+                ) as parquet,
+            ):
+                if self._metadata is None:
+                    self._metadata = parquet.metadata
+                    self._check(self._metadata.num_rows)
+                if self._group >= self._metadata.num_row_groups:
+                    self.is_over = True
+                    return
+                self._held = parquet.read_row_group(self._group, columns=self._columns)
+                self._group += 1
+        except FileNotFoundError as error:
+            raise PipelineError(
+                f"{self._store.full(self._file.path)} is gone, and a manifest names it: run"
+                " `archive verify`"
+            ) from error
+        except (pa.ArrowException, OSError) as error:
+            raise PipelineError(
+                f"{self._store.full(self._file.path)} cannot be read: {error}"
+            ) from error
+
+    def _check(self, rows: int) -> None:
+        if rows != self._file.records:
+            raise PipelineError(
+                f"{self._store.full(self._file.path)} has {rows} records, and its manifest says"
+                f" {self._file.records}"
+            )
+
+
+def opened(store: Store, path: str) -> Any:
+    """A file as pyarrow reads it."""
+    from pyarrow import fs  # noqa: PLC0415 - beside what it is for
+
+    from pipeline.source import places  # noqa: PLC0415 - as above
+
+    place = store.full(path)
+    if store.is_remote:
+        system, inner = fs.FileSystem.from_uri(place)
+        return system.open_input_file(inner)
+    return pa.OSFile(places.local(place))

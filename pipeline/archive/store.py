@@ -1,0 +1,147 @@
+"""Where an archive lies: a local directory, or any URI that pyarrow can write to.
+
+`publish` makes a file appear whole under its name, or not at all: written aside, synced and renamed; what
+is put into an object store appears whole by itself. Names are relative, parted by `/`. A local archive
+can be locked for a run; of a store that has no locks two writers at once have to be kept apart by whoever
+runs them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from pipeline.errors import PipelineError
+from pipeline.source import places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARTIAL: Final = ".partial-"
+_LOCK: Final = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The files below a place; it may be pickled."""
+
+    place: str
+
+    def full(self, name: str) -> str:
+        """The place of a file."""
+        return places.join(self.place, name)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it lies elsewhere than in a local directory."""
+        return places.is_uri(self.place)
+
+    def read(self, name: str) -> bytes | None:
+        """A file whole; None where there is none. Raises OSError."""
+        return places.read(self.full(name))
+
+    def publish(self, name: str, data: Any) -> None:
+        """Let a file appear under its name, or take the place of the one there. Raises OSError."""
+        if self.is_remote:
+            system, path = _system(self.full(name))
+            if urlsplit(self.place).scheme not in {"s3", "gs", "gcs"}:
+                system.create_dir(path.rpartition("/")[0], recursive=True)
+            with system.open_output_stream(path, compression=None) as file:
+                file.write(data)
+            return
+        target = Path(places.local(self.place), name)
+        _make(target.parent)
+        partial = target.with_name(f"{PARTIAL}{uuid.uuid4().hex}-{target.name}")
+        with partial.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)  # noqa: PTH105 - what the tests of crashes stop at
+        _sync(target.parent)
+
+    def delete(self, name: str) -> bool:
+        """Delete a file; whether it was there. Raises OSError."""
+        if self.is_remote:
+            system, path = _system(self.full(name))
+            if not system.get_file_info(path).is_file:
+                return False
+            system.delete_file(path)
+            return True
+        try:
+            os.unlink(Path(places.local(self.place), name))  # noqa: PTH108 - as above
+        except FileNotFoundError:
+            return False
+        return True
+
+    def listed(self, directory: str) -> list[str]:
+        """The names of the files in a directory, in order; none where there is no directory."""
+        try:
+            found = places.listed(self.full(directory))
+        except FileNotFoundError:
+            return []
+        return sorted(one.name for one in found if not one.is_directory)
+
+    def walked(self) -> list[str]:
+        """The names of all files below topics, in order."""
+        found: list[str] = []
+        for topic in self._directories("", "topic="):
+            for date in self._directories(topic, "event_date="):
+                found += [f"{date}/{name}" for name in self.listed(date)]
+        return sorted(found)
+
+    def _directories(self, above: str, prefix: str) -> list[str]:
+        try:
+            found = places.listed(self.full(above) if above else self.place)
+        except FileNotFoundError:
+            return []
+        names = sorted(
+            one.name for one in found if one.is_directory and one.name.startswith(prefix)
+        )
+        return [f"{above}/{name}" if above else name for name in names]
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs away from a local archive; a killed run leaves no lock. Raises PipelineError."""
+        if self.is_remote:
+            yield
+            return
+        directory = Path(places.local(self.place))
+        _make(directory)
+        with (directory / _LOCK).open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise PipelineError(
+                    f"another run is at work on the archive {self.place}: wait until it has ended"
+                ) from None
+            yield
+
+
+def _make(directory: Path) -> None:
+    """Make a directory and those above it, durably."""
+    if directory.is_dir():
+        return
+    _make(directory.parent)
+    directory.mkdir(exist_ok=True)
+    _sync(directory.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _system(place: str) -> tuple[Any, str]:
+    from pyarrow import fs  # noqa: PLC0415 - only where it is needed
+
+    found: tuple[Any, str] = fs.FileSystem.from_uri(place)
+    return found

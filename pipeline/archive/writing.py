@@ -1,0 +1,202 @@
+"""From splits to Parquet, in one process: no rows travel, what comes back is the names of files.
+
+A task has a range of offsets of one partition, cut at multiples of a fixed number. Within it records are
+gathered until they take `file_bytes` unpacked, record by record, and are then written to one file for each
+event date. So names and bytes follow from what is in the range alone: not from how the log was cut into
+splits, nor from how often the task was tried.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from crc32c import crc32c
+
+from pipeline.archive import layout
+from pipeline.archive.manifests import File, Range
+from pipeline.source.reading import Options, read
+from protocol.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pipeline.archive.store import Store
+    from pipeline.source.splits import Split
+
+_GROUP_BYTES: Final = 4 << 20  # a row group; restoring holds one of each date it meets
+_GROUP_ROWS: Final = 65_536
+_READ_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one task archives."""
+
+    store: Store
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    splits: tuple[Split, ...]
+    isolation: str
+    file_bytes: int
+
+
+class Written(NamedTuple):
+    """What a task has written."""
+
+    range: Range
+    files: tuple[File, ...]
+
+
+def chunks(
+    store: Store, splits: Sequence[Split], *, isolation: str, offsets: int, file_bytes: int
+) -> list[Chunk]:
+    """Cut what is read into tasks, at multiples of `offsets`."""
+    found: dict[tuple[str, int, int], list[Split]] = {}
+    for split in splits:
+        start = split.start_offset
+        while start < split.end_offset:
+            number = start // offsets
+            end = min(split.end_offset, (number + 1) * offsets)
+            part = dataclasses.replace(split, start_offset=start, end_offset=end)
+            found.setdefault((split.topic, split.partition, number), []).append(part)
+            start = end
+    return [
+        Chunk(
+            store,
+            topic,
+            partition,
+            parts[0].start_offset,
+            parts[-1].end_offset,
+            tuple(parts),
+            isolation,
+            file_bytes,
+        )
+        for (topic, partition, _), parts in sorted(found.items())
+    ]
+
+
+def write(chunk: Chunk) -> Written:
+    """Do one task. Raises SourceError, ClientError and OSError."""
+    files: list[File] = []
+    for table, sizes in _sliced(_tables(chunk), chunk.file_bytes):
+        offsets = table.column("offset")
+        files += write_dates(
+            chunk.store,
+            chunk.topic,
+            chunk.partition,
+            table,
+            sizes,
+            (offsets[0].as_py(), offsets[-1].as_py()),
+        )
+    return Written(
+        Range(
+            chunk.topic,
+            chunk.partition,
+            chunk.start_offset,
+            chunk.end_offset,
+            sum(one.records for one in files),
+        ),
+        tuple(files),
+    )
+
+
+def write_dates(
+    store: Store, topic: str, partition: int, table: Any, sizes: Any, span: tuple[int, int]
+) -> Iterator[File]:
+    """Write a table of one partition to a file for each date, named for the offsets in `span`."""
+    sized = table.append_column("size", pa.array(sizes))
+    for date, part in layout.by_date(sized):
+        column_bytes = int(np.sum(part.column("size").to_numpy()))
+        path = layout.path_of(topic, partition, date, *span)
+        yield write_file(store, path, topic, partition, date, part.drop(["size"]), column_bytes)
+
+
+def write_file(
+    store: Store,
+    path: str,
+    topic: str,
+    partition: int,
+    date: str | None,
+    table: Any,
+    column_bytes: int,
+) -> File:
+    """Write one file, the same bytes each time; what a manifest says of it."""
+    data = encoded(table, column_bytes)
+    store.publish(path, data)
+    offsets = table.column("offset").to_numpy()
+    times = table.column("timestamp_ms").to_numpy()
+    times = times[times != NO_TIMESTAMP]
+    return File(
+        path=path,
+        topic=topic,
+        partition=partition,
+        event_date=date,
+        first_offset=int(offsets[0]),
+        last_offset=int(offsets[-1]),
+        records=len(offsets),
+        size_bytes=len(data),
+        column_bytes=column_bytes,
+        crc32c=crc32c(data),
+        min_timestamp_ms=int(times.min()) if len(times) else None,
+        max_timestamp_ms=int(times.max()) if len(times) else None,
+    )
+
+
+def encoded(table: Any, column_bytes: int) -> Any:
+    """A table as the bytes of a Parquet file."""
+    each = max(1, column_bytes // max(1, table.num_rows))
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table.combine_chunks(),
+        sink,
+        row_group_size=max(1, min(_GROUP_ROWS, _GROUP_BYTES // each)),
+        compression="zstd",
+        write_page_checksum=True,
+        use_dictionary=["key", "partition", "timestampType", "headers.list.element.key"],
+        write_statistics=["offset", "timestamp", "timestamp_ms", "append_time_ms"],
+    )
+    return sink.getvalue()
+
+
+def _tables(chunk: Chunk) -> Iterator[tuple[Any, Any]]:
+    options = Options(isolation=chunk.isolation, batch_bytes=_READ_BYTES)
+    for split in chunk.splits:
+        for columns in read(split, options):
+            if len(columns):
+                yield layout.table_of(columns)
+
+
+def _sliced(tables: Iterator[tuple[Any, Any]], limit: int) -> Iterator[tuple[Any, Any]]:
+    """Cut records into tables of at most so many bytes, or of one record that is larger."""
+    held: list[tuple[Any, Any]] = []
+    filled = 0
+    for whole, all_sizes in tables:
+        table, sizes = whole, all_sizes
+        while len(sizes):
+            ends = np.cumsum(sizes)
+            count = int(np.searchsorted(ends, limit - filled, side="right"))
+            if not count and not held:
+                count = 1
+            if count:
+                held.append((table.slice(0, count), sizes[:count]))
+                filled += int(ends[count - 1])
+            if count < len(sizes):
+                yield _joined(held)
+                held, filled = [], 0
+            table, sizes = table.slice(count), sizes[count:]
+    if held:
+        yield _joined(held)
+
+
+def _joined(held: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    return (
+        pa.concat_tables([table for table, _ in held]),
+        np.concatenate([sizes for _, sizes in held]),
+    )

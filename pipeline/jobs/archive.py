@@ -1,0 +1,162 @@
+"""Keep topics as Parquet by event date: any year, exactly once, late data welcome; check and merge them.
+
+    tidelog pipeline archive --brokers localhost:9092 --topics orders --to /archive --run monday
+    tidelog pipeline archive verify /archive
+    tidelog pipeline archive compact /archive
+
+A run begins where the last one ended, and writes topic=orders/event_date=2026-01-31/p00003-<offsets>.parquet;
+a late record is one more small file in an old date. What counts is _manifest/<run>.json alone, which appears
+as a whole when all is written: a run that was killed has archived nothing, and is done again with the same
+--run. Offsets that are gone before they were archived, or a topic that was made anew, are refused.
+`verify` compares the files with the manifests (exit status 1: something is wrong); `compact` puts small files
+of a date together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipeline import options as shared
+from pipeline.errors import OK, UsageError
+from pipeline.plan import described
+from pipeline.source import splits as source
+
+if TYPE_CHECKING:
+    from pipeline.session import Session
+
+JOB: Final = "archive"
+_FILE_BYTES: Final = 128 << 20
+_MOST_FILE_BYTES: Final = 1 << 30
+_TASK_OFFSETS: Final = 1_000_000
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job's options."""
+    group = parser.add_argument_group("which records")
+    where = group.add_mutually_exclusive_group()
+    where.add_argument(
+        "--brokers", type=shared.brokers, metavar="HOST:PORT,...", help="read from a cluster"
+    )
+    where.add_argument(
+        "--logs",
+        metavar="DIR|URI",
+        action="append",
+        help="read log directories, or copies of them in an object store (s3://bucket/logs)",
+    )
+    group.add_argument(
+        "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all but __ topics)"
+    )
+    group.add_argument(
+        "--cluster",
+        type=shared.brokers,
+        metavar="HOST:PORT,...",
+        help="with --logs: the cluster they belong to, which knows the settings of topics",
+    )
+    group.add_argument(
+        "--isolation",
+        choices=[source.READ_COMMITTED, source.READ_UNCOMMITTED],
+        default=source.READ_COMMITTED,
+        help="whether records of aborted transactions are left out (read_committed)",
+    )
+    group.add_argument(
+        "--upto",
+        choices=[source.HIGH_WATERMARK, source.LOG_END],
+        default=source.HIGH_WATERMARK,
+        help="of log directories: what is replicated (high-watermark), or all there is",
+    )
+    group.add_argument(
+        "--split-bytes",
+        type=shared.size,
+        default=source.SPLIT_BYTES,
+        metavar="SIZE",
+        help="read at a time (128m)",
+    )
+    group = parser.add_argument_group("where to")
+    group.add_argument("--to", metavar="DIR|URI", help="the archive")
+    group.add_argument(
+        "--accept-gap",
+        action="store_true",
+        help="go on where offsets were deleted before they were archived; the manifest names them",
+    )
+    group.add_argument(
+        "--task-offsets",
+        type=_count,
+        default=_TASK_OFFSETS,
+        metavar="N",
+        help=f"offsets a task archives, at multiples of it ({_TASK_OFFSETS:,})",
+    )
+    _add_file_bytes(group)
+    shared.add_run(parser)
+    _add_actions(parser)
+
+
+def _add_file_bytes(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--file-bytes",
+        type=_file_size,
+        default=_FILE_BYTES,
+        metavar="SIZE",
+        help="largest file, before compression (128m)",
+    )
+
+
+def _add_actions(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="verify|compact")
+    for name, told in (
+        ("verify", "compare an archive with its manifests"),
+        ("compact", "put the small files of each date together"),
+    ):
+        action = actions.add_parser(name, help=told, description=f"{told}.", allow_abbrev=False)
+        action.add_argument("directory", metavar="DIR|URI", help="the archive")
+        if name == "compact":
+            _add_file_bytes(action)
+        shared.add_run(action)
+        action.add_argument(
+            "--traceback",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="on failure, show where it happened",
+        )
+
+
+def run(options: argparse.Namespace, session: Session) -> int:
+    """Archive, verify or compact; returns the exit status."""
+    from pipeline.archive.store import Store  # noqa: PLC0415 - help does without
+
+    now_ms = time.time_ns() // 1_000_000
+    name = options.run or shared.new_run_id(options.action or JOB, now_ms)
+    directory = Path(options.out) / name
+    if options.action is not None:
+        from pipeline.jobs import keeping  # noqa: PLC0415 - as above
+
+        do = keeping.verify if options.action == "verify" else keeping.compact
+        return do(options, session, Store(options.directory), name, directory)
+    if options.to is None:
+        raise UsageError("--to names the archive: a directory, or an URI")
+    if (options.brokers is None) == (options.logs is None):
+        raise UsageError("give either --brokers or --logs to read from")
+    from pipeline.jobs.archiving import Run  # noqa: PLC0415 - as above
+
+    one = Run(options, Store(options.to), name, directory)
+    if options.dry_run:
+        print(described(one.plan(now_ms)))  # noqa: T201 - what was asked for
+        return OK
+    return one.do(session, now_ms)
+
+
+def _count(text: str) -> int:
+    """A whole number above 0."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0")
+    return int(text)
+
+
+def _file_size(text: str) -> int:
+    """A size that Arrow's columns can have."""
+    found = shared.size(text)
+    if found > _MOST_FILE_BYTES:
+        raise argparse.ArgumentTypeError(f"'{text}' is more than 1g")
+    return found

@@ -1,0 +1,318 @@
+"""One run of `archive`: where it begins, what it reads, and the manifest that ends it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.archive import manifests, writing
+from pipeline.archive.manifests import Archive, Manifest, Range, Topic
+from pipeline.client import Client
+from pipeline.errors import OK, PipelineError
+from pipeline.jobs.archive import JOB
+from pipeline.jobs.watching import watching
+from pipeline.options import topics_of
+from pipeline.plan import Plan
+from pipeline.source import places
+from pipeline.source import splits as source
+from pipeline.source.splits import Selection
+from pipeline.times import to_iso
+from protocol.errors import CorruptMessage
+from storage import checkpoints, filenames
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pipeline.archive.store import Store
+    from pipeline.archive.writing import Written
+    from pipeline.session import Session
+    from pipeline.source.splits import Key, Split
+
+_STAMP: Final = "message.timestamp.type"
+
+
+class Run:
+    """What the options ask for, of one archive."""
+
+    def __init__(
+        self, options: argparse.Namespace, store: Store, name: str, directory: Path
+    ) -> None:
+        self.options, self.store, self.name, self.directory = options, store, name, directory
+        topics, pattern = topics_of(options.topics)
+        self.selection = Selection(
+            topics=topics,
+            pattern=pattern,
+            upto=options.upto,
+            isolation=options.isolation,
+            split_bytes=options.split_bytes,
+        )
+        self._splits: list[Split] | None = None
+
+    def do(self, session: Session, now_ms: int) -> int:
+        """Archive; returns the exit status. Raises PipelineError, SourceError, ClientError and OSError."""
+        began_s = time.monotonic()
+        with self.store.locked():
+            done = Archive.read(self.store).of_run(self.name)
+            if done is not None:
+                if done.kind != manifests.ARCHIVE:
+                    raise PipelineError(f"run {self.name} of this archive was a {done.kind}")
+                _say(f"{JOB} {self.name}: was done before")
+                return OK
+            plan = self.plan(now_ms)
+            archive = Archive.read(self.store)
+            self._refuse_moved(plan, archive)
+            if not plan.offsets:
+                _say(f"{JOB} {self.name}: nothing is new")
+                return OK
+            chunks = writing.chunks(
+                self.store,
+                self._read_again(plan),
+                isolation=self.options.isolation,
+                offsets=self.options.task_offsets,
+                file_bytes=self.options.file_bytes,
+            )
+            with watching(session, JOB, plan.size_bytes) as watch:
+                written: list[Written] = session.run(writing.write, chunks, watch=watch)
+            made = self._manifest(plan, written)
+            self._refuse_wrong(made, plan, archive)
+            self.store.publish(made.name, made.encoded())
+        self._conclude(made, time.monotonic() - began_s)
+        return OK
+
+    # --- what is read ----------------------------------------------------------------------------
+
+    def plan(self, now_ms: int) -> Plan:
+        """The plan of this run, made now or before."""
+        options = self.options
+        return Plan.open(
+            self.directory,
+            job=JOB,
+            run=self.name,
+            arguments={
+                "brokers": options.brokers,
+                "logs": options.logs,
+                "topics": options.topics,
+                "isolation": options.isolation,
+                "upto": options.upto,
+                "to": options.to,
+                "task_offsets": options.task_offsets,
+                "file_bytes": options.file_bytes,
+            },
+            now_ms=now_ms,
+            make=self._make,
+            save=not options.dry_run,
+        )
+
+    def _make(self) -> tuple[Sequence[Split], Mapping[str, Any]]:
+        archive = Archive.read(self.store)
+        there = source.ranges(self.selection, **self._place)
+        topics = self._topics({topic for topic, _ in there})
+        for name, topic in topics.items():
+            _refuse_anew(name, topic, archive.topic(name))
+        spans, gaps = {}, []
+        for key, (start, end) in sorted(there.items()):
+            first, gap = _beginning(key, start, end, archive.spans.get(key))
+            if gap is not None:
+                if not self.options.accept_gap:
+                    raise PipelineError(_gone(gap))
+                gaps += [gap] if first < end else []
+            spans[key] = first, end
+        splits = self._plan_splits({key: span for key, span in spans.items() if span[0] < span[1]})
+        self._splits = splits
+        return splits, {
+            "topics": {name: one._asdict() for name, one in topics.items()},
+            "gaps": gaps,
+        }
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        return {"logs": self.options.logs or (), "brokers": self.options.brokers}
+
+    def _plan_splits(self, spans: Mapping[Key, tuple[int, int]]) -> list[Split]:
+        selection = dataclasses.replace(self.selection, offsets=spans)
+        return covering(source.plan(selection, **self._place), spans) if spans else []
+
+    def _read_again(self, plan: Plan) -> list[Split]:
+        """The splits of the plan: those it was made of, or the log cut anew."""
+        return self._plan_splits(plan.offsets) if self._splits is None else self._splits
+
+    # --- topics ----------------------------------------------------------------------------------
+
+    def _topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics as they are: from a cluster, or as far as directories tell."""
+        asked = self.options.brokers or self.options.cluster
+        found: dict[str, Topic] = {}
+        if asked is None:
+            there = source.ranges(self.selection, **self._place)
+            for name in names:
+                count = 1 + max(partition for topic, partition in there if topic == name)
+                found[name] = Topic(count, self._id_on_disk(name), None, {})
+            return found
+        with Client(asked) as client:
+            known = client.topics(list(names))
+            for name in names:
+                settings = client.topic_settings(name)
+                own = {
+                    each: one.value
+                    for each, one in settings.items()
+                    if one.is_own and one.value is not None
+                }
+                stamp = settings[_STAMP].value if _STAMP in settings else None
+                topic = known[name]
+                found[name] = Topic(len(topic.partitions), topic.topic_id, stamp, own)
+        return found
+
+    def _id_on_disk(self, topic: str) -> str:
+        for place in self.options.logs:
+            if places.is_uri(place):
+                continue
+            root = Path(places.local(place))
+            for directory in (root, *sorted(root.glob(f"{topic}-*"))):
+                named = filenames.parse_partition_directory(directory.name)
+                if named is None or named[0] != topic:
+                    continue
+                try:
+                    found = checkpoints.read_topic_id(directory)
+                except CorruptMessage:
+                    found = None
+                if found is not None:
+                    return str(found)
+        return ""
+
+    # --- the manifest ----------------------------------------------------------------------------
+
+    def _refuse_moved(self, plan: Plan, archive: Archive) -> None:
+        """Raise PipelineError where another run has archived what this one was to."""
+        gaps = {(gap[0], gap[1]): gap for gap in plan.notes["gaps"]}
+        for key, (start, _) in sorted(plan.offsets.items()):
+            span = archive.spans.get(key)
+            before = gaps[key][2] if key in gaps else start
+            if span is not None and span[1] != before:
+                raise PipelineError(
+                    f"{key[0]}-{key[1]} is archived up to offset {span[1]} now, and run {self.name} was to"
+                    f" begin at {start}: another run came first; choose another --run"
+                )
+
+    def _manifest(self, plan: Plan, written: Sequence[Written]) -> Manifest:
+        options = self.options
+        return Manifest(
+            run=self.name,
+            kind=manifests.ARCHIVE,
+            created_ms=plan.created_ms,
+            source={
+                "brokers": options.brokers,
+                "logs": options.logs,
+                "isolation": options.isolation,
+                "upto": options.upto,
+            },
+            topics={name: Topic(**one) for name, one in plan.notes["topics"].items()},
+            ranges=tuple(_joined(one.range for one in written)),
+            gaps=tuple(Range(*gap) for gap in plan.notes["gaps"]),
+            files=tuple(file for one in written for file in one.files),
+        )
+
+    def _refuse_wrong(self, made: Manifest, plan: Plan, before: Archive) -> None:
+        """Raise PipelineError unless all that was planned is archived, after what was there before."""
+        reached = {one.key: (one.start_offset, one.end_offset) for one in made.ranges}
+        if reached != dict(plan.offsets):
+            raise PipelineError(f"run {self.name} archived {reached}, and was to {plan.offsets}")
+        if self.store.is_remote:  # where nothing is locked
+            now = Archive.read(self.store)
+            if len(now.manifests) != len(before.manifests):
+                self._refuse_moved(plan, now)
+        problems = Archive([*before.manifests, made]).problems()
+        if problems:
+            raise PipelineError(f"nothing was archived, for {problems[0]}")
+
+    def _conclude(self, made: Manifest, seconds: float) -> None:
+        records = sum(one.records for one in made.ranges)
+        times = [
+            time_ms
+            for one in made.files
+            for time_ms in (one.min_timestamp_ms, one.max_timestamp_ms)
+            if time_ms is not None
+        ]
+        span = f", from {to_iso(min(times))} to {to_iso(max(times))}" if times else ""
+        size = sum(one.size_bytes for one in made.files)
+        _say(
+            f"{JOB} {self.name}: {records} records of {len(made.ranges)} partitions{span}, in"
+            f" {len(made.files)} files, {size} bytes; {seconds:.1f} s"
+        )
+        for gap in made.gaps:
+            _say(
+                f"{gap.topic}-{gap.partition}: offsets {gap.start_offset} to {gap.end_offset - 1} were gone:"
+                " the manifest names the gap"
+            )
+
+
+def covering(splits: Sequence[Split], spans: Mapping[Key, tuple[int, int]]) -> list[Split]:
+    """The splits with offsets that nothing is left of (compaction) counted to one beside them."""
+    found: list[Split] = []
+    for one in splits:
+        key = one.topic, one.partition
+        before = found[-1] if found and (found[-1].topic, found[-1].partition) == key else None
+        start = spans[key][0] if before is None else before.end_offset
+        found.append(dataclasses.replace(one, start_offset=start))
+    for number, one in enumerate(found):
+        key = one.topic, one.partition
+        after = found[number + 1] if number + 1 < len(found) else None
+        if after is None or (after.topic, after.partition) != key:
+            found[number] = dataclasses.replace(one, end_offset=spans[key][1])
+    return found
+
+
+def _beginning(
+    key: Key, start: int, end: int, span: tuple[int, int] | None
+) -> tuple[int, Range | None]:
+    """The first offset to archive of a log that has those from `start` to `end`, and what is gone."""
+    if span is None:
+        return start, None
+    archived = span[1]
+    if end < archived:
+        raise PipelineError(
+            f"{key[0]}-{key[1]} ends at offset {end}, and is archived up to {archived}: it was cut or made"
+            " anew; archive it to another directory"
+        )
+    if start > archived:
+        return start, Range(*key, archived, start)
+    return archived, None
+
+
+def _gone(gap: Range) -> str:
+    return (
+        f"{gap.topic}-{gap.partition} begins at offset {gap.end_offset} now: {gap.start_offset} to"
+        f" {gap.end_offset - 1} were deleted before they were archived; --accept-gap goes on without them"
+    )
+
+
+def _refuse_anew(name: str, now: Topic, before: Topic | None) -> None:
+    if before is None or not now.topic_id or not before.topic_id:
+        return
+    if now.topic_id != before.topic_id:
+        raise PipelineError(
+            f"topic {name} was made anew since it was archived (id {now.topic_id}, it was"
+            f" {before.topic_id}): archive it to another directory"
+        )
+
+
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    """The ranges of tasks, those of a partition put together."""
+    found: dict[Key, Range] = {}
+    for one in sorted(ranges):
+        before = found.get(one.key)
+        if before is None:
+            found[one.key] = one
+        elif before.end_offset == one.start_offset:
+            found[one.key] = before._replace(
+                end_offset=one.end_offset, records=before.records + one.records
+            )
+        else:
+            raise PipelineError(f"{one.topic}-{one.partition}: nobody read {before.end_offset}")
+    return list(found.values())
+
+
+def _say(text: str) -> None:
+    print(text)  # noqa: T201 - what the job says
