@@ -42,6 +42,7 @@ def log_of(
     """Return the log that batches would make, each appended `now_ms`, by a topic's settings."""
     rules = timestamps.rules_of(config, NEWEST_MAGIC)
     limit = timestamps.event_limit(rules, now_ms)
+    span_ms, least_ms = timestamps.segment_span(config), config.segment_min_roll_interval_ms
     segments: list[Retained] = []
     times, base, size, offset = SegmentTimes(), start_offset, 0, start_offset
     largest_event: int | None = None
@@ -55,9 +56,7 @@ def log_of(
         if rules.log_append_time:
             first, largest, has_missing = now_ms, now_ms, False
         is_full = size > 0 and size + arrival.size > config.segment_bytes
-        if is_full or timestamps.should_roll(
-            times, largest, now_ms, config.segment_ms, config.segment_min_roll_interval_ms
-        ):
+        if is_full or timestamps.should_roll(times, largest, now_ms, span_ms, least_ms):
             close()
             times, base, size = SegmentTimes(), offset, 0
         last_offset = offset + arrival.records - 1

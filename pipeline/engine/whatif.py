@@ -236,7 +236,7 @@ def judge(
         if pinned is None:
             pinned = pinned_by_future(log, policy, now_ms, margin_ms)
         policies = timestamps.segments_to_delete(
-            [candidate(segment, policy.rules) for segment in left],
+            timestamps.stood_in(candidate(segment, policy.rules) for segment in left),
             policy.retention,
             now_ms=now_ms,
             log_start_offset=start,

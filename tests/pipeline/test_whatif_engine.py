@@ -242,6 +242,26 @@ def test_a_policy_lies_over_the_topics_own_settings():
     assert plain == timestamps.Retention(None, None, by_append=False)
 
 
+def test_what_compaction_left_empty_goes_with_what_follows():
+    def segment(number, size, append):
+        times = SegmentTimes()
+        if size:
+            times.note(append, append, number, False, append, append)
+            times.note_append(append)
+        return Retained(number, number + 1, size, times, (), append)
+
+    kept = [segment(0, 100, NOW), segment(1, 0, NOW), segment(2, 100, NOW + HOUR)]
+    log = whatif.Log("t", 0, (*kept, segment(3, 100, NOW + DAY)), 0, 4, None)
+    moments = [NOW + DAY + 1, NOW + DAY + HOUR, NOW + DAY + HOUR + 1]
+    for text in ("a:retention.ms=1d", "a:retention.ms=1d,rules=kafka"):
+        outcome = judged(log, text, moments)
+        assert [(each.base_offset, each.at_ms) for each in outcome.deleted] == [
+            (0, moments[0]),
+            (1, moments[2]),
+            (2, moments[2]),
+        ]
+
+
 def test_guards_hold_or_are_broken_by_name(tmp_path):
     path, _ = written(tmp_path, [(NOW + i, [NOW - 9 * DAY + i]) for i in range(4)])
     log = read(path)
