@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline import offset_map
 from pipeline.delivery import AT_LEAST_ONCE
 from pipeline.errors import FAILED, FINDINGS, OK
+from pipeline.report.replay import html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pipeline.replay import Outcome
 
 REPORT: Final = "report.json"
+PAGE: Final = "report.html"
 _SHOWN: Final = 20
 
 
@@ -31,11 +33,13 @@ def conclude(
     seconds: float,
     more: Mapping[str, Any] | None = None,
     keep_map: bool = True,
+    kind: str = "json",
 ) -> int:
     """Write and say what became of the tasks.
 
     OK, or FAILED where a partition stopped; FINDINGS where all is there but nobody knows where, or where a
-    record may be there twice.
+    record may be there twice. `kind` "html" adds a page to report.json, which is always there: it says that
+    the run is over.
     """
     failed = [one for one in outcomes if one.error is not None]
     vague = [one for one in outcomes if not one.map.is_complete and one.error is None]
@@ -69,7 +73,9 @@ def conclude(
             for one in outcomes
         ],
     }
-    _write(directory / REPORT, report)
+    _write(directory / REPORT, json.dumps(report, indent=1) + "\n")
+    if kind == "html":
+        _write(directory / PAGE, html(report))
     print(  # noqa: T201 - what the job says
         f"{job} {run}: {count} records in {len(outcomes)} partitions, {found} of them there before;"
         f" delivery {mode}; {seconds:.1f} s"
@@ -103,8 +109,8 @@ def written_by(directory: Path) -> list[tuple[str, int, int]]:
     return [(one["topic"], one["partition"], one["records"]) for one in report["partitions"]]
 
 
-def _write(path: Path, report: Mapping[str, Any]) -> None:
+def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    partial.write_text(text, encoding="utf-8")
     partial.rename(path)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pipeline.client import UnsupportedByBroker
 from pipeline.connection import ADD_PARTITIONS_TO_TXN, END_TXN
 from pipeline.errors import PipelineError, UsageError
 from pipeline.offset_map import Runs
@@ -208,7 +209,11 @@ class SharedWriter(Writer):
 
     def begin(self) -> int:
         """Ask the target for the last sequence of this producer; from the beginning where it has none."""
-        last = self.client.last_sequence(self.topic, self.partition, self.delivery.producer_id)
+        try:
+            last = self.client.last_sequence(self.topic, self.partition, self.delivery.producer_id)
+        except UnsupportedByBroker:  # nobody can say: somebody new begins
+            self.producer = Producer(*self.client.init_producer_id())
+            last = None
         self.done = 0 if last is None else last + 1
         return self.done
 

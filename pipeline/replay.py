@@ -21,7 +21,7 @@ from pipeline import delivery as deliveries
 from pipeline.client import Client, ClientError, ClusterUnreachable
 from pipeline.errors import PipelineError
 from pipeline.offset_map import PartitionMap
-from pipeline.producing import SequenceGap
+from pipeline.producing import Fenced, SequenceGap
 from pipeline.source.splits import SourceError
 from protocol.records import kernels
 from protocol.records.column_batches import BATCH_LIMIT, encode_batches
@@ -123,8 +123,8 @@ def replay_partition(task: Task) -> Outcome:
                     error = str(gap)
                     break
                 continue
-            except ClusterUnreachable:
-                raise
+            except (ClusterUnreachable, Fenced):
+                raise  # for Spark to try again, unless it is the older of two tasks
             except (PipelineError, SourceError) as failure:
                 error = str(failure)
             count, partition_map = written.done, _map_of(task, written)

@@ -226,6 +226,7 @@ def _write(options: argparse.Namespace, session: Session, directory: Path, name:
         outcomes,
         mode=plan.notes["delivery"],
         seconds=time.monotonic() - began_s,
+        kind=options.report,
         more={"rows_staged": total},
         keep_map=False,
     )

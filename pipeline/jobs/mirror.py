@@ -197,6 +197,7 @@ def _mirror(options: argparse.Namespace, session: Session, one: _Round) -> int:
         outcomes,
         mode=plan.notes["delivery"],
         seconds=time.monotonic() - began_s,
+        kind=options.report,
         more={"offsets_planned": total},
     )
 

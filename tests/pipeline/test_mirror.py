@@ -148,6 +148,7 @@ def test_a_run_again_finds_all_there(broker, target, filled, tmp_path):
         assert mirror(broker.bootstrap, target, topic, tmp_path, "--create") == OK
         report = json.loads((tmp_path / "r" / "report.json").read_text())
         assert (report["records"], report["records_found"]) == (833, 833)
+        assert "Every record is there once." in (tmp_path / "r" / "report.html").read_text()
     check(target, topic, wanted, tmp_path)
 
 
@@ -269,6 +270,9 @@ def test_what_the_targets_window_rejects_is_said(broker, other, filled, tmp_path
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *limited) == FAILED
     said = capsys.readouterr().err
     assert f"{topic}-0: writing to {topic}-0: INVALID_TIMESTAMP" in said
+    shown = (tmp_path / "r" / "report.html").read_text()
+    assert "It stopped." in shown
+    assert "INVALID_TIMESTAMP" in shown
 
 
 def test_following_goes_on_where_it_ended(broker, target, topic, tmp_path):

@@ -1,0 +1,68 @@
+"""The page of a run of the replay engine: what was written, partition by partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline.report import page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def html(report: Mapping[str, Any]) -> str:
+    """Return the page for what report.json holds."""
+    title = f"{report['job']} {report['run']}"
+    return page.page(title, f"delivery: {report['delivery']}", _body(report))
+
+
+def _body(report: Mapping[str, Any]) -> Iterator[str]:
+    partitions = report["partitions"]
+    yield page.findings(_findings(report))
+    seconds = report["seconds"]
+    yield page.numbers(
+        [
+            ("records", f"{report['records']:,}"),
+            ("there before", f"{report['records_found']:,}"),
+            ("partitions", str(len(partitions))),
+            ("seconds", f"{seconds:,.1f}"),
+            (
+                "records a second",
+                f"{(report['records'] - report['records_found']) / max(seconds, 0.001):,.0f}",
+            ),
+        ]
+    )
+    yield page.table(
+        "What each partition has of the run",
+        ["partition", "records", "there before", "runs of offsets", "seconds", "stopped"],
+        [
+            [
+                f"{one['topic']}-{one['partition']}",
+                f"{one['records']:,}",
+                f"{one['records_found']:,}",
+                f"{one['map_runs']:,}" + ("" if one["map_is_complete"] else " (not whole)"),
+                f"{one['seconds']:,.1f}",
+                page.Cell("yes" if one["error"] else "no", one["error"] is not None),
+            ]
+            for one in partitions
+        ],
+    )
+
+
+def _findings(report: Mapping[str, Any]) -> Iterator[page.Finding]:
+    for one in report["partitions"]:
+        name = f"{one['topic']}-{one['partition']}"
+        if one["error"]:
+            yield page.Finding("bad", name, "It stopped.", one["error"])
+        elif not one["map_is_complete"]:
+            text = f"Nobody knows where the first {one['records_found']:,} records are."
+            yield page.Finding("warn", name, "The map of offsets is not whole.", text)
+    if report["delivery"] == "at-least-once":
+        text = (
+            "A record may be there twice if the run is repeated after the target has forgotten its"
+            " producer (producer.id.expiration.ms)."
+        )
+        yield page.Finding("info", "", "At least once.", text)
+    elif all(one["error"] is None for one in report["partitions"]):
+        text = f"Delivered {report['delivery'].replace('position', 'by position')}."
+        yield page.Finding("ok", "", "Every record is there once.", text)
