@@ -46,53 +46,65 @@ def conclude(
     status = FAILED if failed else FINDINGS if vague else OK
     if keep_map:
         offset_map.write(directory / offset_map.NAME, [one.map for one in outcomes])
-    count = sum(one.count for one in outcomes)
-    found = sum(one.found for one in outcomes)
-    cpu_s = sum(one.cpu_seconds for one in outcomes)
     report = {
         "job": job,
         "run": run,
         "status": status,
         "delivery": mode,
-        "records": count,
-        "records_found": found,
-        "seconds": round(seconds, 3),
-        "worker_cpu_seconds": round(cpu_s, 3),
+        **_numbers(outcomes, seconds),
         **(more or {}),
-        "partitions": [
-            {
-                "topic": one.topic,
-                "partition": one.partition,
-                "records": one.count,
-                "records_found": one.found,
-                "seconds": round(one.seconds, 3),
-                "map_runs": len(one.map.runs),
-                "map_is_complete": one.map.is_complete,
-                "error": one.error,
-            }
-            for one in outcomes
-        ],
+        "partitions": [_partition(one) for one in outcomes],
     }
     _write(directory / REPORT, json.dumps(report, indent=1) + "\n")
     if kind == "html":
         _write(directory / PAGE, html(report))
+    _say(report)
+    return status
+
+
+def _numbers(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
+    return {
+        "records": sum(one.count for one in outcomes),
+        "records_found": sum(one.found for one in outcomes),
+        "seconds": round(seconds, 3),
+        "worker_cpu_seconds": round(sum(one.cpu_seconds for one in outcomes), 3),
+    }
+
+
+def _partition(one: Outcome) -> dict[str, Any]:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "records": one.count,
+        "records_found": one.found,
+        "seconds": round(one.seconds, 3),
+        "map_runs": len(one.map.runs),
+        "map_is_complete": one.map.is_complete,
+        "error": one.error,
+    }
+
+
+def _say(report: Mapping[str, Any]) -> None:
+    """Print what happened; what stopped, and what is vague, to standard error."""
+    partitions = report["partitions"]
     print(  # noqa: T201 - what the job says
-        f"{job} {run}: {count} records in {len(outcomes)} partitions, {found} of them there before;"
-        f" delivery {mode}; {seconds:.1f} s"
+        f"{report['job']} {report['run']}: {report['records']} records in {len(partitions)} partitions,"
+        f" {report['records_found']} of them there before; delivery {report['delivery']};"
+        f" {report['seconds']:.1f} s"
     )
-    if mode == AT_LEAST_ONCE:
+    if report["delivery"] == AT_LEAST_ONCE:
         print(  # noqa: T201 - as above
             "at-least-once: a record may be there twice if this run is repeated after the target has"
             " forgotten its producer (producer.id.expiration.ms, a day)"
         )
-    for one in vague[:_SHOWN]:
-        print(  # noqa: T201 - as above
-            f"{one.topic}-{one.partition}: nobody knows where the first {one.found} records are",
-            file=sys.stderr,
-        )
-    for one in failed[:_SHOWN]:
-        print(f"{one.topic}-{one.partition}: {one.error}", file=sys.stderr)  # noqa: T201 - as above
-    return status
+    told = [
+        f"{one['topic']}-{one['partition']}: "
+        + (one["error"] or f"nobody knows where the first {one['records_found']} records are")
+        for one in partitions
+        if one["error"] or not one["map_is_complete"]
+    ]
+    for line in told[:_SHOWN]:
+        print(line, file=sys.stderr)  # noqa: T201 - as above
 
 
 def is_done(directory: Path) -> bool:
