@@ -1,0 +1,347 @@
+"""Where a group goes on in another cluster, and what that costs it: pure arithmetic on offsets and times.
+
+An offset is chosen by an exact map of offsets (`OffsetMap`), or by time as KIP-33 has it: no unread record is
+older than the next one by more than the longest latency of the cluster, so nothing that lies before the first
+record of that time in the other cluster is unread. That is an argument; `prove_by_map` and `Comparison`
+count. Each unread record is in one of five sorts:
+
+- covered: in the other cluster, at or after the chosen offset
+- lost: there, but before the chosen offset; a group that goes on there never sees it
+- missing: not there (not copied yet, or gone by retention), wherever the group goes on
+- compacted: was copied, and compaction there has taken it since, as it may
+
+and of what the group will be given in the other cluster, `duplicates` were read before, `foreign` are records
+the source does not have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from pipeline.offset_map import Run
+
+    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+
+NOWHERE: Final = -1
+FIRST_MS: Final = -(2**63)
+FIRST_SPECIAL: Final = -6
+"""ListOffsets means something else by the milliseconds from here to -1."""
+_CHUNK: Final = 1 << 20
+
+
+class Ambiguous(ValueError):  # noqa: N818 - named for what the map is
+    """A map that says two things of one record."""
+
+
+class TooMany(Exception):  # noqa: N818 - named for what has happened
+    """There are more records than may be compared."""
+
+
+@dataclass(slots=True)
+class Proof:
+    """What becomes of the unread records; see the head of this file. Examples are offsets in the source."""
+
+    unread: int = 0
+    covered: int = 0
+    lost: int = 0
+    missing: int = 0
+    compacted: int = 0
+    duplicates: int = 0
+    foreign: int = 0
+    first_lost: int | None = None
+    first_missing: int | None = None
+
+
+class Spans:
+    """Offsets that are there, in order, as spans of consecutive ones."""
+
+    def __init__(self, offsets: Iterable[Ints] = ()) -> None:
+        self._starts: list[Ints] = []
+        self._ends: list[Ints] = []
+        self.count = 0
+        self.last: int | None = None
+        for one in offsets:
+            self.add(one)
+
+    def add(self, offsets: Ints) -> None:
+        """Add offsets behind those that are there."""
+        if not len(offsets):
+            return
+        breaks = np.flatnonzero(np.diff(offsets) != 1) + 1
+        self._starts.append(offsets[np.concatenate([[0], breaks])])
+        self._ends.append(offsets[np.concatenate([breaks - 1, [len(offsets) - 1]])] + 1)
+        self.count += len(offsets)
+        self.last = int(offsets[-1])
+
+    def has(self, offsets: Ints) -> Bools:
+        """Tell which of these are there."""
+        starts, ends = self._merged()
+        if not len(starts):
+            return np.zeros(len(offsets), np.bool_)
+        place = np.searchsorted(starts, offsets, side="right") - 1
+        found: Bools = (place >= 0) & (offsets < ends[np.maximum(place, 0)])
+        return found
+
+    def chunks(self, low: int = 0) -> Iterator[Ints]:
+        """Yield the offsets from `low` on, some at a time."""
+        starts, ends = self._merged()
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            for first in range(max(start, low), end, _CHUNK):
+                yield np.arange(first, min(first + _CHUNK, end), dtype=np.int64)
+
+    def _merged(self) -> tuple[Ints, Ints]:
+        if len(self._starts) > 1:
+            starts, ends = np.concatenate(self._starts), np.concatenate(self._ends)
+            is_joined = starts[1:] == ends[:-1]
+            self._starts = [starts[np.concatenate([[True], ~is_joined])]]
+            self._ends = [ends[np.concatenate([~is_joined, [True]])]]
+        if not self._starts:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return self._starts[0], self._ends[0]
+
+
+class OffsetMap:
+    """Where the records of one partition went, exactly; of mirrors that went on, in any order."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        """Take runs together. Raises Ambiguous for a record at two places, or two at one."""
+        table = np.array(sorted(set(runs)), np.int64).reshape(-1, 3)
+        self._source, self._target, self._count = table[:, 0], table[:, 1], table[:, 2]
+        self._order = np.argsort(self._target, kind="stable")
+        for starts, counts, side in (
+            (self._source, self._count, "source"),
+            (self._target[self._order], self._count[self._order], "target"),
+        ):
+            twice = np.flatnonzero(starts[1:] < starts[:-1] + counts[:-1])
+            if len(twice):
+                raise Ambiguous(f"offset {starts[twice[0] + 1]} of the {side} is in the map twice")
+
+    def __len__(self) -> int:
+        return int(self._count.sum())
+
+    def targets_of(self, offsets: Ints) -> Ints:
+        """Return where records of the source are, NOWHERE for those that are not in the map."""
+        return _moved(offsets, self._source, self._target, self._count)
+
+    def place_of(self, offset: int) -> int:
+        """Return where one record of the source is, NOWHERE if it is not in the map."""
+        return int(self.targets_of(np.array([offset], np.int64))[0])
+
+    def sources_of(self, offsets: Ints) -> Ints:
+        """Return where records of the target came from, NOWHERE likewise."""
+        order = self._order
+        return _moved(offsets, self._target[order], self._source[order], self._count[order])
+
+    def choose(self, committed: int) -> int | None:
+        """Return the first offset in the target of any record at or after `committed`.
+
+        Where there is none: the offset behind every record before it. None: the map is empty.
+        """
+        if not len(self._source):
+            return None
+        skipped = np.maximum(0, committed - self._source)
+        is_unread = skipped < self._count
+        if is_unread.any():
+            return int((self._target + skipped)[is_unread].min())
+        return int((self._target + self._count).max())
+
+    @property
+    def source_range(self) -> tuple[int, int]:
+        """From where to where (not included) the map knows the source; (0, 0) for an empty map."""
+        if not len(self._source):
+            return 0, 0
+        return int(self._source[0]), int(self._source[-1] + self._count[-1])
+
+
+def _moved(offsets: Ints, starts: Ints, others: Ints, counts: Ints) -> Ints:
+    if not len(starts):
+        return np.full(len(offsets), NOWHERE, np.int64)
+    place = np.maximum(np.searchsorted(starts, offsets, side="right") - 1, 0)
+    into = offsets - starts[place]
+    return np.where((into >= 0) & (into < counts[place]), others[place] + into, NOWHERE)
+
+
+# --- by time -------------------------------------------------------------------------------------
+
+
+class UnreadTimes:
+    """The times of the unread records, as they are read."""
+
+    def __init__(self) -> None:
+        self.next_ms: int | None = None  # of the first that has one
+        self.next_offset: int | None = None
+        self.least_ms: int | None = None
+        self.without = 0
+        self.stamped = 0
+
+    def add(self, offsets: Ints, timestamp_ms: Ints, has_timestamp: Bools, stamped: Bools) -> None:
+        """Take in what follows."""
+        self.without += int(len(offsets) - has_timestamp.sum())
+        self.stamped += int(stamped.sum())
+        if not has_timestamp.any():
+            return
+        if self.next_ms is None:
+            first = int(has_timestamp.argmax())
+            self.next_ms, self.next_offset = int(timestamp_ms[first]), int(offsets[first])
+        least = int(timestamp_ms[has_timestamp].min())
+        self.least_ms = least if self.least_ms is None else min(self.least_ms, least)
+
+    @property
+    def step_back_ms(self) -> int:
+        """How far the oldest unread record lies before the next one."""
+        if self.next_ms is None or self.least_ms is None:
+            return 0
+        return self.next_ms - self.least_ms
+
+
+def margin_of(longest_ms: int, shortest_ms: int) -> int:
+    """Return the margin for latencies (append minus event time) between these.
+
+    An unread record u was appended no earlier than the next one n, so time(n) - time(u) is at most
+    latency(u) - latency(n): the longest, and more where clocks run ahead and a latency is negative.
+    """
+    return max(0, longest_ms) - min(0, shortest_ms)
+
+
+def search_time(next_ms: int, margin_ms: int) -> int:
+    """Return the time to search for: never a millisecond by which ListOffsets means something else."""
+    wanted = max(FIRST_MS, next_ms - margin_ms)
+    return FIRST_SPECIAL - 1 if FIRST_SPECIAL <= wanted <= -1 else wanted
+
+
+# --- proofs --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLog:
+    """What the target has: where its log begins and ends, and which records it has from `known_from` on."""
+
+    start: int
+    end: int
+    records: Spans
+    is_compacted: bool
+
+
+def prove_by_map(
+    offset_map: OffsetMap, unread: Spans, target: TargetLog, committed: int, chosen: int
+) -> Proof:
+    """Follow every unread record through the map, and every record that will be read back.
+
+    `target.records` begins at or before the chosen offset and the place of every unread record.
+    """
+    proof = Proof()
+    for offsets in unread.chunks():
+        places = offset_map.targets_of(offsets)
+        is_inside = (places >= target.start) & (places < target.end) & (places != NOWHERE)
+        is_there = is_inside & target.records.has(places)
+        is_compacted = is_inside & ~is_there & target.is_compacted
+        is_missing = ~is_there & ~is_compacted
+        is_lost = is_there & (places < chosen)
+        proof.unread += len(offsets)
+        proof.covered += int((is_there & ~is_lost).sum())
+        proof.lost += int(is_lost.sum())
+        proof.missing += int(is_missing.sum())
+        proof.compacted += int(is_compacted.sum())
+        proof.first_lost = _first(proof.first_lost, offsets, is_lost)
+        proof.first_missing = _first(proof.first_missing, offsets, is_missing)
+    for offsets in target.records.chunks(chosen):
+        origins = offset_map.sources_of(offsets)
+        proof.foreign += int((origins == NOWHERE).sum())
+        proof.duplicates += int(((origins != NOWHERE) & (origins < committed)).sum())
+    return proof
+
+
+def _first(known: int | None, offsets: Ints, chosen: Bools) -> int | None:
+    if known is not None or not chosen.any():
+        return known
+    return int(offsets[int(chosen.argmax())])
+
+
+Print = bytes
+"""What tells a record: a digest of its key, value and headers, and of its time unless clusters stamp it."""
+
+
+class Comparison:
+    """A proof without a map: records of both clusters compared by what they are.
+
+    Records that are equal are as good as each other, and are counted. Feed it in this order: every unread
+    record, what the target has from the chosen offset on; then, where `wants_before`, what it has before
+    that, and where `wants_read`, what the group has read. Raises TooMany beyond `limit` different records.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: Counter[Print] = Counter()
+        self._offsets: dict[Print, int] = {}
+        self._extra: Counter[Print] = Counter()
+        self._found = Proof()
+
+    def add_unread(self, offset: int, record: Print) -> None:
+        """An unread record of the source."""
+        self._found.unread += 1
+        self._open[record] += 1
+        self._offsets[record] = offset  # of equal ones the last: with the least that can be lost
+        self._check(self._open)
+
+    def add_after(self, record: Print) -> None:
+        """A record of the target at or after the chosen offset."""
+        if self._open[record] > 0:
+            self._take(self._open, record)
+            self._found.covered += 1
+        else:
+            self._extra[record] += 1
+            self._check(self._extra)
+
+    def add_before(self, record: Print) -> None:
+        """A record of the target before the chosen offset."""
+        if record in self._open:
+            self._take(self._open, record)
+            self._found.lost += 1
+            offset = self._offsets[record]
+            first = self._found.first_lost
+            self._found.first_lost = offset if first is None else min(first, offset)
+
+    def add_read(self, record: Print) -> None:
+        """A record of the source before the committed offset."""
+        if record in self._extra:
+            self._take(self._extra, record)
+            self._found.duplicates += 1
+
+    @property
+    def wants_before(self) -> bool:
+        """Whether an unread record was not found yet."""
+        return bool(self._open)
+
+    @property
+    def wants_read(self) -> bool:
+        """Whether nobody knows yet where a record of the target comes from."""
+        return bool(self._extra)
+
+    def proof(self) -> Proof:
+        """What was found."""
+        found = self._found
+        found.missing = self._open.total()
+        found.foreign = self._extra.total()
+        if self._open:
+            found.first_missing = min(self._offsets[one] for one in self._open)
+        return found
+
+    def _check(self, counted: Counter[Print]) -> None:
+        if len(counted) > self._limit:
+            raise TooMany
+
+    @staticmethod
+    def _take(counted: Counter[Print], record: Print) -> None:
+        counted[record] -= 1
+        if not counted[record]:
+            del counted[record]

@@ -1,0 +1,395 @@
+"""What a failover reads of both clusters, and what it makes of it for each partition.
+
+The end of the target is asked for before that of the source: what is written and copied in between lies at or
+after the offset that is chosen. Reading is by Fetch on both sides, so it works with any two brokers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.client import EARLIEST, Client, RequestError
+from pipeline.client import READ_COMMITTED as ISOLATED
+from pipeline.client import READ_UNCOMMITTED as OPEN
+from pipeline.engine import failover as engine
+from pipeline.engine.failover import NOWHERE, Comparison, Spans, TargetLog, TooMany, UnreadTimes
+from pipeline.errors import UsageError
+from pipeline.report.units import count, moment, some, span
+from pipeline.source import reading
+from pipeline.source import splits as source
+from protocol.errors import ErrorCode
+from protocol.records import kernels
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+    from pipeline.client import GroupOffset
+    from pipeline.engine.failover import Proof
+    from pipeline.jobs.maps import Mapped
+    from pipeline.source.columns import Columns
+    from pipeline.source.splits import Key
+
+MAP: Final = "map"
+TIME: Final = "time"
+RECORDS: Final = "records"
+
+OK: Final = "ok"
+LOST: Final = "lost"
+MISSING: Final = "missing"
+UNPROVEN: Final = "unproven"
+REFUSED: Final = "refused"
+
+_SAMPLE: Final = 50  # records on each side of the committed offset that are compared with the map
+_SAMPLE_REACH: Final = 10_000
+_STAMP: Final = "message.timestamp.type"
+_CLEANUP: Final = "cleanup.policy"
+_NO_SUCH_TIME: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST})
+
+
+@dataclass(slots=True)
+class Row:
+    """One partition: what is there on both sides, the offset that is chosen, and what was proven of it."""
+
+    topic: str
+    partition: int
+    target_topic: str
+    target_partition: int
+    committed: int
+    metadata: str = ""
+    committed_on_target: int | None = None
+    source_start: int = 0
+    source_end: int = 0
+    target_start: int = 0
+    target_end: int = 0
+    offset: int | None = None
+    status: str = UNPROVEN
+    by: str = MAP
+    next_offset: int | None = None
+    next_ms: int | None = None
+    margin_ms: int | None = None
+    margin_from: str | None = None
+    search_ms: int | None = None
+    proven_by: str | None = None
+    proof: Proof | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def source(self) -> Key:
+        """The partition it is in the source."""
+        return self.topic, self.partition
+
+    @property
+    def target(self) -> Key:
+        """The partition it is in the target."""
+        return self.target_topic, self.target_partition
+
+    def told(self) -> dict[str, Any]:
+        """The row as the report has it."""
+        return asdict(self)
+
+
+class _Refused(Exception):  # noqa: N818 - named for what has happened
+    """No offset can be chosen for a partition; the message says why."""
+
+
+class Planner:
+    """Plans partition by partition. Raises ClientError and SourceError where a cluster cannot be read."""
+
+    def __init__(
+        self, options: argparse.Namespace, source_client: Client, target_client: Client
+    ) -> None:
+        self._options = options
+        self._source, self._target = source_client, target_client
+        self._settings: dict[tuple[bool, str], dict[str, str]] = {}
+        self._audited = None if options.audit is None else _audited(Path(options.audit))
+
+    def row(
+        self,
+        key: Key,
+        committed: GroupOffset,
+        target: Key,
+        mapped: Mapped | None,
+        on_target: GroupOffset | None,
+    ) -> Row:
+        """Choose an offset for one partition, and prove what can be."""
+        row = Row(*key, *target, committed.offset, committed.metadata, by=self._options.by)
+        if on_target is not None:
+            row.committed_on_target = on_target.offset
+        try:
+            self._look(row)
+            unread, times = self._unread(row)
+            row.offset = self._choose(row, mapped, unread, times)
+            self._prove(row, mapped, unread, times)
+        except _Refused as refused:
+            row.status = REFUSED
+            row.notes.append(str(refused))
+        return row
+
+    # --- what is there ---------------------------------------------------------------------------
+
+    def _look(self, row: Row) -> None:
+        target, ours = self._target, self._source
+        if row.target_partition >= target.partition_count(row.target_topic):
+            raise _Refused(f"the target has no partition {row.target_partition}")
+        row.target_start, row.target_end = self._ends(target, row.target)
+        row.source_start, row.source_end = self._ends(ours, row.source)
+        if row.committed > row.source_end:
+            raise _Refused(
+                f"the group has committed {row.committed}, and the source ends at {row.source_end}: its log"
+                " was cut or made anew since"
+            )
+        if row.committed < row.source_start:
+            row.notes.append(
+                f"retention took {count(row.source_start - row.committed)} offsets in the source that the"
+                " group had not read"
+            )
+        if row.committed_on_target is not None and row.committed_on_target >= 0:
+            row.notes.append(
+                f"the group has committed {row.committed_on_target} there already: --apply replaces it"
+            )
+
+    def _ends(self, client: Client, key: Key) -> tuple[int, int]:
+        topic, partition = key
+        isolation = ISOLATED if self._options.isolation == source.READ_COMMITTED else OPEN
+        start = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
+        return start, client.end_offset(topic, partition, isolation=isolation)
+
+    def _unread(self, row: Row) -> tuple[Spans, UnreadTimes]:
+        unread, times = Spans(), UnreadTimes()
+        for columns in self._read_source(row, row.committed, row.source_end, reading.TIMES):
+            unread.add(columns.offset)
+            times.add(
+                columns.offset, columns.timestamp_ms, columns.has_timestamp, columns.is_log_append
+            )
+        row.next_offset, row.next_ms = times.next_offset, times.next_ms
+        return unread, times
+
+    # --- the offset ------------------------------------------------------------------------------
+
+    def _choose(self, row: Row, mapped: Mapped | None, unread: Spans, times: UnreadTimes) -> int:
+        chosen = self._by_map(row, mapped) if row.by == MAP else self._by_time(row, unread, times)
+        if chosen < row.target_start:
+            row.notes.append(
+                f"the target begins at {row.target_start} now: retention took what was at {chosen}"
+            )
+        if chosen > row.target_end:
+            row.notes.append(
+                f"the target ends at {row.target_end}, before {chosen}: its log was cut or made anew"
+            )
+        return min(max(chosen, row.target_start), row.target_end)
+
+    def _by_map(self, row: Row, mapped: Mapped | None) -> int:
+        chosen = None if mapped is None else mapped.offsets.choose(row.committed)
+        if mapped is None or chosen is None:
+            if row.target_start == row.target_end:
+                return row.target_end
+            raise _Refused("the map knows nothing of this partition, and the target has records")
+        first, last = mapped.offsets.source_range
+        if row.committed >= last:
+            row.notes.append(
+                f"beyond the map, which ends before {last}: the group goes on behind all that was copied"
+            )
+        elif row.committed < first:
+            row.notes.append(f"before the map, which begins with {first}: the group goes on there")
+        elif mapped.offsets.place_of(row.committed) == NOWHERE:
+            row.notes.append(
+                f"{row.committed} itself was not copied (a marker, compacted, or left out): the next one"
+                " that was counts"
+            )
+        return chosen
+
+    def _by_time(self, row: Row, unread: Spans, times: UnreadTimes) -> int:
+        if not unread.count:
+            row.notes.append("all is read: the group goes on at the end of the target")
+            return row.target_end
+        if times.next_ms is None:
+            raise _Refused("no unread record has a time: use --map")
+        if times.without:
+            row.notes.append(f"{some(times.without, 'unread record')} without a time")
+        row.margin_ms, row.margin_from = self._margin(row, times)
+        row.search_ms = engine.search_time(times.next_ms, row.margin_ms)
+        if self._is_stamped(row, of_target=True) and not times.stamped:
+            row.notes.append(
+                "the target gives records times of its own: they were searched, and lie later than event"
+                " times, so more is read again"
+            )
+        return self._search(row, row.search_ms)
+
+    def _margin(self, row: Row, times: UnreadTimes) -> tuple[int, str]:
+        if self._options.max_latency is not None:
+            return self._options.max_latency, "given"
+        known = None if self._audited is None else self._audited.get(row.topic)
+        if known is not None:
+            longest, shortest, known_of = known
+            return (
+                engine.margin_of(longest, shortest),
+                f"the audit: {some(known_of, 'record')} took {span(shortest)} to {span(longest)}",
+            )
+        if times.stamped:
+            raise _Refused(
+                "the source's times are the broker's stamps, which say nothing of latency: give"
+                " --max-latency, or --map"
+            )
+        if self._audited is not None:
+            row.notes.append("the audit knows no append times of this topic")
+        return times.step_back_ms, "the unread records: none is older than the next one by more"
+
+    def _search(self, row: Row, time_ms: int) -> int:
+        topic, partition = row.target
+        try:
+            found = self._target.list_offsets(topic, {partition: time_ms})[partition].offset
+        except RequestError as error:
+            if error.code not in _NO_SUCH_TIME or time_ms >= 0:
+                raise
+            row.notes.append("the target cannot search before 1970: the group begins at its first")
+            return row.target_start
+        if found < 0:
+            row.notes.append(f"the target has nothing at or after {moment(time_ms)}")
+            return row.target_end
+        return min(found, row.target_end)
+
+    # --- the proof -------------------------------------------------------------------------------
+
+    def _prove(self, row: Row, mapped: Mapped | None, unread: Spans, times: UnreadTimes) -> None:
+        with_time = not (
+            times.stamped
+            or self._is_stamped(row, of_target=False)
+            or self._is_stamped(row, of_target=True)
+        )
+        if mapped is not None and mapped.hole is None and len(mapped.offsets):
+            wrong = self._disproof(row, mapped, with_time=with_time)
+            if wrong is not None:
+                row.notes.append(wrong)
+                return
+            row.proof, row.proven_by = self._proof_by_map(row, mapped, unread), MAP
+        else:
+            if mapped is not None and mapped.hole is not None:
+                row.notes.append(f"{mapped.hole}: records were compared instead")
+            try:
+                row.proof = self._proof_by_records(row, with_time=with_time)
+                row.proven_by = RECORDS
+            except TooMany:
+                row.notes.append(
+                    f"more than {count(self._options.compare)} records would have to be compared: give a"
+                    " --map, or a larger --compare"
+                )
+                return
+        row.status = LOST if row.proof.lost else MISSING if row.proof.missing else OK
+
+    def _proof_by_map(self, row: Row, mapped: Mapped, unread: Spans) -> Proof:
+        assert row.offset is not None
+        low = row.offset
+        first = mapped.offsets.choose(row.committed)
+        if unread.count and first is not None:
+            low = min(low, first)
+        low = max(low, row.target_start)
+        there = Spans(
+            one.offset for one in self._read_target(row, low, row.target_end, reading.TIMES)
+        )
+        policy = self._setting(row.target_topic, _CLEANUP, of_target=True)
+        log = TargetLog(row.target_start, row.target_end, there, "compact" in policy)
+        return engine.prove_by_map(mapped.offsets, unread, log, row.committed, row.offset)
+
+    def _disproof(self, row: Row, mapped: Mapped, *, with_time: bool) -> str | None:
+        """Compare records around the committed offset: a map may be of a topic that was made anew."""
+        low, high = max(0, row.committed - _SAMPLE), min(row.committed + _SAMPLE, row.source_end)
+        ours = dict(_prints(self._read_source(row, low, high, reading.RECORDS), with_time))
+        places = {offset: mapped.offsets.place_of(offset) for offset in ours}
+        wanted = {place: offset for offset, place in places.items() if place != NOWHERE}
+        if not wanted:
+            return None
+        first = min(wanted)
+        last = max(place for place in wanted if place - first < _SAMPLE_REACH)
+        end = min(last + 1, row.target_end)
+        theirs = self._read_target(row, first, end, reading.RECORDS)
+        for place, found in _prints(theirs, with_time):
+            if place in wanted and ours[wanted[place]] != found:
+                return (
+                    f"the target has another record at {place} than the source at {wanted[place]}, which the"
+                    " map says went there: it is not the map of these topics"
+                )
+        return None
+
+    def _proof_by_records(self, row: Row, *, with_time: bool) -> Proof:
+        assert row.offset is not None
+        compared = Comparison(self._options.compare)
+        ours = self._read_source(row, row.committed, row.source_end, reading.RECORDS)
+        for offset, found in _prints(ours, with_time):
+            compared.add_unread(offset, found)
+        theirs = self._read_target(row, row.offset, row.target_end, reading.RECORDS)
+        for _, found in _prints(theirs, with_time):
+            compared.add_after(found)
+        if compared.wants_before:
+            theirs = self._read_target(row, row.target_start, row.offset, reading.RECORDS)
+            for _, found in _prints(theirs, with_time):
+                compared.add_before(found)
+        if compared.wants_read:
+            ours = self._read_source(row, row.source_start, row.committed, reading.RECORDS)
+            for _, found in _prints(ours, with_time):
+                compared.add_read(found)
+        return compared.proof()
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    def _is_stamped(self, row: Row, *, of_target: bool) -> bool:
+        topic = row.target_topic if of_target else row.topic
+        return self._setting(topic, _STAMP, of_target=of_target) == "LogAppendTime"
+
+    def _setting(self, topic: str, name: str, *, of_target: bool) -> str:
+        key = of_target, topic
+        if key not in self._settings:
+            client = self._target if of_target else self._source
+            asked = client.topic_settings(topic)
+            self._settings[key] = {name: one.value or "" for name, one in asked.items()}
+        return self._settings[key].get(name, "")
+
+    def _read_source(self, row: Row, low: int, high: int, depth: int) -> Iterator[Columns]:
+        low = max(low, row.source_start)
+        return _read(self._options.source, row.source, (low, high), depth, self._options.isolation)
+
+    def _read_target(self, row: Row, low: int, high: int, depth: int) -> Iterator[Columns]:
+        low = max(low, row.target_start)
+        return _read(self._options.target, row.target, (low, high), depth, self._options.isolation)
+
+
+def _read(
+    brokers: str, key: Key, offsets: tuple[int, int], depth: int, isolation: Any
+) -> Iterator[Columns]:
+    if offsets[0] >= offsets[1]:
+        return
+    selection = source.Selection(
+        topics=(key[0],), offsets={key: offsets}, allow_gone=True, isolation=isolation
+    )
+    for split in source.plan(selection, brokers=brokers):
+        yield from reading.read(split, reading.Options.of(selection, depth))
+
+
+def _prints(read: Iterator[Columns], with_time: bool) -> Iterator[tuple[int, bytes]]:
+    for columns in read:
+        offsets = columns.offset.tolist()
+        for number, offset in enumerate(offsets):
+            data, _, timestamp, _ = kernels.encode_rows(columns.buffers, number, number + 1, 1)
+            digest = blake2b(data, digest_size=16)
+            if with_time:
+                digest.update(timestamp.to_bytes(8, "big", signed=True))
+            yield offset, digest.digest()
+
+
+def _audited(directory: Path) -> Mapping[str, tuple[int, int, int]]:
+    """The longest and shortest delay of each topic and of how many records, from an audit's report."""
+    path = directory / "report.json"
+    try:
+        topics = json.loads(path.read_text(encoding="utf-8"))["topics"]
+        delays = {one["topic"]: one["summary"]["delay_ms"] for one in topics}
+        return {
+            name: (one["max"], one["min"], one["count"])
+            for name, one in delays.items()
+            if one["max"] is not None
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"--audit: {path} is no report of an audit: {error}") from error

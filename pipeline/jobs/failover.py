@@ -1,0 +1,326 @@
+"""Where a group goes on in another cluster: its offsets there, what it would lose, what it would read twice.
+
+By map: exact, through the offsets that `mirror` noted. By time, as KIP-33 has it, where both clusters were
+written to apart: the time of the next unread record, less the longest latency, is searched for in the target.
+Either way every unread record is then looked for: through the map where there is one, else by comparing
+records. Nothing is changed without --apply, and not while something would be lost.
+
+    tidelog pipeline failover --group billing --from a:9092 --to b:9092 --map tidelog-runs/first
+    tidelog pipeline failover --group billing --from a:9092 --to b:9092 --by time --max-latency 10m --apply
+
+Exit status 1: a record would be lost, is not there, or nothing could be proven.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline import options as shared
+from pipeline.client import EARLIEST, Client, GroupOffset, RequestError
+from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from pipeline.source import splits as source
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.jobs.failing_over import Row
+    from pipeline.jobs.maps import Mapped
+    from pipeline.session import Session
+    from pipeline.source.splits import Key
+
+JOB: Final = "failover"
+AUTO: Final = "auto"
+_COMPARED: Final = 1_000_000
+_OCCUPIED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job's options."""
+    _add_places(parser)
+    _add_ways(parser)
+    _add_deeds(parser)
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("whose offsets, from where to where")
+    add = group.add_argument
+    add("--group", required=True, metavar="GROUP", help="the consumer group")
+    add(
+        "--from",
+        dest="source",
+        required=True,
+        type=shared.brokers,
+        metavar="HOST:PORT,...",
+        help="the cluster it has read from",
+    )
+    add(
+        "--to",
+        dest="target",
+        required=True,
+        type=shared.brokers,
+        metavar="HOST:PORT,...",
+        help="the cluster it will read from",
+    )
+    add("--topics", metavar="A,B|REGEX", help="which topics (all it has committed offsets of)")
+    add(
+        "--rename",
+        action="append",
+        default=[],
+        type=shared.pair,
+        metavar="TOPIC=NEW",
+        help="a topic has another name there (a map knows that itself); may be given many times",
+    )
+
+
+def _add_ways(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how the offsets are found")
+    add = group.add_argument
+    add(
+        "--map",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="the run of mirror that copied the topics, or its offsets.parquet; may be given many times",
+    )
+    add("--by", choices=["map", "time"], help="by map (where there is one), or by time")
+    add(
+        "--max-latency",
+        type=_latency,
+        metavar="auto|SPAN",
+        help="by time: how long a record may have taken from its event to the source's log; auto: from"
+        " --audit, else from the unread records themselves (auto)",
+    )
+    add(
+        "--audit",
+        metavar="DIR",
+        help="a run of audit over the source's logs, which knows latencies",
+    )
+    add(
+        "--isolation",
+        choices=[source.READ_COMMITTED, source.READ_UNCOMMITTED],
+        default=source.READ_COMMITTED,
+        help="whether records of aborted transactions count (read_committed: they do not)",
+    )
+    add(
+        "--compare",
+        type=int,
+        default=_COMPARED,
+        metavar="N",
+        help=f"without a map: compare at most so many records of a partition ({_COMPARED})",
+    )
+
+
+def _add_deeds(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is done")
+    add = group.add_argument
+    add("--apply", action="store_true", help="commit the offsets in the target")
+    add(
+        "--accept-missing",
+        action="store_true",
+        help="apply though unread records are not in the target (not copied yet, or gone)",
+    )
+    add(
+        "--accept-unproven",
+        action="store_true",
+        help="apply though nothing could be proven of some partitions",
+    )
+    add("--run", type=shared.run_id, metavar="ID", help="a name for the report's directory")
+    add("--out", default="tidelog-runs", metavar="DIR", help="where to leave it (tidelog-runs)")
+    add("--report", choices=["html", "json", "none"], default="html", help="which report to write")
+
+
+def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 - it needs no Spark
+    """Plan, tell, and apply where that was asked for; returns the exit status."""
+    from pipeline.jobs import failing_over as planning  # noqa: PLC0415 - needs numpy
+    from pipeline.jobs import maps  # noqa: PLC0415 - as above
+    from pipeline.report import failover as page  # noqa: PLC0415 - as above
+
+    if options.compare < 1:
+        raise UsageError("--compare: a number above 0")
+    options.by = options.by or (planning.MAP if options.map else planning.TIME)
+    if options.by == planning.MAP and not options.map:
+        raise UsageError("--by map needs --map: the run of mirror that copied the topics")
+    started_ms = time.time_ns() // 1_000_000
+    name = options.run or shared.new_run_id(JOB, started_ms)
+    known = maps.load(options.map)
+    with Client(options.source) as ours, Client(options.target) as theirs:
+        committed = _committed(options, ours)
+        rows = _rows(planning.Planner(options, ours, theirs), options, committed, known, theirs)
+        status = OK if all(row.status == planning.OK for row in rows) else FINDINGS
+        for line in page.table([row.told() for row in rows]):
+            print(line)  # noqa: T201 - what the job says
+        refusal = _refusal(options, rows)
+        is_applied = False
+        if options.apply and refusal is None:
+            _apply(options, ours, theirs, rows)
+            is_applied, status = True, OK
+    report = {
+        "job": JOB,
+        "run": name,
+        "group": options.group,
+        "from": options.source,
+        "to": options.target,
+        "by": options.by,
+        "status": status,
+        "at_ms": started_ms,
+        "is_applied": is_applied,
+        "partitions": [row.told() for row in rows],
+    }
+    _leave(report, Path(options.out) / name, options.report)
+    _say(options, refusal, is_applied=is_applied)
+    return status
+
+
+def _latency(text: str) -> int | None:
+    return None if text == AUTO else shared.duration(text)
+
+
+def _committed(options: argparse.Namespace, client: Client) -> dict[Key, GroupOffset]:
+    """What the group has committed of the topics that are meant."""
+    names, pattern = shared.topics_of(options.topics)
+    meant = source.Selection(topics=names, pattern=pattern)
+    found = client.offset_fetch(options.group)
+    chosen = {
+        key: one for key, one in sorted(found.items()) if one.offset >= 0 and meant.wants(key[0])
+    }
+    if not chosen:
+        other = sorted({topic for topic, _ in found})
+        raise UsageError(
+            f"group {options.group} has committed nothing"
+            + (f" of {options.topics}" if options.topics else "")
+            + f" in {options.source}"
+            + (f": only of {', '.join(other)}" if other else "")
+        )
+    return chosen
+
+
+def _rows(
+    planner: Any,
+    options: argparse.Namespace,
+    committed: Mapping[Key, GroupOffset],
+    known: Mapping[Key, Mapped],
+    theirs: Client,
+) -> list[Row]:
+    """A row for each partition the group has committed an offset of."""
+    from pipeline.jobs.maps import topics_of  # noqa: PLC0415 - needs numpy
+
+    names = {**topics_of(known), **dict(options.rename)}
+    there = theirs.topics()
+    absent = sorted({names.get(topic, topic) for topic, _ in committed} - set(there))
+    if absent:
+        raise UsageError(f"{options.target} has no topic {', '.join(absent)}")
+    on_target = theirs.offset_fetch(options.group)
+    rows = []
+    for key, one in committed.items():
+        mapped = known.get(key)
+        target = (names.get(key[0], key[0]), key[1]) if mapped is None else mapped.target
+        rows.append(planner.row(key, one, target, mapped, on_target.get(target)))
+    return rows
+
+
+def _refusal(options: argparse.Namespace, rows: Sequence[Row]) -> str | None:
+    """Why nothing is committed, in a sentence; None where nothing speaks against it."""
+    by_status: dict[str, list[str]] = {}
+    for row in rows:
+        by_status.setdefault(row.status, []).append(f"{row.topic}-{row.partition}")
+    for status, why, accepted in (
+        ("refused", "no offset was found for {}: leave its topic out, or use --map", False),
+        ("lost", "records of {} would be lost: use --map, or a larger --max-latency", False),
+        (
+            "unproven",
+            "nothing is proven of {}: see above, or --accept-unproven",
+            options.accept_unproven,
+        ),
+        (
+            "missing",
+            "records of {} are not in the target: see above, or --accept-missing",
+            options.accept_missing,
+        ),
+    ):
+        if status in by_status and not accepted:
+            return why.format(", ".join(by_status[status]))
+    return None
+
+
+def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequence[Row]) -> None:
+    """Look again, and commit. Raises PipelineError where something has moved, or the group is there."""
+    now = ours.offset_fetch(options.group)
+    for row in rows:
+        found = now.get(row.source)
+        if found is None or found.offset != row.committed:
+            raise PipelineError(
+                f"group {options.group} still reads {row.topic}-{row.partition} in {options.source}: it has"
+                f" committed {None if found is None else found.offset} since, and had {row.committed}; stop"
+                " it and run again; nothing was committed"
+            )
+        topic, partition = row.target
+        start = theirs.list_offsets(topic, {partition: EARLIEST})[partition].offset
+        end = theirs.end_offset(topic, partition)
+        assert row.offset is not None
+        if not start <= row.offset <= end:
+            raise PipelineError(
+                f"{topic}-{partition} in {options.target} has offsets from {start} to {end} by now, and"
+                f" {row.offset} was planned: run again; nothing was committed"
+            )
+    wanted = {
+        row.target: GroupOffset(row.offset, row.metadata) for row in rows if row.offset is not None
+    }
+    try:
+        theirs.offset_commit(options.group, wanted)
+    except RequestError as error:
+        if error.code in _OCCUPIED:
+            raise PipelineError(
+                f"group {options.group} has members in {options.target}: stop them first; nothing was"
+                " committed"
+            ) from error
+        raise
+    kept = theirs.offset_fetch(options.group)
+    for key, one in wanted.items():
+        if key not in kept or kept[key].offset != one.offset:
+            raise PipelineError(
+                f"{options.target} took offset {one.offset} of {key[0]}-{key[1]} for group {options.group},"
+                f" and says {kept[key].offset if key in kept else None} now: somebody else has committed"
+            )
+
+
+def _leave(report: Mapping[str, Any], directory: Path, kind: str) -> None:
+    from pipeline.report import failover as page  # noqa: PLC0415 - as in run
+
+    if kind == "none":
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "report.json"
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    written = [path]
+    if kind == "html":
+        path = directory / "report.html"
+        path.write_text(page.html(report), encoding="utf-8")
+        written.append(path)
+    for path in written:
+        print(path)  # noqa: T201 - what the job says
+
+
+def _say(options: argparse.Namespace, refusal: str | None, *, is_applied: bool) -> None:
+    if is_applied:
+        said = f"committed for group {options.group} in {options.target}"
+    elif options.apply:
+        said = f"NOT committed: {refusal}"
+    elif refusal is not None:
+        said = f"nothing was changed, and --apply would be refused: {refusal}"
+    else:
+        said = "nothing was changed: --apply commits these offsets"
+    with suppress(BrokenPipeError):
+        print(said)  # noqa: T201 - as above

@@ -1,0 +1,95 @@
+"""The offset maps that runs of `mirror` left behind, taken together by partition of the source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline import offset_map
+from pipeline.conclusion import REPORT
+from pipeline.engine.failover import Ambiguous, OffsetMap
+from pipeline.errors import PipelineError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.offset_map import PartitionMap
+    from pipeline.source.splits import Key
+
+
+class Mapped(NamedTuple):
+    """What maps say of one partition. `hole` says why they may leave out records that are there."""
+
+    target: Key
+    offsets: OffsetMap
+    hole: str | None
+
+
+def load(places: Sequence[str]) -> dict[Key, Mapped]:
+    """Read the maps below directories of runs (rounds of --follow too), or files, for each source partition.
+
+    Raises UsageError where there is none, PipelineError for maps that contradict each other.
+    """
+    parts: dict[Key, list[PartitionMap]] = {}
+    holes: dict[Key, str] = {}
+    for place in places:
+        for path in _files(Path(place)):
+            incomplete = _incomplete(path)
+            try:
+                found = offset_map.read(path)
+            except (OSError, ValueError, KeyError) as error:  # pyarrow's own errors are among these
+                raise PipelineError(f"{path} is no map of offsets: {error}") from error
+            for one in found:
+                parts.setdefault((one.source_topic, one.source_partition), []).append(one)
+                if (one.target_topic, one.target_partition) in incomplete:
+                    key = one.source_topic, one.source_partition
+                    holes[key] = f"{path} does not know where all records of its run are"
+    return {key: _together(key, found, holes.get(key)) for key, found in parts.items()}
+
+
+def topics_of(maps: Mapping[Key, Mapped]) -> dict[str, str]:
+    """The name in the target of each topic the maps know."""
+    return {topic: mapped.target[0] for (topic, _), mapped in maps.items()}
+
+
+def _files(place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    found = [path for path in (place / offset_map.NAME,) if path.exists()]
+    found += sorted(place.glob(f"round-*/{offset_map.NAME}"))
+    if not found:
+        raise UsageError(
+            f"--map: there is no {offset_map.NAME} in {place}: it is written by mirror"
+        )
+    return found
+
+
+def _incomplete(path: Path) -> set[Key]:
+    """The target partitions of which a run says itself that its map is not whole, or that it stopped."""
+    try:
+        report = json.loads((path.parent / REPORT).read_text(encoding="utf-8"))
+        return {
+            (one["topic"], one["partition"])
+            for one in report["partitions"]
+            if not one["map_is_complete"]
+        }
+    except FileNotFoundError:  # the map alone was copied
+        return set()
+    except (ValueError, KeyError, TypeError) as error:
+        raise PipelineError(f"{path.parent / REPORT} is no report of a mirror: {error}") from error
+
+
+def _together(key: Key, found: Sequence[PartitionMap], hole: str | None) -> Mapped:
+    targets = {(one.target_topic, one.target_partition) for one in found}
+    where = f"{key[0]}-{key[1]}"
+    if len(targets) > 1:
+        names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(targets))
+        raise PipelineError(f"the maps say that {where} went to {names}: give those of one target")
+    try:
+        offsets = OffsetMap([run for one in found for run in one.runs])
+    except Ambiguous as error:
+        raise PipelineError(
+            f"the maps of {where} contradict each other: {error}; give those of one target"
+        ) from error
+    return Mapped(targets.pop(), offsets, hole)

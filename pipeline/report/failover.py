@@ -1,0 +1,131 @@
+"""A failover as people read it: a table for a terminal, and a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.report import page
+from pipeline.report.page import Cell, Finding
+from pipeline.report.units import NONE, count, moment, setting, some
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    Numbers = Mapping[str, Any]
+
+_HEADS: Final = (
+    "partition",
+    "committed",
+    "unread",
+    "goes on at",
+    "lost",
+    "missing",
+    "read again",
+    "proven by",
+)
+_COUNTS: Final = ("lost", "missing", "duplicates")
+_ALARMING: Final = ("lost", "missing")
+_LEVELS: Final = {"lost": "bad", "missing": "bad", "unproven": "warn", "refused": "bad"}
+
+
+def table(rows: Sequence[Numbers]) -> list[str]:
+    """Return the lines of a table, and below each partition what there is to say of it."""
+    cells = [_HEADS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[number]) for line in cells) for number in range(len(_HEADS))]
+    lines = [_line(_HEADS, widths)]
+    for row, line in zip(rows, cells[1:], strict=True):
+        lines.append(_line(line, widths))
+        lines += [f"    {said}" for said in sentences(row)]
+    return lines
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = cells
+    padded = [first.ljust(widths[0])]
+    padded += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+    return "  ".join(padded).rstrip()
+
+
+def _name(row: Numbers) -> str:
+    name = f"{row['topic']}-{row['partition']}"
+    other = f"{row['target_topic']}-{row['target_partition']}"
+    return name if name == other else f"{name} > {other}"
+
+
+def _cells(row: Numbers) -> tuple[str, ...]:
+    proof = row["proof"]
+    counts = [NONE] * 4 if proof is None else [count(proof[name]) for name in ("unread", *_COUNTS)]
+    offset = NONE if row["offset"] is None else str(row["offset"])
+    proven = row["proven_by"] or row["status"].upper()
+    return (_name(row), str(row["committed"]), counts[0], offset, *counts[1:], proven)
+
+
+def sentences(row: Numbers) -> Iterator[str]:
+    """Yield what there is to say of a partition beside its numbers."""
+    if row["search_ms"] is not None:
+        yield (
+            f"next unread: {row['next_offset']} of {moment(row['next_ms'])}; less {setting(row['margin_ms'])}"
+            f" ({row['margin_from']}): searched for {moment(row['search_ms'])}"
+        )
+    proof = row["proof"]
+    if proof is not None and proof["lost"]:
+        yield (
+            f"LOST: {some(proof['lost'], 'unread record')}, the first at {proof['first_lost']} in the source,"
+            f" {'lies' if proof['lost'] == 1 else 'lie'} before {row['offset']} in the target"
+        )
+    if proof is not None and proof["missing"]:
+        yield (
+            f"MISSING: {some(proof['missing'], 'unread record')}, the first at {proof['first_missing']} in"
+            " the source, not in the target: not copied yet, left out, or gone by retention"
+        )
+    if proof is not None and proof["compacted"]:
+        yield f"{some(proof['compacted'], 'unread record')} compacted away in the target since"
+    if proof is not None and proof["foreign"]:
+        yield f"{some(proof['foreign'], 'record')} ahead in the target that the source does not have"
+    yield from row["notes"]
+
+
+def html(report: Numbers) -> str:
+    """Return the page."""
+    done = "The offsets were committed." if report["is_applied"] else "Nothing was changed."
+    subtitle = (
+        f"Group {report['group']} from {report['from']} to {report['to']}, by {report['by']}, as of"
+        f" {moment(report['at_ms'])} UTC. {done} Run {report['run']}."
+    )
+    rows = report["partitions"]
+    body = [
+        page.findings(_findings(rows)),
+        page.table("Every partition", _HEADS, (_shown(row) for row in rows)),
+        page.heading(2, "What there is to say of each"),
+    ]
+    for row in rows:
+        body.append(page.heading(3, _name(row)))
+        body += [page.paragraph(said) for said in sentences(row)]
+    return page.page("Where the group goes on", subtitle, body)
+
+
+def _shown(row: Numbers) -> list[str | Cell]:
+    cells: list[str | Cell] = list(_cells(row))
+    if row["proof"] is not None:
+        for name, place in zip(_ALARMING, (4, 5), strict=True):
+            cells[place] = Cell(count(row["proof"][name]), bool(row["proof"][name]))
+    return cells
+
+
+def _findings(rows: Sequence[Numbers]) -> Iterator[Finding]:
+    good = [row for row in rows if row["status"] == "ok"]
+    if good:
+        again = sum(row["proof"]["duplicates"] for row in good)
+        yield Finding(
+            "ok",
+            "",
+            f"Of {some(len(good), 'partition')} nothing is lost.",
+            f"{some(sum(row['proof']['unread'] for row in good), 'unread record')}, each found at or after"
+            f" its offset; {some(again, 'record')} will be read again.",
+        )
+    for row in rows:
+        if row["status"] != "ok":
+            said = " ".join(f"{one}." for one in sentences(row))
+            yield Finding(
+                _LEVELS[row["status"]], _name(row), f"{row['status'].capitalize()}.", said
+            )
