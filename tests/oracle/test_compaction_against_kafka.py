@@ -179,7 +179,7 @@ def test_dump_log_segments_has_no_complaint(played, summarize):
         )
         shown.append(run.stdout)
     records = shown[0].count("\n| offset: ")
-    assert records == sum(map(len, played.tidelog[-1].values()))
+    assert records == sum(map(len, (*played.tidelog[-1].values(), played.early[1])))
     for word in ("Found ", "ismatch", "isvalid: false", "non-consecutive", "Exception"):
         assert word not in shown[0] + shown[1], word
     assert shown[1].count("Dumping ") == len(indexes)
