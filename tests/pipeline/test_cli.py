@@ -187,3 +187,19 @@ def test_a_setting_given_wins():
 )
 def test_a_local_master_tries_again_too(master, meant):
     assert with_retries(master, 4) == meant
+
+
+def test_what_spark_submit_is_given_finds_our_packages_first(tmp_path):
+    for name in ("config", "client", "times"):  # a user's own, and names that our modules have
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('theirs')\n")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "pipeline" / "submit.py"), "mirror", "--help"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "usage: tidelog pipeline mirror" in done.stdout
