@@ -1,0 +1,157 @@
+"""What becomes of old records that are about to be written: which a window refuses, what retention deletes.
+
+Pure: times in, counts out. The log is foreseen by `planned`, and judged by `whatif` at once and for a day.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from pipeline.engine import planned, whatif
+from pipeline.engine.planned import Arrival
+from protocol.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from pipeline.engine.whatif import Policy, Rules
+
+    Ints = npt.NDArray[np.int64]
+
+AS_IS: Final = "as it is"
+_ALL: Final = "all"
+_LATER_MS: Final = whatif.EARLY_MS - 1
+_BASIS: Final = "retention.time.basis"
+# What would keep records, the least change first; the first is known to our brokers alone.
+_REMEDIES: Final = (
+    (_BASIS, "append"),
+    ("retention.ms", "-1"),
+    ("retention.bytes", "-1"),
+    ("retention.max.eventtime.ms", "-1"),
+)
+
+
+class Foreseen(NamedTuple):
+    """What was counted of one partition; `deleted` within a day, for each policy."""
+
+    records: int
+    without_time: int
+    too_old: int
+    too_new: int
+    first_ms: int | None
+    last_ms: int | None
+    deleted: Mapping[str, int]
+
+
+class Counted(NamedTuple):
+    """The counts of partitions together."""
+
+    records: int
+    without_time: int
+    too_old: int
+    too_new: int
+    deleted: int
+    remedies: tuple[str, ...]  # settings under which nothing is deleted
+
+
+def policies_of(settings: Mapping[str, str], rules: Rules) -> tuple[Policy, ...]:
+    """What a topic has set, and what might be set instead. Raises PolicyError."""
+    found = [whatif.policy_of(AS_IS, settings, rules)]
+    usable = [(name, value) for name, value in _REMEDIES if rules == "tidelog" or name in _KAFKAS]
+    for name, value in usable:
+        if settings.get(name) != value:
+            changed = {**settings, name: value}
+            found.append(whatif.policy_of(f"{name}={value}", changed, rules))
+    everything = {**settings, **{name: value for name, value in usable if name != _BASIS}}
+    return (*found, whatif.policy_of(_ALL, everything, rules))
+
+
+_KAFKAS: Final = frozenset({"retention.ms", "retention.bytes"})
+
+
+def foresee(
+    times: Iterable[Ints],
+    policies: Sequence[Policy],
+    *,
+    window: tuple[int, int],
+    record_bytes: int,
+    batch_bytes: int,
+    now_ms: int,
+) -> Foreseen:
+    """Count the records with these times, in the order in which they are written."""
+    seen = _Seen(window)
+    batch = max(1, batch_bytes // max(1, record_bytes))
+    arrivals = _arrivals(seen.passing(times), batch, record_bytes)
+    log = planned.log_of("", 0, arrivals, policies[0].config, now_ms)
+    moments = (now_ms, now_ms + _LATER_MS)
+    deleted = {
+        policy.name: sum(one.records for one in whatif.judge(log, policy, moments).deleted)
+        for policy in policies
+    }
+    return Foreseen(
+        seen.records,
+        seen.without_time,
+        seen.too_old,
+        seen.too_new,
+        seen.first_ms,
+        seen.last_ms,
+        deleted,
+    )
+
+
+def together(found: Sequence[Foreseen], policies: Sequence[Policy]) -> Counted:
+    """Add up what was counted of the partitions of a topic."""
+    sums = {policy.name: sum(one.deleted[policy.name] for one in found) for policy in policies}
+    remedies = tuple(name for name, gone in sums.items() if not gone and name not in {AS_IS, _ALL})
+    if not remedies and not sums[_ALL]:
+        remedies = (" and ".join(p.name for p in policies if p.name not in {AS_IS, _ALL}),)
+    return Counted(
+        sum(one.records for one in found),
+        sum(one.without_time for one in found),
+        sum(one.too_old for one in found),
+        sum(one.too_new for one in found),
+        sums[AS_IS],
+        remedies if sums[AS_IS] else (),
+    )
+
+
+class _Seen:
+    """Counts what passes."""
+
+    def __init__(self, window: tuple[int, int]) -> None:
+        self._oldest, self._newest = window
+        self.records = self.without_time = self.too_old = self.too_new = 0
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+
+    def passing(self, times: Iterable[Ints]) -> Iterator[Ints]:
+        """Count these times, and hand them on."""
+        for some in times:
+            self.records += len(some)
+            present = some[some != NO_TIMESTAMP]
+            self.without_time += len(some) - len(present)
+            self.too_old += int(np.count_nonzero(present < self._oldest))
+            self.too_new += int(np.count_nonzero(present > self._newest))
+            if len(present):
+                low, high = int(present.min()), int(present.max())
+                self.first_ms = low if self.first_ms is None else min(low, self.first_ms)
+                self.last_ms = high if self.last_ms is None else max(high, self.last_ms)
+            yield some
+
+
+def _arrivals(times: Iterable[Ints], batch: int, record_bytes: int) -> Iterator[Arrival]:
+    for some in times:
+        for start in range(0, len(some), batch):
+            part = some[start : start + batch]
+            present = part[part != NO_TIMESTAMP]
+            yield Arrival(
+                int(present[0]) if len(present) else None,
+                int(present.max()) if len(present) else None,
+                len(present) < len(part),
+                len(part),
+                len(part) * record_bytes,
+            )

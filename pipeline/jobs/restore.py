@@ -1,0 +1,99 @@
+"""Write an archive back to a topic: partitions, order, keys, values, headers and event times as they were.
+
+    tidelog pipeline restore /archive --topics orders --to-brokers b:9092 --create --run back
+
+A topic that is made gets the partitions and settings it had (--set NAME=VALUE for others, NAME= for none).
+Before anything is written it is foreseen what would become of the records: what the topic's window would
+refuse, and what its retention would delete within a day, with the settings that avoid it; both are refused
+(exit status 1), deletion unless --accept-deletion. A topic with LogAppendTime gives records new times:
+--keep-times makes it one with CreateTime. Each record is there exactly once (--delivery), whatever is killed:
+run it again with the same --run. Which offset went where is in offsets.parquet in the directory of the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipeline import options as shared
+from pipeline import targets
+from pipeline.errors import OK, UsageError
+from pipeline.plan import PLAN
+from pipeline.times import to_iso
+
+if TYPE_CHECKING:
+    from pipeline.session import Session
+
+JOB: Final = "restore"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job's options."""
+    parser.add_argument("directory", metavar="DIR|URI", help="the archive")
+    group = parser.add_argument_group("which records")
+    group.add_argument(
+        "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all in the archive)"
+    )
+    shared.add_times(group)
+    group.add_argument(
+        "--offsets",
+        action="append",
+        default=[],
+        type=_span,
+        metavar="TOPIC-PARTITION=START:END",
+        help="only these offsets, the end not included; may be given many times",
+    )
+    targets.add_target(parser)
+    group = parser.add_argument_group("restoring")
+    group.add_argument(
+        "--rename",
+        action="append",
+        default=[],
+        type=shared.pair,
+        metavar="TOPIC=NEW",
+        help="write a topic under another name; may be given many times",
+    )
+    group.add_argument(
+        "--keep-times",
+        action="store_true",
+        help="topics that are made keep the times of records, though they had LogAppendTime",
+    )
+    group.add_argument(
+        "--accept-deletion",
+        action="store_true",
+        help="go on though retention would delete some of the records",
+    )
+    shared.add_run(parser)
+
+
+def run(options: argparse.Namespace, session: Session) -> int:
+    """Foresee, write; returns the exit status."""
+    low, high = options.low_time, options.high_time
+    if low is not None and high is not None and low >= high:
+        raise UsageError(f"--from {to_iso(low)} is not before --to {to_iso(high)}")
+    from pipeline.archive.store import Store  # noqa: PLC0415 - help does without
+    from pipeline.jobs.restoring import Run  # noqa: PLC0415 - as above
+
+    now_ms = time.time_ns() // 1_000_000
+    name = options.run or shared.new_run_id(JOB, now_ms)
+    one = Run(options, Store(options.directory), name, Path(options.out) / name)
+    if not (one.directory / PLAN).exists():
+        status = one.prepare(session, now_ms)
+        if status != OK or options.dry_run:
+            return status
+    return one.write(session)
+
+
+def _span(text: str) -> tuple[str, int, int, int]:
+    """`topic-partition=start:end`."""
+    where, _, span = text.rpartition("=")
+    topic, _, partition = where.rpartition("-")
+    start, colon, end = span.partition(":")
+    numbers = (partition, start, end)
+    if not topic or not colon or not all(one.isdecimal() for one in numbers):
+        raise argparse.ArgumentTypeError(f"'{text}': expected TOPIC-PARTITION=START:END")
+    if int(start) >= int(end):
+        raise argparse.ArgumentTypeError(f"'{text}': {start} is not before {end}")
+    return topic, int(partition), int(start), int(end)

@@ -1,0 +1,375 @@
+"""One run of `restore`: what is foreseen, the topics that are made, the records that are written."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pipeline import replay, targets
+from pipeline.archive import reading
+from pipeline.archive.manifests import Archive
+from pipeline.archive.reading import ArchiveSource, Bounds
+from pipeline.client import Client
+from pipeline.conclusion import conclude
+from pipeline.engine import foreseen, whatif
+from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from pipeline.jobs.restore import JOB
+from pipeline.jobs.trying import OF_RETENTION
+from pipeline.jobs.watching import watching
+from pipeline.options import topics_of
+from pipeline.plan import Plan, described
+from pipeline.progress import Progress
+from pipeline.source.splits import Split
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pipeline.archive.manifests import File, Topic
+    from pipeline.archive.store import Store
+    from pipeline.engine.foreseen import Counted, Foreseen
+    from pipeline.engine.whatif import Policy, Rules
+    from pipeline.session import Session
+    from pipeline.source.splits import Key
+    from pipeline.targets import Target
+
+_STAMP: Final = "message.timestamp.type"
+_BASIS: Final = "retention.time.basis"
+_NOT_RESTORED: Final = frozenset(
+    {
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "remote.storage.enable",
+    }
+)
+_JUDGED: Final = OF_RETENTION | {"segment.bytes", "segment.ms", "segment.min.roll.interval.ms"}
+_RECORD_BYTES: Final = 54  # that a record takes less in a batch than in columns
+
+
+class Item(NamedTuple):
+    """One partition whose future is to be seen."""
+
+    store: Store
+    files: tuple[File, ...]
+    bounds: Bounds
+    policies: tuple[Policy, ...]
+    window: tuple[int, int]
+    batch_bytes: int
+    now_ms: int
+
+
+def foresee(item: Item) -> Foreseen:
+    """Read the times of a partition. Raises PipelineError and OSError."""
+    records = max(1, sum(one.records for one in item.files))
+    size = sum(one.column_bytes for one in item.files) // records - _RECORD_BYTES
+    tables = reading.merged(item.store, item.files, ("offset", "timestamp_ms"), item.bounds)
+    return foreseen.foresee(
+        (table.column("timestamp_ms").to_numpy() for table in tables),
+        item.policies,
+        window=item.window,
+        record_bytes=size,
+        batch_bytes=item.batch_bytes,
+        now_ms=item.now_ms,
+    )
+
+
+class Run:
+    """What the options ask for, of one archive. Raises PipelineError and OSError."""
+
+    def __init__(
+        self, options: argparse.Namespace, store: Store, name: str, directory: Path
+    ) -> None:
+        self.options, self.store, self.name, self.directory = options, store, name, directory
+        self._archive = Archive.read(store, must_exist=True)
+        problems = self._archive.problems()
+        if problems:
+            raise PipelineError(f"{store.place} is not sound: {problems[0]} (archive verify)")
+        self._files: dict[Key, list[File]] = {}
+        for one in self._archive.files:
+            self._files.setdefault(one.key, []).append(one)
+        self.topics = self._topics()
+        self.names = {topic: dict(options.rename).get(topic, topic) for topic in self.topics}
+        if len(set(self.names.values())) < len(self.names):
+            raise UsageError("--rename: two topics would get one name")
+        self.bounds = self._bounds()
+
+    def _topics(self) -> dict[str, Topic]:
+        names, pattern = topics_of(self.options.topics)
+        there = sorted({topic for topic, _ in self._archive.spans})
+        missing = [name for name in names if name not in there]
+        if missing:
+            raise UsageError(f"{self.store.place} has no topic {', '.join(missing)}")
+        found = {}
+        for name in there:
+            topic = self._archive.topic(name)
+            if topic is not None and (
+                name in names if names else pattern is None or re.fullmatch(pattern, name)
+            ):
+                found[name] = topic
+        if not found:
+            raise UsageError(f"{self.store.place} has no such topic")
+        return found
+
+    def _bounds(self) -> dict[Key, Bounds]:
+        """What is restored of each partition."""
+        timed = Bounds(low_time=self.options.low_time, high_time=self.options.high_time)
+        given = {(topic, partition): (low, high) for topic, partition, low, high in self._given}
+        found = {}
+        for key, (start, end) in self._archive.spans.items():
+            if key[0] not in self.topics or (given and key not in given):
+                continue
+            low, high = given.get(key, (start, end))
+            if low < start or high > end:
+                raise UsageError(
+                    f"--offsets {key[0]}-{key[1]}={low}:{high}: the archive has {start} to {end - 1}"
+                )
+            found[key] = replace(timed, low=low, high=high)
+        for topic, partition, _, _ in self._given:
+            if (topic, partition) not in found:
+                raise UsageError(f"--offsets: the archive has no {topic}-{partition}")
+        return found
+
+    @property
+    def _given(self) -> Sequence[tuple[str, int, int, int]]:
+        given: Sequence[tuple[str, int, int, int]] = self.options.offsets
+        return given
+
+    def _wanted(self, key: Key) -> tuple[File, ...]:
+        return tuple(filter(self.bounds[key].wants, self._files.get(key, ())))
+
+    # --- before ----------------------------------------------------------------------------------
+
+    def prepare(self, session: Session, now_ms: int) -> int:
+        """Foresee what becomes of the records; make the topics and the plan unless some are refused."""
+        options = self.options
+        with Client(options.to_brokers) as client:
+            found = {topic: self._target(client, topic) for topic in self.topics}
+            policies = self._policies(found, _rules(client))
+            counted = self._count(session, found, policies, now_ms)
+            refused = [self._tell(topic, found[topic], counted[topic]) for topic in self.topics]
+            if options.dry_run:
+                _say(described(self._plan(now_ms, {}, save=False)))
+            if any(refused) or options.dry_run:
+                return FINDINGS if any(refused) else OK
+            for topic, known in self.topics.items():
+                targets.prepare(
+                    client,
+                    self.names[topic],
+                    known.partitions,
+                    create=options.create,
+                    settings=self._settings(topic),
+                )
+            places = [(self.names[topic], partition) for topic, partition in sorted(self.bounds)]
+            self._plan(now_ms, targets.settle(client, places, options))
+        return OK
+
+    def _target(self, client: Client, topic: str) -> Target:
+        """The topic as it is, or as it would be made."""
+        name, known = self.names[topic], self.topics[topic]
+        if client.has_topic(name):
+            found = targets.look_at(client, name)
+            if found.partition_count < known.partitions:
+                raise UsageError(
+                    f"topic {name} has {found.partition_count} partitions, and {topic} had"
+                    f" {known.partitions}"
+                )
+            return found
+        if not self.options.create:
+            raise UsageError(f"the target has no topic {name}: make it, or say --create")
+        return targets.as_made(name, known.partitions, self._settings(topic))
+
+    def _settings(self, topic: str) -> dict[str, str]:
+        """The settings of a topic that is made: those it had, then those given."""
+        had = {
+            name: value
+            for name, value in self.topics[topic].settings.items()
+            if name not in _NOT_RESTORED
+        }
+        stamp = self.topics[topic].timestamp_type
+        if stamp is not None:
+            had[_STAMP] = stamp
+        if self.options.keep_times:
+            had[_STAMP] = "CreateTime"
+        return {
+            name: value for name, value in {**had, **dict(self.options.set)}.items() if value != ""
+        }
+
+    def _policies(self, found: Mapping[str, Target], rules: Rules) -> dict[str, tuple[Policy, ...]]:
+        try:
+            return {
+                topic: foreseen.policies_of(
+                    {
+                        name: value
+                        for name, value in target.settings.items()
+                        if name in _JUDGED and value
+                    },
+                    rules,
+                )
+                for topic, target in found.items()
+            }
+        except whatif.PolicyError as error:
+            raise UsageError(str(error)) from error
+
+    def _count(
+        self,
+        session: Session,
+        found: Mapping[str, Target],
+        policies: Mapping[str, tuple[Policy, ...]],
+        now_ms: int,
+    ) -> dict[str, Counted]:
+        keys = sorted(self.bounds)
+        items = [
+            Item(
+                self.store,
+                self._wanted(key),
+                self.bounds[key],
+                policies[key[0]],
+                _window(found[key[0]], now_ms),
+                min(self.options.batch_bytes, found[key[0]].batch_limit),
+                now_ms,
+            )
+            for key in keys
+        ]
+        with watching(session, "foreseen", len(items), unit="partitions") as watch:
+            seen: list[Foreseen] = session.run(foresee, items, watch=watch)
+        return {
+            topic: foreseen.together(
+                [one for key, one in zip(keys, seen, strict=True) if key[0] == topic],
+                policies[topic],
+            )
+            for topic in self.topics
+        }
+
+    def _tell(self, topic: str, target: Target, counted: Counted) -> bool:
+        """Say what was foreseen; whether it is refused."""
+        name, refused = target.topic, False
+        _say(
+            f"{topic}: {counted.records} records, to {target.partition_count} partitions of {name}"
+        )
+        if target.is_stamped:
+            _say(
+                f"{name} has LogAppendTime: records get the time of their restoring (--keep-times makes a"
+                " topic that is not there yet with CreateTime)"
+            )
+        outside = counted.too_old + counted.too_new
+        if outside:
+            refused = True
+            _say(
+                f"{outside} records outside the window of {name}: refused ({counted.too_old} older than"
+                f" message.timestamp.before.max.ms = {target.before_ms}, {counted.too_new} newer than"
+                f" message.timestamp.after.max.ms = {target.after_ms})"
+            )
+        if counted.deleted:
+            accepted = self.options.accept_deletion
+            refused |= not accepted
+            share = 100 * counted.deleted / counted.records
+            avoid = " or ".join(counted.remedies) or "nothing alone"
+            _say(
+                f"retention would delete {counted.deleted} of {counted.records} records ({share:.3g} %) of"
+                f" {name} within a day; {avoid} avoids that"
+                + ("" if accepted else ": refused unless --accept-deletion")
+            )
+        return refused
+
+    # --- the run ---------------------------------------------------------------------------------
+
+    def _plan(self, now_ms: int, notes: Mapping[str, Any] | None, *, save: bool = True) -> Plan:
+        options = self.options
+
+        def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
+            if notes is None:
+                raise PipelineError(f"the plan of run {self.name} is gone")
+            return [
+                Split(
+                    *key,
+                    bounds.low,
+                    bounds.high,
+                    sum(one.size_bytes for one in self._wanted(key)),
+                )
+                for key, bounds in sorted(self.bounds.items())
+            ], notes
+
+        return Plan.open(
+            self.directory,
+            job=JOB,
+            run=self.name,
+            arguments={
+                "archive": options.directory,
+                "topics": options.topics,
+                "from_ms": options.low_time,
+                "to_ms": options.high_time,
+                "offsets": sorted(options.offsets),
+                "rename": sorted(options.rename),
+                "to_brokers": options.to_brokers,
+                "delivery": options.delivery,
+            },
+            now_ms=now_ms,
+            make=make,
+            save=save,
+        )
+
+    def write(self, session: Session) -> int:
+        """Write what was planned; returns the exit status."""
+        began_s = time.monotonic()
+        plan = self._plan(0, None)
+        tasks = []
+        with Client(self.options.to_brokers) as client:
+            looked_at = {
+                topic: targets.look_at(client, self.names[topic]) for topic, _ in plan.offsets
+            }
+        for key, (low, high) in sorted(plan.offsets.items()):
+            self.bounds[key] = replace(self.bounds[key], low=low, high=high)
+            target = looked_at[key[0]]
+            tasks.append(
+                replay.Task(
+                    brokers=self.options.to_brokers,
+                    topic=target.topic,
+                    partition=key[1],
+                    delivery=targets.delivery_of(
+                        plan.notes, f"{JOB}/{self.name}", target.topic, key[1]
+                    ),
+                    source=ArchiveSource(self.store, self._wanted(key), self.bounds[key]),
+                    source_topic=key[0],
+                    source_partition=key[1],
+                    compression=max(0, targets.codec_of(self.options.compression)),
+                    batch_limit=min(self.options.batch_bytes, target.batch_limit),
+                    is_stamped=target.is_stamped,
+                )
+            )
+        total = sum(one.records for key in plan.offsets for one in self._wanted(key))
+        with Progress(JOB, total) as progress:
+            outcomes = replay.replay(session, tasks, progress)
+        return conclude(
+            JOB,
+            self.name,
+            self.directory,
+            outcomes,
+            mode=plan.notes["delivery"],
+            seconds=time.monotonic() - began_s,
+            more={"archive": self.options.directory},
+        )
+
+
+def _rules(client: Client) -> Rules:
+    """Whose rules a cluster follows, as the settings of its topics tell; ours where it has none."""
+    for name in client.topics():
+        return "tidelog" if _BASIS in client.topic_settings(name) else "kafka"
+    return "tidelog"
+
+
+def _window(target: Target, now_ms: int) -> tuple[int, int]:
+    """The oldest and the newest time that a topic takes now."""
+    first, last = -(2**63), 2**63 - 1
+    if target.is_stamped:
+        return first, last
+    return (
+        first if target.before_ms == targets.NO_LIMIT else max(first, now_ms - target.before_ms),
+        min(last, now_ms + target.after_ms),
+    )
+
+
+def _say(text: str) -> None:
+    print(text)  # noqa: T201 - what the job says

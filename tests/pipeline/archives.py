@@ -1,0 +1,144 @@
+"""Archives for the tests: made of log directories, read back without the job that restores them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from pipeline import cli
+from protocol.records.layout import INT64_MAX
+from tests.pipeline.logs import Seen
+
+DAY_MS = 86_400_000
+TIMES = (-62135596800000, -(2**63), -DAY_MS - 1, -2, -1, 0, 1, 1_700_000_000_000, INT64_MAX)
+DATES = {
+    -62135596800000: "0001-01-01",
+    -(2**63): "-292275055-05-16",
+    -DAY_MS - 1: "1969-12-30",
+    -2: "1969-12-31",
+    -1: "__HIVE_DEFAULT_PARTITION__",
+    0: "1970-01-01",
+    1: "1970-01-01",
+    1_700_000_000_000: "2023-11-14",
+    INT64_MAX: "+292278994-08-17",
+}
+
+
+def archive(root, *more, to="archive", run="one"):
+    """Archive the log directory below `root`; returns the exit status."""
+    return cli.main(
+        [
+            *("archive", "--logs", str(root / "logs"), "--upto", "log-end"),
+            *("--to", str(root / to), "--out", str(root / "runs"), "--run", run),
+            *("--master", "inline", *more),
+        ]
+    )
+
+
+def action(name, root, *more, of="archive", run="check"):
+    """Verify or compact."""
+    where = (str(root / of), "--out", str(root / "runs"), "--run", run, "--master", "inline")
+    return cli.main(["archive", name, *where, *more])
+
+
+def restore(root, bootstrap, *more, of="archive", run="back"):
+    """Restore an archive; returns the exit status."""
+    where = ("--out", str(root / "runs"), "--run", run, "--master", "inline")
+    return cli.main(["restore", str(root / of), "--to-brokers", bootstrap, *where, *more])
+
+
+def manifests(root, of="archive"):
+    return {
+        path.stem: json.loads(path.read_text())
+        for path in sorted((root / of / "_manifest").glob("*.json"))
+    }
+
+
+def in_force(root, of="archive"):
+    """The files that manifests name and none replaces."""
+    found = manifests(root, of).values()
+    replaced = {path for one in found for path in one["replaces"]}
+    return [each for one in found for each in one["files"] if each["path"] not in replaced]
+
+
+def contents(root, of="archive"):
+    """Every record of an archive, by topic and partition, in the order of offsets."""
+    seen: dict[tuple[str, int], list[Seen]] = {}
+    for file in in_force(root, of):
+        rows = pq.ParquetFile(root / of / file["path"]).read().to_pylist()
+        assert len(rows) == file["records"]
+        for row in rows:
+            assert DATES.get(row["timestamp_ms"], file["event_date"]) in file["path"]
+            key = file["topic"], row["partition"]
+            exact = row["header_names"]
+            seen.setdefault(key, []).append(
+                Seen(
+                    row["offset"],
+                    row["timestamp_ms"],
+                    row["timestampType"],
+                    row["append_time_ms"],
+                    row["key"],
+                    row["value"],
+                    tuple(
+                        (one["key"].encode() if exact is None else exact[n], one["value"])
+                        for n, one in enumerate(row["headers"] or ())
+                    ),
+                )
+            )
+    return {key: sorted(found) for key, found in sorted(seen.items())}
+
+
+def tree(root, of="archive"):
+    """Every data file and its bytes."""
+    base = root / of
+    return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("p*.parquet")}
+
+
+STEPS = ("replace", "unlink", "fsync", "rename")
+
+
+def killed_at(step, do):
+    """Do something in a process that is killed before its file-system step of this number.
+
+    Returns whether it was killed; else it has ended with status 0.
+    """
+    child = os.fork()
+    if not child:
+        try:
+            _die_at(step)
+            os._exit(do())
+        finally:
+            os._exit(99)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0
+    return False
+
+
+def _die_at(step):
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    taken = iter(range(1 << 30))
+
+    def stopping(real):
+        def do(*given, **named):
+            if next(taken) == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*given, **named)
+
+        return do
+
+    for name in STEPS:
+        setattr(os, name, stopping(getattr(os, name)))
+
+
+def leftovers(root, of="archive"):
+    """What was written aside."""
+    return [path for path in Path(root / of).rglob(".partial-*") if path.is_file()]
