@@ -23,7 +23,7 @@ from pipeline.producing import Fenced
 from pipeline.replay import Task, replay_partition
 from pipeline.transactions import ensure_progress_topic
 from protocol.records.batch import Record, build
-from protocol.records.column_batches import encode_batches
+from protocol.records.column_batches import NOBODY, encode_batches
 from protocol.records.columns import ColumnBuffers, Wanted, append_set
 from tests.pipeline.test_mirror import KEEP, check, everything, mirror, plain, some
 from tidelog.process import BrokerProcess
@@ -132,11 +132,7 @@ def test_a_task_that_died_is_done_again(place, topic, stop_after):
     assert outcome.found == 1000
 
 
-def test_two_tasks_at_once_write_each_record_once(broker, topic):
-    """A speculative task, or one whose machine was only out of sight."""
-    wanted = some(3000, 12)
-    made(broker.bootstrap, topic)
-    task = task_of(broker.bootstrap, topic, wanted, POSITION)
+def three_at_once(task):
     outcomes = []
     threads = [
         threading.Thread(target=lambda: outcomes.append(replay_partition(task))) for _ in range(3)
@@ -146,7 +142,26 @@ def test_two_tasks_at_once_write_each_record_once(broker, topic):
     for one in threads:
         one.join(DEADLINE_S)
     assert len(outcomes) == 3
+    return outcomes
+
+
+def test_two_tasks_at_once_write_each_record_once(broker, topic):
+    """A speculative task, or one whose machine was only out of sight."""
+    wanted = some(3000, 12)
+    made(broker.bootstrap, topic)
+    outcomes = three_at_once(task_of(broker.bootstrap, topic, wanted, POSITION))
     assert all(is_exact(one, broker.bootstrap, topic, wanted) for one in outcomes)
+
+
+def test_it_is_the_sequences_that_keep_tasks_apart(broker, topic, monkeypatch):
+    """Planted: the same without sequences. What the target answers gives it away, too late."""
+    wanted = some(3000, 12)
+    made(broker.bootstrap, topic)
+    monkeypatch.setattr(delivery.Writer, "sequence", lambda self, number: -1)
+    monkeypatch.setattr(delivery, "Producer", lambda *identity: NOBODY)
+    outcomes = three_at_once(task_of(broker.bootstrap, topic, wanted, POSITION))
+    assert not all(is_exact(one, broker.bootstrap, topic, wanted) for one in outcomes)
+    assert any("somebody else writes to this partition" in (one.error or "") for one in outcomes)
 
 
 def test_the_check_notices_a_record_too_many(broker, topic, monkeypatch):
