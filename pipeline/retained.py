@@ -7,6 +7,7 @@ dates of its files stand in for append times. Everything below the log's end cou
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.engine.whatif import Future, Log, Retained
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from storage.time_index import TimeIndex
 
 _MS_PER_NS = 1_000_000
+_TRIES = 5
 
 
 class Place(NamedTuple):
@@ -48,7 +50,15 @@ def read(place: Place, *, event_slack_ms: int, now_ms: int, margin_ms: int = 0) 
     """Read what is known of one partition; raises OSError and CorruptMessage.
 
     `event_slack_ms`: how far beyond its append time an event counts, where only the log can tell of it.
+    Where the broker deletes a segment meanwhile, all is read again.
     """
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(FileNotFoundError):
+            return _read(place, event_slack_ms, now_ms, margin_ms)
+    return _read(place, event_slack_ms, now_ms, margin_ms)
+
+
+def _read(place: Place, event_slack_ms: int, now_ms: int, margin_ms: int) -> Log:
     directory = place.directory
     log_directory = directory.parent
     was_clean = (log_directory / filenames.CLEAN_SHUTDOWN_FILE).exists()

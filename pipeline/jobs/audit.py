@@ -49,6 +49,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="how far beyond its append time a record may lie before it is from the future (1m)",
     )
     group.add_argument(
+        "--no-retention",
+        action="store_true",
+        help="do not try retention policies on log directories; those of Apache Kafka are read twice for it",
+    )
+    group.add_argument(
         "--upto",
         choices=[source.HIGH_WATERMARK, source.LOG_END],
         default=source.HIGH_WATERMARK,

@@ -188,11 +188,12 @@ class Auditing:
 
     def _logs(self, topics: Sequence[str], own: Mapping[str, Mapping[str, str]]) -> list[Kept]:
         """Return the partitions of local log directories, to be judged by several policies."""
-        if not self.options.logs or any(places.is_uri(place) for place in self.options.logs):
+        logs = self.options.logs
+        if self.options.no_retention or not logs or any(places.is_uri(place) for place in logs):
             return []
         return [
             Kept(place, _tried(own.get(place.topic)), self.now_ms, self.options.margin)
-            for root in self.options.logs
+            for root in logs
             for place in retained.partitions(Path(places.local(root)), topics.__contains__)
         ]
 

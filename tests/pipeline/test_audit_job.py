@@ -171,6 +171,16 @@ def test_any_split_gives_the_same_report(house, tmp_path):
     assert reports[0] == reports[1] == reports[2]
 
 
+def test_retention_may_be_left_out(house, tmp_path):
+    broker, _ = house
+    logs = ["--logs", str(broker.log_dir), "--upto", "log-end", "--topics", "plain"]
+    _, whole = audit(tmp_path, *logs, run="whole")
+    _, less = audit(tmp_path, *logs, "--no-retention", run="less")
+    assert whole["topics"][0]["retention"]
+    assert less["topics"][0]["retention"] == []
+    assert less["topics"][0]["summary"] == whole["topics"][0]["summary"]
+
+
 def test_the_bytes_are_those_of_the_files(house, tmp_path):
     broker, _ = house
     _, report = audit(tmp_path, "--logs", str(broker.log_dir), "--upto", "log-end")

@@ -199,6 +199,28 @@ def test_nothing_is_changed_by_reading(tmp_path, left):
     assert log.is_estimated == (left in ("foreign", "contradicted"))
 
 
+def test_a_segment_that_goes_while_it_is_read_is_not_missed(tmp_path, monkeypatch):
+    path, _ = written(tmp_path, [(NOW + i, [NOW, NOW]) for i in range(4)])
+    retain, seen = retained._retained, []
+
+    def and_one_goes(segment, future_ms):
+        seen.append(segment.base_offset)
+        if seen == [0]:
+            for file in path.glob("00000000000000000002.*"):
+                file.unlink()
+            for file in path.glob("00000000000000000000.*"):
+                file.unlink()
+        return retain(segment, future_ms)
+
+    monkeypatch.setattr(retained, "_retained", and_one_goes)
+    log = read(path)
+    assert [segment.base_offset for segment in log.segments] == [4, 6]
+    assert log.log_start_offset == 4
+    monkeypatch.setattr(retained, "_retained", lambda *_: path.joinpath("none").stat())
+    with pytest.raises(FileNotFoundError):
+        read(path)
+
+
 def test_a_broken_batch_in_the_middle_is_said(tmp_path):
     path, _ = written(tmp_path, [(NOW, [NOW, NOW]), (NOW, [NOW, NOW])], segment_bytes=10_000)
     (path / "partition.times").unlink()
