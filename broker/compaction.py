@@ -17,7 +17,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker import cleaning_process
 from broker.retention import finished
 from protocol.errors import BrokerError, CorruptMessage
 from storage import cleanable
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.compaction")
 
-_ROOT = Path(cleaning_process.__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parent.parent
 _START = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from broker.cleaning_process import main; main()"
 _LEAST_BACKOFF_MS = 100
 _MOST_LINE_BYTES = 1 << 24
