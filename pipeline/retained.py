@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.engine.whatif import Future, Log, Retained
 from protocol.errors import CorruptMessage
+from protocol.records.batch import find_time
 from storage import checkpoints, filenames, partition_times, recovery, timestamps
 from storage.append_times import UNKNOWN, AppendTimes
 from storage.segment import Segment, Tail
@@ -147,8 +148,12 @@ def _retained(segment: _Unchanged, future_ms: int) -> Retained:
 
 
 def _future(segment: Segment, timestamp_ms: int, offset: int) -> Future:
+    """Find the record with a segment's largest time; known is an offset of its batch."""
     for found in segment.walk():
         if found.batch.last_offset >= offset:
+            with contextlib.suppress(CorruptMessage):
+                hit = find_time(found.buffer, found.batch, timestamp_ms, segment.base_offset)
+                offset = offset if hit is None else hit[0]
             return Future(offset, timestamp_ms, found.batch.producer_id)
     return Future(offset, timestamp_ms, -1)
 

@@ -131,6 +131,17 @@ def test_kafkas_rules_let_a_time_from_the_future_hold_all_behind_it(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_the_record_that_holds_a_segment_is_named_within_its_batch(tmp_path, known):
+    times = [NOW, NOW + 9 * DAY, NOW + 2, NOW + 3]
+    path, _ = written(tmp_path, [(NOW, [NOW] * 3), (NOW, times)], segment_bytes=10_000)
+    if not known:
+        (path / "partition.times").unlink()
+    (segment,) = read(path).segments
+    assert segment.future == Future(4, NOW + 9 * DAY, -1)
+    assert read(path, margin_ms=9 * DAY).segments[0].future is None
+
+
 def test_kafkas_rules_know_neither_basis_nor_event_time():
     text = "k:retention.ms=7d,retention.time.basis=append,retention.max.eventtime.ms=1d,rules=kafka"
     retention = whatif.parse_policy(text).retention
