@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.report import page
 from pipeline.report.page import Cell, Finding
-from pipeline.report.units import NONE, count, moment, setting, some
+from pipeline.report.units import NONE, count, moment, some, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +64,7 @@ def sentences(row: Numbers) -> Iterator[str]:
     """Yield what there is to say of a partition beside its numbers."""
     if row["search_ms"] is not None:
         yield (
-            f"next unread: {row['next_offset']} of {moment(row['next_ms'])}; less {setting(row['margin_ms'])}"
+            f"next unread: {row['next_offset']} of {moment(row['next_ms'])}; less {span(row['margin_ms'])}"
             f" ({row['margin_from']}): searched for {moment(row['search_ms'])}"
         )
     proof = row["proof"]
