@@ -116,6 +116,8 @@ class CompactedLog(DurableLog):
         if not wanted or wanted[-1].tail.end_offset <= dirt.first_dirty_offset:
             return None
         retention.learn(wanted)  # the largest event time outlives what told it
+        for segment in wanted:
+            segment.append_times.close()  # looked at: what is doubted of them the file says now
         writers = self._last_writers(now_ms)
         with self._append_lock:
             if self._is_stopped or self._is_cleaning or self._segments[: len(wanted)] != wanted:

@@ -9,6 +9,7 @@ import pytest
 from protocol.errors import BrokerError, CorruptMessage
 from protocol.records.batch import Record, build, records, scan
 from storage import lookup, reading, transaction_index
+from storage.append_times import ENTRY_SIZE
 from storage.cleaner import Cleaner
 from storage.compaction import clean, clean_directory
 from storage.transaction_index import Aborted
@@ -188,6 +189,24 @@ def test_append_times_that_an_operator_let_go_back_are_not_joined(make):
     done = clean(log.partition, 200)
     assert done.segments == 2
     assert [log.partition.times_of(o).append_time for o in range(3)] == [9_000, 100, 101]
+
+
+@pytest.mark.parametrize("entries", [1, 2])
+def test_append_times_that_were_cut_short_are_not_filled_in(make, entries):
+    """Who reads the file alone takes the last time it has for that of all that follows."""
+    log = make()
+    for number in range(40):
+        put(log, b"k%d" % number, b"v", now=100 + number)
+    sealed = log.partition.segments[1]
+    path = sealed.path.with_suffix(".appendtimes")
+    log.close()
+    os.truncate(path, path.stat().st_size - entries * ENTRY_SIZE)
+    log.open(500)
+    assert clean(log.partition, 600)
+    for offset, _, _ in rows(log):
+        is_lost = sealed.tail.end_offset - entries <= offset < sealed.tail.end_offset
+        found = log.partition.times_of(offset).append_time
+        assert found == (None if is_lost else 100 + offset)
 
 
 def test_a_policy_taken_back_cuts_nothing_after_a_crash(make):
