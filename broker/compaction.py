@@ -248,7 +248,8 @@ class CompactionRounds:
         except CleaningError as failure:
             error = str(failure)
             if failure.is_corrupt:
-                self._figures.uncleanable[partition.topic, partition.index] = error
+                where = partition.topic, partition.index
+                self._figures.uncleanable[where] = partition.topic_id, error
             raise
         except (BrokerError, OSError) as failure:
             error = str(failure)
@@ -315,6 +316,7 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
     found: list[Found] = []
     failed: list[FailedCleaning] = []
     figures.begin_look()
+    figures.forget_others(topics)
     for topic, index in node.store.names():
         known = topics.get(topic)
         if not node.ready:
@@ -336,7 +338,7 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
             reason = error.message if isinstance(error, BrokerError) else str(error)
             failed.append(FailedCleaning(topic, index, reason))
             if isinstance(error, CorruptMessage):
-                figures.uncleanable[topic, index] = reason
+                figures.uncleanable[topic, index] = known.topic_id, reason
             continue
         figures.seen(dirt)
         if dirt.is_due or (asked and dirt.held_by == cleanable.RATIO):

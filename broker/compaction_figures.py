@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from broker.metadata.store import Topic
     from storage.cleanable import Dirt
 
 
@@ -21,7 +25,8 @@ class CompactionFigures:
         self.last_look_ms: int | None = None  # of the steady clock, when a round last began
         self.max_dirty_ratio = 0.0  # as of the last look
         self.max_delay_ms = 0
-        self.uncleanable: dict[tuple[str, int], str] = {}  # logs that cannot be read, and why
+        # Logs that cannot be read: the topic's id, and why.
+        self.uncleanable: dict[tuple[str, int], tuple[UUID | None, str]] = {}
         self.processes: set[int] = set()  # that clean now
         self._ratio, self._delay_ms = 0.0, 0
 
@@ -33,6 +38,13 @@ class CompactionFigures:
         """A log was looked at."""
         self._ratio = max(self._ratio, dirt.ratio)
         self._delay_ms = max(self._delay_ms, dirt.delay_ms)
+
+    def forget_others(self, topics: Mapping[str, Topic]) -> None:
+        """Topics are gone, or others have their names: those may be cleaned."""
+        for (name, index), (topic_id, _) in list(self.uncleanable.items()):
+            known = topics.get(name)
+            if known is None or known.topic_id != topic_id:
+                del self.uncleanable[name, index]
 
     def end_look(self, steady_ms: int) -> None:
         """All logs were looked at."""

@@ -57,7 +57,10 @@ _PRODUCER_ID_BLOCK = 1000
 # Answers that slow readers leave in memory: beyond the first, fetches shrink towards the second.
 _UNSENT_BYTES = 256 << 20
 _LEAST_FETCH_BYTES = 64 << 10
-_NEWEST_FORMAT = "3.0"
+# What is so on the broker's own topics: of a group the last commit counts, whatever a clock showed then.
+_INTERNAL: Mapping[str, str] = MappingProxyType(
+    {"message.format.version": "3.0", "compaction.strategy": "offset"}
+)
 # What event-time retention brings along where no basis is given: on a topic, and on the broker.
 _BASIS: Mapping[str, str] = MappingProxyType({"retention.time.basis": APPEND_BASIS})
 _BROKER_BASIS: Mapping[str, str] = MappingProxyType({"log.retention.time.basis": APPEND_BASIS})
@@ -248,10 +251,11 @@ class Node:
     ) -> TopicConfig:
         """The topic's settings over the broker's; raises InvalidConfig with the sentence.
 
-        The broker's own topics are in the newest format, whatever anybody sets.
+        The broker's own topics are in the newest format, and of each key the last record counts,
+        whatever anybody sets.
         """
         if self.is_internal(name):
-            overrides = {**overrides, "message.format.version": _NEWEST_FORMAT}
+            overrides = {**overrides, **_INTERNAL}
         try:
             return topic_config(self.config if broker is None else broker, overrides)
         except ConfigError as error:

@@ -230,6 +230,38 @@ def test_a_log_that_cannot_be_read_is_left_and_said(start):
         assert len(asking.fetch(connection, name, 2)["records"]) > 0
 
 
+def test_a_log_made_anew_is_cleaned_whatever_was_wrong_with_the_old_one(manual, connection):
+    name = compacted(connection)
+    fill(connection, name, 40)
+    path = manual.log_dir / f"{name}-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(BrokerFailed, match="fails its CRC"):
+        manual.compact(name)
+    assert manual.metric("kafka_log_logcleanermanager_uncleanable_partitions_count") == 1
+    gone = connection.ask("DeleteTopics", 1, topic_names=[name], timeout_ms=5_000)
+    assert gone["responses"][0]["error_code"] == 0
+    asking.create(connection, name, cleanup_policy="compact", segment_bytes="300")
+    fill(connection, name, 40)
+    manual.clock.step(MINUTE_MS + 1)
+    assert len(survivors(connection, name)) < 10
+    assert manual.metric("kafka_log_logcleanermanager_uncleanable_partitions_count") == 0
+
+
+def test_of_commits_the_last_counts_whatever_is_set(start):
+    """A clock that is set back would else have groups begin again where they were before."""
+    settings = {"log.cleaner.compaction.strategy": "timestamp", "control.listener": "127.0.0.1:0"}
+    subject = start(settings)
+    with subject.connect() as connection:
+        topic = asking.new_name()
+        asking.create(connection, topic, cleanup_policy="compact")
+        assert commit(connection, "group", topic, 5) == 0
+        for name, strategy in ((topic, "timestamp"), ("__consumer_offsets", "offset")):
+            explained = json.loads(subject.page(f"/v1/topics/{name}/explain"))["partitions"][0]
+            assert explained["compaction"]["strategy"] == strategy
+
+
 def long_log(connection, name, batches=60, keys=400):
     """Some megabytes, so that a cleaning takes a while."""
     for number in range(batches):
