@@ -11,7 +11,7 @@ import json
 import random
 
 import pytest
-from confluent_kafka import OFFSET_STORED, Consumer, TopicPartition
+from confluent_kafka import OFFSET_STORED, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pipeline import cli, offset_map
@@ -22,6 +22,7 @@ from pipeline.offset_map import PartitionMap, Run
 from protocol.records.batch import Record, build
 from tests.broker.subject import eventually
 from tests.pipeline.test_mirror import KEEP, everything, fill, mirror
+from tests.pipeline.test_source_brokers import transact
 from tidelog.process import BrokerProcess
 
 NOON = 1_700_000_000_000
@@ -267,7 +268,30 @@ def test_a_compacted_source(broker, other, topic, run, tmp_path):
     assert (status, row["proof"]["duplicates"], row["proof"]["missing"]) == (OK, 0, 0)
     assert row["proof"]["unread"] == sum(one.offset >= gap for one in left)
     values = given(other.bootstrap, topic, topic, 0)
-    assert {one.value for one in left if one.offset >= gap} >= set(values)  # compacted there too
+    unread = [one for one in left if one.offset >= gap]
+    latest = {one.key: one.value for one in unread}
+    assert set(latest.values()) <= set(values) <= {one.value for one in unread}
+
+
+def test_a_map_that_is_not_whole_is_not_believed(broker, other, topic, run, tmp_path):
+    """It lacks the first records, as after a repeated at-least-once run: they are lost, not missing."""
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, disordered(100, 1))
+    assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create") == OK
+    path = tmp_path / "r" / offset_map.NAME
+    offset_map.write(path, [PartitionMap(topic, 0, topic, 0, (Run(60, 60, 40),))])
+    commit(broker.bootstrap, topic, {(topic, 0): 10})
+    known = ("--map", str(path.parent))
+    status, (row,) = run(other.bootstrap, topic, *known)
+    assert (status, row["offset"], row["proof"]["missing"]) == (FINDINGS, 60, 50)
+    report = json.loads((path.parent / "report.json").read_text())
+    report["partitions"][0]["map_is_complete"] = False
+    (path.parent / "report.json").write_text(json.dumps(report))
+    status, (row,) = run(other.bootstrap, topic, *known)
+    assert (status, row["offset"]) == (FINDINGS, 60)
+    assert (row["proven_by"], row["proof"]["lost"], row["proof"]["missing"]) == ("records", 50, 0)
+    assert "records were compared instead" in " ".join(row["notes"])
 
 
 def test_a_map_of_other_topics_proves_nothing(broker, other, topic, run, tmp_path):
@@ -398,6 +422,42 @@ def test_too_much_to_compare_is_unproven(broker, other, topic, run):
     assert (status, row["status"], row["proof"]) == (FINDINGS, "unproven", None)
     assert "more than 3 records" in " ".join(row["notes"])
     assert committed(other.bootstrap, topic) == {}
+
+
+# --- Apache Kafka as the source, and times it cannot be asked for --------------------------------
+
+
+@pytest.mark.oracle
+def test_transactions_of_the_source(kafka, other, topic, tmp_path):
+    with Client(kafka.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions(WAIT_S)
+    for number in range(20):
+        values = [b"%d.%d" % (number, n) for n in range(5)]
+        transact(producer, topic, values, commit=number % 3 > 0)
+    assert mirror(kafka.bootstrap, other.bootstrap, topic, tmp_path, "--create") == OK
+    with Client(kafka.bootstrap) as client:
+        left = everything(client, topic, 0)
+    for at in (0, 25, 60):
+        commit(kafka.bootstrap, topic, {(topic, 0): at})
+        where = ["--group", topic, "--from", kafka.bootstrap, "--to", other.bootstrap]
+        how = ["--map", str(tmp_path / "r"), "--apply", "--out", str(tmp_path), "--run", "f"]
+        assert cli.main(["failover", *where, *how]) == OK
+        unread = [one.value for one in left if one.offset >= at]
+        assert given(other.bootstrap, topic, topic, 0) == unread
+
+
+@pytest.mark.oracle
+def test_a_target_that_cannot_search_before_1970(broker, kafka, topic, run):
+    with Client(broker.bootstrap) as ours, Client(kafka.bootstrap) as theirs:
+        crossed(ours, theirs, topic, (-1_000 - NOON, -NOON))  # at -1000 and at 0
+    commit(broker.bootstrap, topic, {(topic, 0): 5})
+    status, (row,) = run(kafka.bootstrap, topic, "--apply")
+    assert (status, row["search_ms"], row["offset"]) == (OK, -1_000, 0)
+    assert "cannot search before 1970" in " ".join(row["notes"])
+    assert row["proof"]["duplicates"] == 5
+    assert given(kafka.bootstrap, topic, topic, 0)[-2:] == [b"m1", b"m2"]
 
 
 # --- what holds a commit back --------------------------------------------------------------------
