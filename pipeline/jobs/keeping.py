@@ -120,7 +120,8 @@ def _clean(store: Store) -> int:
     """Delete what published manifests replace, and what killed runs wrote aside; how many files."""
     replaced = Archive.read(store).replaced
     deleted = 0
-    for path in store.walked():
+    aside = [f"{manifests.DIRECTORY}/{name}" for name in store.listed(manifests.DIRECTORY)]
+    for path in (*store.walked(), *aside):
         is_partial = path.rpartition("/")[2].startswith(PARTIAL)
         if path in replaced or is_partial:
             deleted += store.delete(path)

@@ -54,7 +54,7 @@ def restore(root, bootstrap, *more, of="archive", run="back"):
 def manifests(root, of="archive"):
     return {
         path.stem: json.loads(path.read_text())
-        for path in sorted((root / of / "_manifest").glob("*.json"))
+        for path in sorted((root / of / "_manifest").glob("[!.]*.json"))
     }
 
 
