@@ -118,7 +118,7 @@ class Worker:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
             await self._process.stdin.drain()
             line = await self._process.stdout.readline()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # uvloop's word for a closed pipe
             raise CleaningError(f"the cleaning process is gone: {error}") from error
         if not line.endswith(b"\n"):
             raise CleaningError("the cleaning process has ended")

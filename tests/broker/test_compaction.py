@@ -1,5 +1,6 @@
 """Compaction by a running broker: rounds, the process that does the work, what happens to one that dies."""
 
+import asyncio
 import json
 import os
 import signal
@@ -7,7 +8,9 @@ import threading
 import time
 
 import pytest
+import uvloop
 
+from broker.compaction import CleaningError, Worker
 from protocol.records.batch import records, scan
 from tests.broker import asking
 from tests.broker.conftest import healthy
@@ -329,6 +332,20 @@ def test_killed_in_the_middle(start, victim):
         rows = survivors(connection, name)
         assert last_of_each(rows) == wanted
         assert len(rows) < 10_000
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_asking_a_process_that_is_gone_is_an_error_of_the_cleaning(run):
+    async def ask():
+        worker = await Worker.start()
+        os.kill(worker.pid, signal.SIGKILL)
+        await worker._process.wait()
+        for _ in range(2):  # the first may find the pipe still open
+            with pytest.raises(CleaningError, match="the cleaning process"):
+                await worker.ask({"group": 0})
+        await worker.stop()
+
+    run(ask())
 
 
 @pytest.mark.parametrize("asked", [True, False])
