@@ -160,7 +160,8 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
         committed = _committed(options, ours)
         rows = _rows(planning.Planner(options, ours, theirs), options, committed, known, theirs)
         status = OK if all(row.status == planning.OK for row in rows) else FINDINGS
-        for line in page.table([row.told() for row in rows]):
+        bare = _uncommitted(ours, committed)
+        for line in [*page.table([row.told() for row in rows]), *map(page.bare, bare)]:
             print(line)  # noqa: T201 - what the job says
         refusal = _refusal(options, rows)
         is_applied = False
@@ -178,6 +179,7 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
         "at_ms": started_ms,
         "is_applied": is_applied,
         "partitions": [row.told() for row in rows],
+        "nothing_committed": bare,
     }
     _leave(report, Path(options.out) / name, options.report)
     _say(options, refusal, is_applied=is_applied)
@@ -205,6 +207,16 @@ def _committed(options: argparse.Namespace, client: Client) -> dict[Key, GroupOf
             + (f": only of {', '.join(other)}" if other else "")
         )
     return chosen
+
+
+def _uncommitted(client: Client, committed: Mapping[Key, GroupOffset]) -> list[str]:
+    """The other partitions of the same topics: the group has no offset there to take along."""
+    return [
+        f"{topic}-{partition}"
+        for topic in sorted({topic for topic, _ in committed})
+        for partition in range(client.partition_count(topic))
+        if (topic, partition) not in committed
+    ]
 
 
 def _rows(

@@ -39,6 +39,11 @@ def table(rows: Sequence[Numbers]) -> list[str]:
     return lines
 
 
+def bare(name: str) -> str:
+    """Return what there is to say of a partition the group has committed nothing of."""
+    return f"{name}: nothing committed, left as it is: the group begins by its auto.offset.reset"
+
+
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     first, *others = cells
     padded = [first.ljust(widths[0])]
@@ -101,6 +106,9 @@ def html(report: Numbers) -> str:
     for row in rows:
         body.append(page.heading(3, _name(row)))
         body += [page.paragraph(said) for said in sentences(row)]
+    if report["nothing_committed"]:
+        body.append(page.heading(2, "Without an offset"))
+        body += [page.paragraph(bare(name)) for name in report["nothing_committed"]]
     return page.page("Where the group goes on", subtitle, body)
 
 
