@@ -10,6 +10,7 @@ from Kafka 0.11 on. One client belongs to one thread and one process: make it wh
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pipeline import connection as wire
@@ -38,6 +39,7 @@ from protocol.api import (
     offset_fetch,
     produce,
 )
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -193,12 +195,8 @@ class Client(Cluster):
 
         Raises RequestError: UNSUPPORTED_VERSION for a time before 1970 on a broker that cannot.
         """
-        found: dict[int, FoundOffset] = {}
-        for partition, time_ms in times_ms.items():
-            found[partition] = self.until_done(
-                lambda: self._list_offset(topic, partition, time_ms, isolation)  # noqa: B023 - run at once
-            )
-        return found
+        ask = partial(self._list_offset, topic, isolation=isolation)
+        return {at: self.until_done(partial(ask, at, time_ms)) for at, time_ms in times_ms.items()}
 
     def end_offset(self, topic: str, partition: int, *, isolation: int = READ_UNCOMMITTED) -> int:
         """The high watermark (or, read_committed, the last stable offset) of a partition."""
@@ -249,6 +247,8 @@ class Client(Cluster):
                 request, wire.FETCH, wait_s=max_wait_ms / 1000
             )
             refuse(answer.error_code, f"reading {topic}-{partition}")
+            if not answer.responses:  # a quota is used up
+                refuse(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"reading {topic}-{partition}")
             one = answer.responses[0].partitions[0]
             refuse(one.error_code, f"reading {topic}-{partition} at offset {offset}")
             return Fetched(

@@ -143,8 +143,10 @@ class TransactionWriter(Writer):
     is_comparable = False
 
     def _open(self) -> Appender:
+        # A run of this name may have been here before; no other has its producer id.
+        run = f"{self.delivery.name}/{self.delivery.producer_id}"
         self._transactions = Transactions(
-            self.client, f"{self.delivery.name}/{self.where}", self.topic, self.partition
+            self.client, f"{run}/{self.where}", self.topic, self.partition
         )
         self._next = 0  # the sequence to come
         self._records = self._bytes = 0
@@ -168,7 +170,20 @@ class TransactionWriter(Writer):
         return self._next
 
     def skip(self, offsets: Offsets, number: int) -> None:
-        """Pass over records that are there: the progress has their runs."""
+        """Pass over records that are there: the progress has their runs. Raises PipelineError.
+
+        They are counted, which is right only while the source has all of them.
+        """
+        runs = self.runs.taken()
+        if number + len(offsets) < self.done or sum(run.count for run in runs) < self.done:
+            return
+        last = runs[-1].source_offset + runs[-1].count - 1
+        if int(offsets[-1]) != last:
+            raise PipelineError(
+                f"{self.where} has {self.done} records of the run, the last from offset {last} of the source,"
+                f" where the run reads offset {offsets[-1]}: the source has lost records since the run began;"
+                " nothing was written; begin a new run with a topic of its own"
+            )
 
     def append(self, batch: EncodedBatch, offsets: Offsets) -> None:
         """Append a batch; commit where enough has gathered."""

@@ -116,10 +116,8 @@ class Appender:
         where = f"{self._topic}-{self._partition}"
         while True:
             try:
-                if self._connection is None:
-                    self._send_again()
-                assert self._connection is not None
-                answer = self._connection.receive(wait_s=_WAIT_S)
+                connection = self._connection or self._send_again()
+                answer = connection.receive(wait_s=_WAIT_S)
                 result = produced(answer, where)
                 return Appended(self._waiting.popleft(), result.base_offset, result.append_time_ms)
             except ConnectionBroken as error:
@@ -147,18 +145,17 @@ class Appender:
         )
         connection.send(request, wire.PRODUCE)
 
-    def _send_again(self) -> None:
-        """Send everything without an answer, in order, to whoever leads now.
+    def _send_again(self) -> Connection:
+        """Send everything without an answer, in order, to whoever leads now. Raises ConnectionBroken.
 
         The connection is the client's, and so nothing else is asked on it while answers are outstanding.
         """
         client = self._client
-        self._connection = client.until_done(lambda: client.leader(self._topic, self._partition))
-        try:
-            for batch in self._waiting:
-                self._send(self._connection, batch)
-        except ConnectionBroken:
-            self._recover()
+        connection = client.until_done(lambda: client.leader(self._topic, self._partition))
+        self._connection = connection
+        for batch in self._waiting:
+            self._send(connection, batch)
+        return connection
 
     def _recover(self) -> None:
         """Forget the connection: what is under way on it fails or succeeds unseen, and is sent again."""

@@ -121,6 +121,7 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
             fetched = _fetch(client, split, offset, isolation)
             heads = _heads(fetched.records)
             if not len(heads):
+                _refuse_broken(split, filling, fetched.records)
                 if fetched.high_watermark < split.end_offset:
                     raise SourceError(
                         f"{split.topic}-{split.partition} ends at offset {fetched.high_watermark}"
@@ -129,6 +130,12 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
                 idle += 1  # compaction may have taken all there was, or the broker is slow
                 continue
             idle = 0
+            following = int(heads[-1, LAST_OFFSET]) + 1
+            if following <= offset:
+                raise SourceError(
+                    f"{split.topic}-{split.partition} of {split.brokers}: asked for offset {offset}, the"
+                    f" broker sends what ends before offset {following}"
+                )
             if fetched.aborted:
                 aborted = _spans(fetched.aborted, heads)
                 filling.wanted = filling.wanted._replace(aborted=aborted)
@@ -140,7 +147,7 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
                     raise broken(split, error, 0) from error
                 if why == FULL:
                     yield _taken(filling)
-            offset = int(heads[-1, LAST_OFFSET]) + 1
+            offset = following
     if not filling.is_empty:
         yield _taken(filling)
 
@@ -157,6 +164,20 @@ def _fetch(client: Client, split: Split, offset: int, isolation: int) -> Fetched
             f"{split.topic}-{split.partition} has no offset {offset} any more, which was there when"
             " it was planned: retention took it, or the log was cut"
         ) from error
+
+
+def _refuse_broken(split: Split, filling: Filling, records: memoryview) -> None:
+    """Raise SourceError where there are bytes and no batch in them: a first batch is always whole."""
+    if not len(records):
+        return
+    try:
+        filling.append(records, 0, 0)
+    except BrokenBatch as error:
+        raise broken(split, error, 0) from error
+    raise SourceError(
+        f"{split.topic}-{split.partition} of {split.brokers}: the first batch of an answer is cut short"
+        f" after {len(records)} bytes"
+    )
 
 
 def _heads(records: memoryview) -> Ints:

@@ -350,3 +350,55 @@ def test_a_record_that_is_too_large_is_said(broker, topic):
     task = task_of(broker.bootstrap, topic, [Record(0, 5, b"k", bytes(1000))], POSITION)
     assert "MESSAGE_TOO_LARGE" in replay_partition(task).error
     assert replay.AS_SOURCE == -1
+
+
+# --- what a task is told and what it reads do not fit -----------------------------------------------
+
+
+@pytest.mark.oracle
+def test_a_run_of_the_same_name_is_another_run(kafka, topic):
+    """The directory of a run was removed, or is another: its name alone says nothing of what is there."""
+    made(kafka.bootstrap, topic)
+    for seed in (21, 22):
+        wanted = some(300, seed)
+        with Client(kafka.bootstrap) as client:
+            start = client.end_offset(topic, 0)
+        task = task_of(kafka.bootstrap, topic, wanted, TRANSACTIONS, start=start)
+        outcome = replay_partition(task)
+        assert (outcome.count, outcome.found, outcome.error) == (300, 0, None)
+        assert plain(stored(kafka.bootstrap, topic))[-300:] == plain(wanted)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compacted(ListSource):
+    """The same source when its first records are gone."""
+
+    gone: int = 0
+
+    def read(self):
+        for rows in super().read():
+            first = min(max(0, self.gone - int(rows.offset[0]) // 2), rows.count)
+            if first < rows.count:
+                columns = ColumnBuffers()
+                part = self.records[int(rows.offset[first]) // 2 : int(rows.offset[-1]) // 2 + 1]
+                data = build([one._replace(offset=n) for n, one in enumerate(part)])
+                append_set(data, columns, Wanted())
+                yield Rows(len(part), columns, rows.offset[first:])
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("gone", [1, 60])
+def test_a_source_that_lost_records_meanwhile_stops_the_run(kafka, topic, gone):
+    """To count them would pass over others in their place, and these are all alike."""
+    bootstrap, mode = kafka.bootstrap, TRANSACTIONS
+    wanted = [Record(0, 5, None, b"the same")] * 300
+    made(bootstrap, topic)
+    task = task_of(bootstrap, topic, wanted, mode)
+    part = dataclasses.replace(task, source=ListSource(tuple(wanted[:150])))
+    assert replay_partition(part).error is None
+    outcome = replay_partition(
+        dataclasses.replace(task, source=Compacted(tuple(wanted), gone=gone))
+    )
+    assert outcome.error is not None
+    assert "the source has lost records" in outcome.error
+    assert plain(stored(bootstrap, topic)) == plain(wanted[:150])

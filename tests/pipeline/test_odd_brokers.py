@@ -1,0 +1,173 @@
+"""Brokers that throttle, break off or answer nonsense: nothing is passed over in silence, nothing hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+from collections import deque
+from struct import Struct
+
+import pytest
+
+from pipeline.connection import ConnectionBroken
+from pipeline.producing import Appender
+from pipeline.source.reading import Options, read
+from pipeline.source.splits import SourceError, Split
+from protocol.api import api_versions, fetch, metadata, produce
+from protocol.message import api_of, codec
+from protocol.records.batch import Record, build
+from protocol.records.column_batches import EncodedBatch
+
+SERVED = {1: (4, 11), 3: (1, 8), 18: (0, 3)}  # none of them flexible, but for what is asked first
+HEAD = Struct(">hhi")
+SIZE = Struct(">i")
+
+
+class Scripted:
+    """A broker on a port: it leads topic `t`, and answers each fetch with the next of some answers."""
+
+    def __init__(self, fetches):
+        self.fetches = fetches
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
+        self.server.close()
+        self.thread.join(10)
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = self.server.accept()
+                with peer, peer.makefile("rb") as requests:
+                    while head := requests.read(4):
+                        request = requests.read(SIZE.unpack(head)[0])
+                        key, version, correlation_id = HEAD.unpack_from(request)
+                        peer.sendall(self.answered(key, version, correlation_id))
+
+    def answered(self, key, version, correlation_id):
+        parts = codec(api_of(key).response, version).encode_parts(self.answer(key))
+        data = b"".join((SIZE.pack(correlation_id), *parts))
+        return SIZE.pack(len(data)) + data
+
+    def answer(self, key):
+        if key == 18:
+            return api_versions.ApiVersionsResponse(
+                api_keys=[
+                    api_versions.ApiVersion(api_key=one, min_version=low, max_version=high)
+                    for one, (low, high) in SERVED.items()
+                ]
+            )
+        if key == 3:
+            partition = metadata.MetadataResponsePartition(
+                partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1]
+            )
+            topic = metadata.MetadataResponseTopic(name="t", partitions=[partition])
+            node = metadata.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
+            return metadata.MetadataResponse(brokers=[node], topics=[topic], controller_id=1)
+        return next(self.fetches)
+
+
+def fetched(records, *, high_watermark=5):
+    data = fetch.PartitionData(
+        partition_index=0,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
+        log_start_offset=0,
+        records=records,
+    )
+    return fetch.FetchResponse(
+        responses=[fetch.FetchableTopicResponse(topic="t", partitions=[data])]
+    )
+
+
+THROTTLED = fetch.FetchResponse(throttle_time_ms=1, responses=[])  # as a quota's answer is
+
+
+def batch(count=5, offset=0):
+    return build([Record(offset + n, 1000 + n, None, b"v") for n in range(count)])
+
+
+def offsets_read(answers, end=5):
+    with Scripted(answers) as broker:
+        split = Split("t", 0, 0, end, 1, brokers=f"127.0.0.1:{broker.port}")
+        return [int(one) for columns in read(split, Options()) for one in columns.offset]
+
+
+def test_a_quota_slows_a_read_and_does_not_end_it():
+    assert offsets_read(iter([*[THROTTLED] * 4, fetched(batch())])) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda data: data[:16] + b"\x09" + data[17:], "has magic 9"),
+        (lambda data: data[:8] + b"\0\0\0\x01" + data[12:], "claims 1 bytes"),
+        (lambda data: data[:-1], "cut short"),
+    ],
+)
+def test_a_first_batch_that_cannot_be_is_named(change, what):
+    with pytest.raises(SourceError, match=what):
+        offsets_read(itertools.repeat(fetched(change(batch()))))
+
+
+def test_a_broker_that_sends_the_same_again_is_told_apart():
+    with pytest.raises(SourceError, match="asked for offset 5, the broker sends what ends before"):
+        offsets_read(itertools.repeat(fetched(batch(), high_watermark=9)), end=9)
+
+
+class Breaking:
+    """A connection that breaks at the sending for some times, then takes everything."""
+
+    def __init__(self, breaks):
+        self.breaks = breaks
+        self.sent = deque()
+
+    def send(self, message, _key):
+        if self.breaks:
+            self.breaks.pop()
+            raise ConnectionBroken("reset by peer")
+        self.sent.append(message)
+
+    def receive(self, *, wait_s):
+        assert wait_s >= 0
+        sent = self.sent.popleft()
+        (topic,) = sent.topic_data
+        answer = produce.PartitionProduceResponse(index=0, base_offset=7)
+        return produce.ProduceResponse(
+            responses=[produce.TopicProduceResponse(name=topic.name, partition_responses=[answer])]
+        )
+
+
+class OneLeader:
+    """A client whose leader is always found."""
+
+    timeout_s = 10.0
+
+    def __init__(self, breaks):
+        self.breaks = breaks
+
+    def until_done(self, once):
+        return once()
+
+    def leader(self, *_):
+        return Breaking(self.breaks)
+
+    def close(self):
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 3])
+def test_a_connection_that_breaks_while_all_is_sent_again(times):
+    appender = Appender(OneLeader([None] * times), "t", 0)
+    sent = EncodedBatch(batch(), 0, 5, 0)
+    assert appender.send(sent) == []
+    assert [(one.batch, one.base_offset) for one in appender.flush()] == [(sent, 7)]
