@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline.archive import layout
 from pipeline.errors import PipelineError
+from pipeline.source import places
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -195,12 +196,8 @@ class _Cursor:
 
 def opened(store: Store, path: str) -> Any:
     """A file as pyarrow reads it."""
-    from pyarrow import fs  # noqa: PLC0415 - beside what it is for
-
-    from pipeline.source import places  # noqa: PLC0415 - as above
-
     place = store.full(path)
     if store.is_remote:
-        system, inner = fs.FileSystem.from_uri(place)
+        system, inner = places.system_of(place)
         return system.open_input_file(inner)
     return pa.OSFile(places.local(place))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PARTIAL: Final = ".partial-"
 _LOCK: Final = ".lock"
+_PUT_WHOLE: Final = frozenset({"s3", "gs", "gcs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,7 @@ class Store:
     def publish(self, name: str, data: Any) -> None:
         """Let a file appear under its name, or take the place of the one there. Raises OSError."""
         if self.is_remote:
-            system, path = _system(self.full(name))
-            if urlsplit(self.place).scheme not in {"s3", "gs", "gcs"}:
-                system.create_dir(path.rpartition("/")[0], recursive=True)
-            with system.open_output_stream(path, compression=None) as file:
-                file.write(data)
+            self._put(name, data)
             return
         target = Path(places.local(self.place), name)
         _make(target.parent)
@@ -65,10 +62,27 @@ class Store:
         os.replace(partial, target)  # noqa: PTH105 - what the tests of crashes stop at
         _sync(target.parent)
 
+    def _put(self, name: str, data: Any) -> None:
+        system, path = places.system_of(self.full(name))
+        directory, _, last = path.rpartition("/")
+        is_whole = urlsplit(self.place).scheme in _PUT_WHOLE
+        partial = path if is_whole else f"{directory}/{PARTIAL}{uuid.uuid4().hex}-{last}"
+        if not is_whole:
+            system.create_dir(directory, recursive=True)
+        with system.open_output_stream(partial, compression=None) as file:
+            file.write(data)
+        if is_whole:
+            return
+        try:
+            system.move(partial, path)
+        except OSError:  # some do not write over what is there
+            system.delete_file(path)
+            system.move(partial, path)
+
     def delete(self, name: str) -> bool:
         """Delete a file; whether it was there. Raises OSError."""
         if self.is_remote:
-            system, path = _system(self.full(name))
+            system, path = places.system_of(self.full(name))
             if not system.get_file_info(path).is_file:
                 return False
             system.delete_file(path)
@@ -138,10 +152,3 @@ def _sync(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _system(place: str) -> tuple[Any, str]:
-    from pyarrow import fs  # noqa: PLC0415 - only where it is needed
-
-    found: tuple[Any, str] = fs.FileSystem.from_uri(place)
-    return found

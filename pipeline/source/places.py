@@ -89,7 +89,7 @@ class File:
         self._remote: Any = None
         self._descriptor = -1
         if is_uri(place):
-            system, path = _system(place)
+            system, path = system_of(place)
             self._remote = system.open_input_file(path)
             self.size: int = self._remote.size()
         else:
@@ -131,15 +131,15 @@ class File:
 def _listed_remotely(place: str) -> list[Entry]:
     from pyarrow import fs  # noqa: PLC0415 - only where it is needed
 
-    system, path = _system(place)
+    system, path = system_of(place)
     return sorted(
         Entry(found.base_name, found.type == fs.FileType.Directory, found.size or 0)
         for found in system.get_file_info(fs.FileSelector(path))
     )
 
 
-def _system(place: str) -> tuple[Any, str]:
-    """Return the file system of an URI, and the path there."""
+def system_of(place: str) -> tuple[Any, str]:
+    """Return the file system of an URI, and the path there: for who writes too."""
     from pyarrow import fs  # noqa: PLC0415 - only where it is needed
 
     path, mark, options = place.partition("?")

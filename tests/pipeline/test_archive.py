@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import fs
 
 from pipeline import cli, times
 from pipeline.archive import layout, writing
@@ -18,6 +19,7 @@ from pipeline.archive.manifests import Archive, Manifest, Range
 from pipeline.archive.store import Store
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
 from pipeline.jobs.archiving import covering
+from pipeline.source import places
 from pipeline.source.splits import Split
 from protocol.records.batch import Record, scan
 from protocol.records.batch import records as decoded
@@ -325,6 +327,34 @@ def test_what_cannot_be_meant(root, capsys):
     (root / "archive" / "_manifest" / "bad.json").write_text("{}")
     assert archive(root) == FAILED
     assert "is no manifest of an archive" in capsys.readouterr().err
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+def test_any_file_system_of_pyarrow(root, monkeypatch):
+    """The same bytes in an object store as in a directory."""
+    local = fs.LocalFileSystem()
+    asked = []
+
+    def system(place):
+        asked.append(place)
+        return local, "/" + place.removeprefix("mem://").partition("?")[0]
+
+    monkeypatch.setattr(places, "system_of", system)
+    place = f"mem://{str(root)[1:]}/far?region=x"
+    assert archive(root, *SMALL) == OK
+    there = ("--out", str(root / "runs"), "--master", "inline")
+    logs = ("--logs", str(root / "logs"), "--upto", "log-end", "--run", "far")
+    assert cli.main(["archive", *logs, "--to", place, *SMALL, *there]) == OK
+    assert tree(root, "far") == tree(root)
+    assert contents(root, "far") == expected(root)
+    assert cli.main(["archive", "verify", place, *there]) == OK
+    assert cli.main(["archive", "compact", place, *there, "--run", "c"]) == OK
+    assert contents(root, "far") == expected(root)
+    assert len(tree(root, "far")) == len(in_force(root, "far")) == 16
+    assert not leftovers(root, "far")
+    assert all(place.endswith("?region=x") for place in asked)
 
 
 # --- verify ---------------------------------------------------------------------------------------

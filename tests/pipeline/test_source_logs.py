@@ -559,7 +559,7 @@ def test_any_file_system_of_pyarrow(written):
         return local, "/" + place.removeprefix("mem://").partition("?")[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(places, "_system", system)
+        patch.setattr(places, "system_of", system)
         root = f"mem://{str(written)[1:]}?region=x"
         assert places.base_name(places.join(root, "t-0")) == "t-0"
         found = read_all(root, Selection(upto=LOG_END, split_bytes=500))
