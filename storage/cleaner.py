@@ -107,6 +107,8 @@ class Cleaner:
         self.latest_offset = self._read_keys()
         self._transactions = Transactions(self._aborted, job.sources[0].base_offset)
         self._old_horizon_ms = self._horizon_of_old_formats()
+        # By time a tombstone may be newer than what comes behind the keys for which there was memory.
+        self._is_weighed_in_part = job.by_time and self.end_offset < job.upper_offset
 
     @property
     def end_offset(self) -> int:
@@ -239,6 +241,7 @@ class Cleaner:
         if self._transactions.is_aborted(batch):
             return self._empty_if_needed(found)
         keep = keep_old_tombstones if batch.magic < 2 else _keeps_tombstones(batch, now_ms)
+        keep = keep or self._is_weighed_in_part
         region, sifted = survivors.sift(
             self.keys, found.buffer, batch, self.latest_offset, keep_tombstones=keep
         )

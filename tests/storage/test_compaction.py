@@ -8,7 +8,7 @@ import pytest
 
 from protocol.errors import BrokerError, CorruptMessage
 from protocol.records.batch import Record, build, records, scan
-from storage import lookup, reading, transaction_index
+from storage import cleaner, lookup, reading, transaction_index
 from storage.append_times import ENTRY_SIZE
 from storage.cleaner import Cleaner
 from storage.compaction import clean, clean_directory
@@ -96,6 +96,27 @@ def test_memory_for_a_part_of_the_keys_cleans_a_part(make):
     for number in range(900):
         last |= {b"key-%d" % ((number * 3 + i) % 2_600): b"%d" % number for i in range(3)}
     assert {key: value for _, key, value in found} == last
+
+
+def test_a_tombstone_stays_until_all_that_came_late_has_been_weighed(make, monkeypatch):
+    """Memory ends before a record that is older than the tombstone: it must not outlive that."""
+    monkeypatch.setattr(cleaner, "_LEAST_KEYS", 3)
+    log = make(compaction_strategy="timestamp")
+    put(log, b"k", None, now=100, time=90)
+    fill(log, 10, keys=2)
+    clean(log.partition, 200)
+    put(log, b"k", None, now=200, time=95)  # its horizon is the later one
+    fill(log, 10, keys=2)
+    clean(log.partition, 300)
+    assert [value for _, key, value in rows(log) if key == b"k"] == [None]
+    fill(log, 20, keys=8)
+    late = put(log, b"k", b"late", now=200, time=50)
+    fill(log, 10, keys=2)
+    stops = []
+    while (done := clean(log.partition, 300 + KEEP_MS, dedupe_bytes=0)) is not None:
+        stops.append(done.first_dirty_offset)
+    assert stops[0] <= late < stops[-1]
+    assert b"k" not in {key for _, key, _ in rows(log)}
 
 
 def test_segments_deleted_meanwhile_are_not_brought_back(make):
