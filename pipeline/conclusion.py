@@ -108,9 +108,10 @@ def _say(report: Mapping[str, Any]) -> None:
 
 
 def is_done(directory: Path) -> bool:
-    """Whether a run is over, and everything there."""
+    """Whether a run is over, and everything there, wherever that is."""
     try:
-        return bool(json.loads((directory / REPORT).read_text(encoding="utf-8"))["status"] == OK)
+        report = json.loads((directory / REPORT).read_text(encoding="utf-8"))
+        return report["status"] in {OK, FINDINGS}
     except FileNotFoundError:
         return False
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pipeline import options as shared
 from pipeline import targets
 from pipeline.client import Client
-from pipeline.delivery import POSITION
-from pipeline.errors import OK, PipelineError, UsageError
+from pipeline.delivery import POSITION, TRANSACTIONS
+from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, described
 from pipeline.source import splits as source
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pipeline.session import Session
     from pipeline.source.splits import Key, Selection, Split
@@ -116,7 +116,7 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
 
     ends: dict[Key, int] = {}
     before: _Round | None = None
-    rounds = 0
+    rounds, worst = 0, OK
     for number in itertools.count():
         began_s = time.monotonic()
         one = _Round(
@@ -127,9 +127,10 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
         )
         while not (one.directory / PLAN).exists():  # else it was begun before
             if options.rounds is not None and rounds >= options.rounds:
-                return OK
+                return worst
             rounds += 1
             now = cluster.ranges(base.selection, options.brokers)
+            _refuse_shorter(now, ends)
             spans = {key: (ends.get(key, start), end) for key, (start, end) in now.items()}
             spans = {key: (start, end) for key, (start, end) in spans.items() if end > start}
             if spans:
@@ -139,12 +140,23 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
             began_s = time.monotonic()
         if not is_done(one.directory):
             status = _mirror(options, session, one)
-            if status != OK:
+            if status not in {OK, FINDINGS}:
                 return status
+            worst = max(worst, status)
             _pause(options, began_s, rounds)
         ends |= {key: end for key, (_, end) in _frozen(options, one).offsets.items()}
         before = one
-    return OK
+    return worst
+
+
+def _refuse_shorter(now: Mapping[Key, tuple[int, int]], ends: Mapping[Key, int]) -> None:
+    """Raise PipelineError where a partition ends before what was read of it."""
+    for (topic, partition), end in sorted(ends.items()):
+        if end > now.get((topic, partition), (0, end))[1]:
+            raise PipelineError(
+                f"{topic}-{partition} of the source ends at offset {now[topic, partition][1]}, and was read"
+                f" up to {end}: it was deleted and made anew, or cut; begin a new run"
+            )
 
 
 def _pause(options: argparse.Namespace, began_s: float, rounds: int) -> None:
@@ -214,7 +226,10 @@ def _plan(options: argparse.Namespace, one: _Round) -> tuple[Plan, Sequence[Spli
     plan = _open(options, one, once)
     if made:
         return plan, made[0]
+    _refuse_other_topics(options, plan.notes)
     frozen = dataclasses.replace(one.selection, offsets=plan.offsets)
+    if plan.notes["delivery"] != TRANSACTIONS:  # what is there is counted: none may be missing now
+        frozen = dataclasses.replace(frozen, allow_gone=False)
     return plan, _splits(options, frozen)
 
 
@@ -248,6 +263,10 @@ def _make(options: argparse.Namespace, one: _Round) -> tuple[Sequence[Split], Ma
         return splits, {}
     counts = _partition_counts(options, splits)
     names = dict(options.rename)
+    _refuse_one_target(counts, names)
+    if one.before is not None:
+        _refuse_other_topics(options, _frozen(options, one.before).notes)
+    ids = _source_ids(options, counts)
     with Client(options.to_brokers) as client:
         for topic, count in counts.items():
             targets.prepare(
@@ -259,7 +278,8 @@ def _make(options: argparse.Namespace, one: _Round) -> tuple[Sequence[Split], Ma
             )
         places = sorted({(names.get(each.topic, each.topic), each.partition) for each in splits})
         alone = one.before is not None and _went_on_alone(options, one.before)
-        return splits, targets.settle(client, places, options, is_exclusive=alone)
+        notes = targets.settle(client, places, options, is_exclusive=alone)
+    return splits, {**notes, "source_ids": ids}
 
 
 def _splits(options: argparse.Namespace, selection: Selection) -> list[Split]:
@@ -276,6 +296,37 @@ def _partition_counts(options: argparse.Namespace, splits: Sequence[Split]) -> d
             for name, info in client.topics(counts).items():
                 counts[name] = max(counts[name], len(info.partitions))
     return counts
+
+
+def _source_ids(options: argparse.Namespace, topics: Iterable[str]) -> dict[str, str]:
+    """The ids of topics in the source, where it has any: a topic that is made anew has another."""
+    if options.brokers is None or not topics:
+        return {}
+    with Client(options.brokers) as client:
+        return {name: one.topic_id for name, one in client.topics(topics).items() if one.topic_id}
+
+
+def _refuse_other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) -> None:
+    """Raise PipelineError where a topic of the source is not the one that was planned."""
+    planned = notes.get("source_ids", {})
+    for name, found in _source_ids(options, planned).items():
+        if found != planned[name]:
+            raise PipelineError(
+                f"topic {name} of the source is not the one that was planned: it was deleted and made anew;"
+                " begin a new run"
+            )
+
+
+def _refuse_one_target(topics: Iterable[str], renamed: Mapping[str, str]) -> None:
+    """Raise UsageError where two topics would be written to one."""
+    seen: dict[str, str] = {}
+    for topic in topics:
+        name = renamed.get(topic, topic)
+        if name in seen:
+            raise UsageError(
+                f"{seen[name]} and {topic} would both be written to {name}: name others with --rename"
+            )
+        seen[name] = topic
 
 
 def _settings(options: argparse.Namespace, topic: str) -> dict[str, str]:

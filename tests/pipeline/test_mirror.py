@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import random
+import time
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from pipeline import cli, offset_map
 from pipeline.client import Client
-from pipeline.errors import FAILED, OK, USAGE
+from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from pipeline.offset_map import target_offset_of
 from protocol.records.batch import Record, build, records, scan
 from protocol.records.layout import INT64_MAX, Compression
@@ -291,3 +293,87 @@ def test_following_goes_on_where_it_ended(broker, target, topic, tmp_path):
     assert rounds == ["round-000000", "round-000001"]
     (one,) = offset_map.read(tmp_path / "r" / rounds[1] / "offsets.parquet")
     assert (one.runs[0].source_offset, sum(run.count for run in one.runs)) == (300, 200)
+
+
+# --- what is not as it was when the run began ------------------------------------------------------
+
+
+def delete(bootstrap, topic):
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        admin.delete_topics([topic])
+    finally:
+        admin.close()
+    with Client(bootstrap) as client:
+        deadline = time.monotonic() + 20
+        while client.has_topic(topic):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("count", [100, 300, 400])
+def test_a_source_that_was_made_anew_is_another(broker, other, topic, tmp_path, capsys, count):
+    """Of as many records, or fewer, or more than were read of the one before."""
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, some(300, 4))
+        follow = ("--create", "--follow", "0.01", "--rounds", "1")
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path / "f", *follow) == OK
+        renamed = ("--create", "--rename", f"{topic}={topic}-once")
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path / "o", *renamed) == OK
+        delete(broker.bootstrap, topic)
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, some(count, 5))
+    if count != 300:  # else there is nothing new, as far as offsets tell
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path / "f", *follow) == FAILED
+        assert "made anew" in capsys.readouterr().err
+    assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path / "o", *renamed) == FAILED
+    assert "made anew" in capsys.readouterr().err
+
+
+def test_two_topics_are_not_written_to_one(broker, other, topic, tmp_path, capsys):
+    with Client(broker.bootstrap) as client:
+        for number in (1, 2):
+            client.create_topic(f"{topic}-{number}", 1, KEEP)
+            fill(client, f"{topic}-{number}", 0, some(50, number))
+    both = f"{topic}-1,{topic}-2"
+    more = ("--create", "--rename", f"{topic}-2={topic}-1", "--delivery", "at-least-once")
+    assert mirror(broker.bootstrap, other.bootstrap, both, tmp_path, *more) == USAGE
+    assert f"{topic}-1 and {topic}-2 would both be written to" in capsys.readouterr().err
+
+
+def test_retention_between_two_attempts_is_said(broker, other, topic, tmp_path, capsys):
+    """The records that are there are counted, and these are all alike but for their time."""
+    alike = [Record(0, 5, None, b"alike")] * 300
+    with Client(broker.bootstrap) as source, Client(other.bootstrap) as target:
+        source.create_topic(topic, 1, KEEP)
+        fill(source, topic, 0, alike)
+        given = ("--create", "--allow-gone")
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *given) == OK
+        delete(other.bootstrap, topic)  # as if it had been stopped after half of them
+        target.create_topic(topic, 1, KEEP)
+        fill(target, topic, 0, alike[:150])
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        try:
+            admin.delete_records({TopicPartition(topic, 0): 60})
+        finally:
+            admin.close()
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *given) == FAILED
+        assert "0 to 59 are gone" in capsys.readouterr().err
+        assert target.end_offset(topic, 0) == 150
+
+
+def test_following_goes_on_behind_a_round_that_is_vague(broker, other, topic, tmp_path):
+    """At least once: after a repetition nobody knows where the first records are, but they are there."""
+    first, second = some(300, 4), some(200, 5)
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, first)
+        shared = ("--create", "--delivery", "at-least-once", "--follow", "0.01", "--rounds", "1")
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *shared) == OK
+        (tmp_path / "r" / "round-000000" / "report.json").unlink()  # as if stopped before the end
+        fill(client, topic, 0, second)
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *shared) == FINDINGS
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *shared) == OK
+    with Client(other.bootstrap) as client:
+        assert plain(everything(client, topic, 0)) == plain(first + second)
