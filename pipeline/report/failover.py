@@ -104,8 +104,8 @@ def html(report: Numbers) -> str:
         page.heading(2, "What there is to say of each"),
     ]
     for row in rows:
-        body.append(page.heading(3, _name(row)))
-        body += [page.paragraph(said) for said in sentences(row)]
+        said = [page.paragraph(one) for one in sentences(row)]
+        body += [page.heading(3, _name(row)), *said] if said else []
     if report["nothing_committed"]:
         body.append(page.heading(2, "Without an offset"))
         body += [page.paragraph(bare(name)) for name in report["nothing_committed"]]
