@@ -190,6 +190,10 @@ class Archive:
         """What the manifests have against each other, in sentences."""
         found = []
         gaps = {one[:4] for made in self.manifests for one in made.gaps}
+        files = self.files
+        there: Counter[Key] = Counter()
+        for file in files:
+            there[file.key] += file.records
         for key, ranges in self.ranges.items():
             name = f"{key[0]}-{key[1]}"
             for before, after in itertools.pairwise(ranges):
@@ -205,16 +209,13 @@ class Archive:
                     found.append(
                         f"{name}: offsets {before.end_offset} to {after.start_offset - 1} are missing"
                     )
-            found += self._miscounted(key, ranges)
-        named = Counter(one.path for one in self.files)
+            counted = sum(one.records for one in ranges)
+            if counted != there[key]:
+                found.append(
+                    f"{name}: {counted} records were read, and its files have {there[key]}"
+                )
+        named = Counter(one.path for one in files)
         found += [f"{path}: named {count} times" for path, count in named.items() if count > 1]
         twice = Counter(path for made in self.manifests for path in made.replaces)
         found += [f"{path}: replaced {count} times" for path, count in twice.items() if count > 1]
         return found
-
-    def _miscounted(self, key: Key, ranges: Sequence[Range]) -> list[str]:
-        counted = sum(one.records for one in ranges)
-        there = sum(one.records for one in self.files if one.key == key)
-        if counted == there:
-            return []
-        return [f"{key[0]}-{key[1]}: {counted} records were read, and its files have {there}"]

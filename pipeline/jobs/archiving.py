@@ -12,6 +12,7 @@ from pipeline.archive.manifests import Archive, Manifest, Range, Topic
 from pipeline.client import Client
 from pipeline.errors import OK, PipelineError
 from pipeline.jobs.archive import JOB
+from pipeline.jobs.keeping import leave
 from pipeline.jobs.watching import watching
 from pipeline.options import topics_of
 from pipeline.plan import Plan
@@ -237,6 +238,20 @@ class Run:
         ]
         span = f", from {to_iso(min(times))} to {to_iso(max(times))}" if times else ""
         size = sum(one.size_bytes for one in made.files)
+        leave(
+            self.options.report,
+            self.directory,
+            {
+                "job": JOB,
+                "run": self.name,
+                "records": records,
+                "files": len(made.files),
+                "size_bytes": size,
+                "seconds": round(seconds, 3),
+                "partitions": [one._asdict() for one in made.ranges],
+                "gaps": [one._asdict() for one in made.gaps],
+            },
+        )
         _say(
             f"{JOB} {self.name}: {records} records of {len(made.ranges)} partitions{span}, in"
             f" {len(made.files)} files, {size} bytes; {seconds:.1f} s"

@@ -62,8 +62,8 @@ def verify(
         f"verify {store.place}: {records} records of {len(partitions)} partitions in {len(files)} files,"
         f" {len(archive.manifests)} manifests: {len(findings) or 'no'} findings"
     )
-    _leave(
-        options,
+    leave(
+        options.report,
         directory,
         {"job": "verify", "run": name, "records": records, "files": len(files)}
         | {"findings": findings, "unnamed": unnamed},
@@ -107,8 +107,8 @@ def compact(
         f"compact {name}: {replaced} files became {len(groups)}, {deleted} deleted;"
         f" {time.monotonic() - began_s:.1f} s"
     )
-    _leave(
-        options,
+    leave(
+        options.report,
         directory,
         {"job": "compact", "run": name, "replaced": replaced, "made": len(groups)}
         | {"deleted": deleted},
@@ -128,8 +128,9 @@ def _clean(store: Store) -> int:
     return deleted
 
 
-def _leave(options: argparse.Namespace, directory: Path, report: Mapping[str, Any]) -> None:
-    if options.report == "none":
+def leave(kind: str, directory: Path, report: Mapping[str, Any]) -> None:
+    """Write report.json, unless none is wanted; there is no page of these."""
+    if kind == "none":
         return
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "report.json"

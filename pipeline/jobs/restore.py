@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(JOB, now_ms)
     one = Run(options, Store(options.directory), name, Path(options.out) / name)
-    if not (one.directory / PLAN).exists():
+    if options.dry_run or not (one.directory / PLAN).exists():
         status = one.prepare(session, now_ms)
         if status != OK or options.dry_run:
             return status

@@ -350,6 +350,7 @@ class Run:
             mode=plan.notes["delivery"],
             seconds=time.monotonic() - began_s,
             more={"archive": self.options.directory},
+            kind=self.options.report,
         )
 
 

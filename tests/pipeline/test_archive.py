@@ -67,8 +67,8 @@ def root(tmp_path):
     return tmp_path
 
 
-def with_logs(root, parts, now=1_000, **settings):
-    writer = Writer(root / "logs", segment_bytes=6000, **settings)
+def with_logs(root, parts, now=1_000, segment_bytes=6000):
+    writer = Writer(root / "logs", segment_bytes=segment_bytes)
     writer.partitions = {key: writer.store.partition(*key) for key in writer.store.names()}
     for number, records in parts:
         for place, start in enumerate(range(0, len(records), 10)):
@@ -160,7 +160,7 @@ def test_columns_go_back_to_the_batches_they_came_from(root):
                 assert tuple(one.headers) == was.headers
 
 
-def test_spark_and_arrow_read_the_directories_as_columns(root):
+def test_arrow_reads_the_directories_as_a_column(root):
     assert archive(root) == OK
     table = ds.dataset(
         root / "archive" / "topic=t", format="parquet", partitioning="hive"
@@ -277,6 +277,24 @@ def test_a_gap_is_refused_unless_it_is_accepted(root, capsys):
     assert contents(root)["t", 0] == before + kept
     assert action("verify", root) == OK
     assert f"200 to {start - 1} were gone" in capsys.readouterr().out
+
+
+def test_offsets_without_a_record_are_no_gap(tmp_path):
+    """What compaction leaves: a log with holes."""
+    root = tmp_path
+    (root / "logs").mkdir()
+    with_logs(root, [(0, some(200, 1))], segment_bytes=2500)
+    logs = sorted((root / "logs" / "t-0").glob("*.log"))
+    assert len(logs) > 3
+    for path in (logs[1], logs[2]):
+        for each in path.parent.glob(f"{path.stem}.*"):
+            each.unlink()
+    assert archive(root, *SMALL) == OK
+    assert contents(root) == expected(root)
+    (first,) = manifests(root)["one"]["ranges"]
+    assert (first["start_offset"], first["end_offset"]) == (0, 200)
+    assert first["records"] == len(expected(root)["t", 0]) < 200
+    assert action("verify", root) == OK
 
 
 def test_a_log_that_is_shorter_than_its_archive_is_refused(root, capsys):

@@ -25,7 +25,7 @@ from pipeline.engine import foreseen, planned
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from pipeline.offset_map import target_offset_of
 from protocol.records.batch import build
-from tests.pipeline.archives import DAY_MS, action, archive, contents, restore
+from tests.pipeline.archives import DAY_MS, action, archive, contents, manifests, restore
 from tests.pipeline.test_archive import some
 from tests.pipeline.test_archive import with_logs as log_of
 from tests.pipeline.test_mirror import everything, fill
@@ -94,9 +94,14 @@ def target(request, broker):
 
 def test_what_is_restored_is_what_was_archived(broker, target, filled, wanted, tmp_path):
     assert from_broker(tmp_path, broker.bootstrap, filled, "--file-bytes", "6000") == OK
+    known = manifests(tmp_path)["one"]["topics"][filled]
+    assert (known["partitions"], known["timestamp_type"]) == (3, "CreateTime")
+    assert known["settings"] == settings_of(broker.bootstrap, filled)
+    assert known["topic_id"]
     copy = f"{filled}-copy"
     how = ("--rename", f"{filled}={copy}", "--create")
     assert restore(tmp_path, target, *how) == OK
+    assert restore(tmp_path, target, *how, "--dry-run") == OK
     assert stored(target, copy, 3) == [rows(each) for each in wanted]
     assert settings_of(target, copy) == {
         **settings_of(broker.bootstrap, filled),
