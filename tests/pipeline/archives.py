@@ -98,6 +98,7 @@ def tree(root, of="archive"):
     return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("p*.parquet")}
 
 
+_DEADLINE_S = 100
 STEPS = ("replace", "unlink", "fsync", "rename")
 
 
@@ -109,6 +110,9 @@ def killed_at(step, do):
     child = os.fork()
     if not child:
         try:
+            signal.alarm(
+                _DEADLINE_S
+            )  # a child that hangs dies of another signal than one that is killed
             _die_at(step)
             os._exit(do())
         finally:

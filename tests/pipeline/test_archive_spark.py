@@ -14,7 +14,7 @@ from pipeline.archive import writing
 from pipeline.archive.store import Store
 from pipeline.errors import OK
 from pipeline.session import Session
-from tests.pipeline.archives import contents, in_force, leftovers, tree
+from tests.pipeline.archives import DATES, TIMES, contents, in_force, leftovers, tree
 from tests.pipeline.test_archive import expected, some, with_logs
 from tests.pipeline.test_restore import FOREVER, rows, stored
 
@@ -61,6 +61,11 @@ def test_by_tasks_of_spark_there_and_back(on_spark, broker, topic, root):
     assert action("compact", root, "--run", "c") == OK
     assert len(in_force(root)) == 16
     assert contents(root) == expected(root)
+    found = on_spark.read.parquet(str(root / "archive"))
+    seen = found.selectExpr("topic", "cast(event_date as string)", "timestamp_ms").collect()
+    assert {tuple(row) for row in seen} == {
+        ("t", None if time_ms == -1 else DATES[time_ms], time_ms) for time_ms in TIMES
+    }
     how = ("--rename", f"t={topic}", "--create", *FOREVER, "--out", str(root / "runs"), *LOCAL)
     assert (
         cli.main(
