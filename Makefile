@@ -10,7 +10,7 @@ LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients test-docker test-spark oracle check style types imports derived derive rewrite bench bench-full bench-logs image compose-up compose-down fuzz clean
+.PHONY: help setup serve test test-long test-clients test-docker test-spark oracle check style types imports derived derive rewrite bench bench-full bench-logs bench-pipeline image compose-up compose-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,12 +78,19 @@ rewrite: setup ## rewrite the expected output of the time scripts (then read the
 bench: setup ## ratios against Apache Kafka, under 8 minutes
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/logs.py --small
+	@echo "The pipeline beside stock Spark is measured by: make bench-pipeline (needs Java)"
 
 bench-logs: setup ## lookups in 100 M records, 10,000 partitions, recovery, flushing; resumable
 	$(BIN)/python benchmarks/logs.py
 
+bench-pipeline: setup ## the pipeline beside stock Spark; installs PySpark into .venv, needs Java
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	$(BIN)/python benchmarks/pipeline_rows.py
+
 bench-full: setup bench-logs ## every factor, more repetitions, resumable
 	$(BIN)/python benchmarks/run.py --full
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	$(BIN)/python benchmarks/pipeline_rows.py --full
 
 image: ## build the image tidelog:latest with docker or podman
 	@docker/containers.sh image

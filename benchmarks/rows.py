@@ -30,11 +30,14 @@ class Goal(NamedTuple):
     ratio_max: float | None = None
     ratio_min: float | None = None
     limit: float | None = None
+    at_least: float | None = None
 
     def is_met(self, ratio: float | None, own: float) -> bool:
         """Whether a ratio (tidelog / Kafka) and an own figure reach the goal."""
         if self.limit is not None:
             return own <= self.limit
+        if self.at_least is not None:
+            return own >= self.at_least
         if ratio is None:
             return False
         if self.ratio_min is not None:

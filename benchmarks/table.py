@@ -83,9 +83,9 @@ class Results:
         values = self.series(state, row, figure, broker).values()
         return statistics.median(values) if values else None
 
-    def ratio(self, state: str, row: str, figure: str) -> float | None:
-        """Median of tidelog / Kafka over the repetitions that both have."""
-        ours, theirs = (self.series(state, row, figure, name) for name in ("tidelog", "kafka"))
+    def ratio(self, state: str, row: str, figure: str, base: str = "kafka") -> float | None:
+        """Median of tidelog / Kafka (or another base) over the repetitions that both have."""
+        ours, theirs = (self.series(state, row, figure, name) for name in ("tidelog", base))
         pairs = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if theirs[n] > 0]
         return statistics.median(pairs) if pairs else None
 
@@ -131,16 +131,35 @@ def report(
     return "".join(f"\n{one}\n" for one in tables if one)
 
 
-def plain(results: Results, declared: Iterable[tuple[str, Figure]]) -> str:
-    """A table of what was measured in one state alone (FRESH), without goals."""
-    lines = [["what", "unit", "Kafka", "tidelog", "ratio"]]
-    for key, figure in declared:
-        medians = [results.median(FRESH, key, figure.key, name) for name in ("kafka", "tidelog")]
-        if medians != [None, None]:
-            ratio = _ratio(results.ratio(FRESH, key, figure.key))
-            numbers = [_number(median, figure) for median in medians]
-            lines.append([figure.title, figure.unit, *numbers, ratio])
+def plain(
+    results: Results,
+    declared: Iterable[tuple[str, Figure]],
+    *,
+    base: str = "kafka",
+    title: str = "Kafka",
+) -> str:
+    """A table of what was measured in one state alone (FRESH); with goals where there are any."""
+    figures = list(declared)
+    has_goals = any(figure.goal for _, figure in figures)
+    lines = [["what", "unit", title, "tidelog", "ratio", *(("goal", "") if has_goals else ())]]
+    for key, figure in figures:
+        theirs, ours = (results.median(FRESH, key, figure.key, name) for name in (base, "tidelog"))
+        if theirs is None and ours is None:
+            continue
+        ratio = results.ratio(FRESH, key, figure.key, base)
+        cells = [figure.title, figure.unit, _number(theirs, figure), _number(ours, figure)]
+        verdict = _verdict(figure, ratio, ours) if has_goals else ()
+        lines.append([*cells, _ratio(ratio), *verdict])
     return _grid(lines) if len(lines) > 1 else ""
+
+
+def _verdict(figure: Figure, ratio: float | None, ours: float | None) -> tuple[str, str]:
+    """A goal, and whether it is reached."""
+    if figure.goal is None:
+        return "", ""
+    if ours is None:
+        return figure.goal.text, ""
+    return figure.goal.text, "ok" if figure.goal.is_met(ratio, ours) else "short of it"
 
 
 def _compare(results: Results, declared: Iterable[tuple[str, Figure]]) -> str:
@@ -161,10 +180,7 @@ def _compare(results: Results, declared: Iterable[tuple[str, Figure]]) -> str:
             ours = results.median(state, key, figure.key, "tidelog")
             ratio = results.ratio(state, key, figure.key)
             cells += [_number(theirs, figure), _number(ours, figure), _ratio(ratio)]
-            verdict = ""
-            if figure.goal and ours is not None:
-                verdict = "ok" if figure.goal.is_met(ratio, ours) else "short of it"
-            verdicts.append(verdict)
+            verdicts.append(_verdict(figure, ratio, ours)[1])
         if any(cell != "-" for cell in cells):
             goal = figure.goal.text if figure.goal else ""
             lines.append([figure.title, figure.unit, *cells, goal, *verdicts])

@@ -1,0 +1,270 @@
+"""The pipeline beside stock Spark, all from one topic of Apache Kafka 3.9.1: `make bench-pipeline`.
+
+    .venv/bin/python benchmarks/pipeline_rows.py --records 1000000 --repetitions 3
+
+One Spark session (local[2]) does both, in turns, so what else happens on the machine hits both; starting
+it is not counted, and the first turn is thrown away.
+
+read     whole rows counted, measured and their times compared, through Spark's own Kafka source as its users
+         tune it, and through `timelog`, over the wire and from the log directory
+audit    the job beside a query of Spark SQL that computes less, and must come to the same sums
+replay   `mirror` to a broker of ours, beside Spark's source and sink, which leaves the times behind. Per core
+         are the CPU seconds of the tasks; of Spark those of everything it does
+
+Rates are records a second by the clock, and a second of CPU of everything Spark is: driver, JVM, workers
+(not the brokers). Ratios are tidelog / Spark, turn by turn, then their median. `--full` does more, and goes
+on where an earlier run of the same code and size stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pipeline_audit as audits
+import table
+from brokers import KAFKA_VERSION, REPOSITORY
+from pipeline_source import QUERY, TUNED, cpu_seconds
+from rows import Figure, Goal
+from run import RESULTS, code
+
+from pipeline import cli
+from pipeline.client import Client
+from pipeline.session import Session
+from pipeline.source.timelog import register
+from tests.oracle.apache_kafka import ApacheKafka, available
+from tests.pipeline import spark_kafka
+from tidelog.process import BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SPARK, OURS = "spark", "tidelog"
+CLOCK, CPU, CORE = "clock", "cpu", "core"
+_WARM_UP = -1  # the turn that is thrown away
+
+
+def _figures(title: str, goal: Goal | None = None) -> tuple[Figure, ...]:
+    return (
+        Figure(CLOCK, f"{title}, by the clock", "k/s", 0, goal),
+        Figure(CPU, f"{title}, for each second of CPU", "k/s", 0),
+    )
+
+
+_READ = Goal(">= 1 x", ratio_min=1)
+_AUDIT = Goal(">= 10 x", ratio_min=10)
+_REPLAY = Goal(">= 200 k/s", at_least=200)
+DECLARED = {
+    "read-brokers": _figures("read (record level), over the wire", _READ),
+    "read-logs": _figures("read (record level), log directory", _READ),
+    "audit-brokers": _figures("audit, over the wire", _AUDIT),
+    "audit-logs": _figures("audit, log directory, without retention", _AUDIT),
+    "audit-whole": _figures("audit, log directory, retention tried too", _AUDIT),
+    "replay": (*_figures("replay"), Figure(CORE, "replay, for each core", "k/s", 0, _REPLAY)),
+}
+# What Spark has no second way to do is measured once, and stands beside each of ours.
+_BASES = {"read": "read-", "audit": "audit-", "replay": "replay"}
+
+
+class Bench(NamedTuple):
+    """Where things are, and the session that does them."""
+
+    session: Session
+    source: str
+    log_dir: Path
+    target: str
+    out: Path
+    count: int
+
+    def measured(self, work: Callable[[], float]) -> dict[str, float]:
+        """Thousands of records a second of one turn; `work` returns its tasks' CPU seconds, 0 if unknown."""
+        jvm = self.session.spark._jvm.java.lang.ProcessHandle.current().pid()  # noqa: SLF001
+        own_s, below_s, began_s = time.process_time(), cpu_seconds(jvm), time.monotonic()
+        tasks_s = work()
+        took_s = time.monotonic() - began_s
+        used_s = time.process_time() - own_s + cpu_seconds(jvm) - below_s
+        spent = {CLOCK: took_s, CPU: used_s, CORE: tasks_s}
+        # A worker that ends before its parent can count it takes its seconds along.
+        return {key: self.count / value / 1e3 for key, value in spent.items() if value > 0}
+
+    # -- read -----------------------------------------------------------------------------------
+
+    def _kafka(self) -> Any:
+        source = self.session.spark.read.format("kafka").options(**TUNED)
+        source = source.option("kafka.bootstrap.servers", self.source)
+        return source.option("subscribe", audits.TOPIC).option("includeHeaders", "true").load()
+
+    def _counted(self, frame: Any) -> float:
+        """Read all of it, and stop where something is missing."""
+        (found,) = frame.selectExpr(*QUERY).collect()
+        if (found[0], found[1]) != (self.count, self.count * audits.VALUE):
+            raise SystemExit(f"{found} was read, of {self.count} records")
+        return 0.0
+
+    def read_spark(self) -> float:
+        """Through Spark's own source."""
+        return self._counted(self._kafka())
+
+    def read_brokers(self) -> float:
+        """Through `timelog`, over the wire."""
+        source = self.session.spark.read.format("timelog").option("brokers", self.source)
+        source = source.option("maxPartitionOffsets", str(max(self.count // 8, 1)))
+        return self._counted(source.option("topics", audits.TOPIC).load())
+
+    def read_logs(self) -> float:
+        """Through `timelog`, from the directory."""
+        source = self.session.spark.read.format("timelog").option("upto", "log-end")
+        source = source.option("maxPartitionBytes", "32m").option("topics", audits.TOPIC)
+        return self._counted(source.load(str(self.log_dir)))
+
+    # -- audit ----------------------------------------------------------------------------------
+
+    def audit_spark(self, rows: list[Any]) -> float:
+        """The query; leaves its rows in `rows`."""
+        rows[:] = audits.asked(self.session, self.source)
+        return 0.0
+
+    def audit(self, rows: list[Any], name: str, *where: str) -> float:
+        """The job; stops where it and the query differ."""
+        report = audits.audited(self.session, list(where), self.out, name)
+        audits.agree(rows, report)
+        return 0.0
+
+    # -- replay ---------------------------------------------------------------------------------
+
+    def replay_spark(self, topic: str) -> float:
+        """Spark's source into Spark's sink."""
+        with Client(self.target) as client:
+            client.create_topic(topic, audits.PARTITIONS, {"retention.ms": "-1"})
+        frame = self._kafka().select("key", "value", "partition", "headers")
+        sink = frame.write.format("kafka").option("kafka.bootstrap.servers", self.target)
+        sink.option("topic", topic).option("includeHeaders", "true").save()
+        self._arrived(topic)
+        return 0.0
+
+    def replay(self, topic: str) -> float:
+        """`mirror`, with times; returns the CPU seconds of its tasks."""
+        given = ["mirror", "--brokers", self.source, "--to-brokers", self.target]
+        given += ["--topics", audits.TOPIC, "--rename", f"{audits.TOPIC}={topic}", "--create"]
+        given += ["--out", str(self.out), "--run", topic, "--report", "json"]
+        options = cli._parser("mirror").parse_args(given)  # noqa: SLF001 - the session is ours
+        with contextlib.redirect_stdout(Path(os.devnull).open("w")):
+            status = cli._module("mirror").run(options, self.session)  # noqa: SLF001 - as above
+        if status:
+            raise SystemExit(f"mirror ended with {status}")
+        self._arrived(topic)
+        report = json.loads((self.out / topic / "report.json").read_text())
+        return float(report["worker_cpu_seconds"])
+
+    def _arrived(self, topic: str) -> None:
+        with Client(self.target) as client:
+            ends = sum(client.end_offset(topic, n) for n in range(audits.PARTITIONS))
+            if ends != self.count:
+                raise SystemExit(f"{ends} records arrived, of {self.count}")
+
+    # -- all ------------------------------------------------------------------------------------
+
+    def turn(self, number: int) -> Iterator[tuple[str, str, dict[str, float]]]:
+        """Do each once, alternating: yields (row or group of rows, who, figures)."""
+        rows: list[Any] = []
+        logs = ("--logs", str(self.log_dir), "--upto", "log-end")
+        name = f"n{number + 1}"
+        yield "read", SPARK, self.measured(self.read_spark)
+        yield "read-brokers", OURS, self.measured(self.read_brokers)
+        yield "read-logs", OURS, self.measured(self.read_logs)
+        yield "audit", SPARK, self.measured(lambda: self.audit_spark(rows))
+        for row, where in (
+            ("audit-brokers", ("--brokers", self.source)),
+            ("audit-logs", (*logs, "--no-retention")),
+            ("audit-whole", logs),
+        ):
+            run = f"{row}-{name}"
+            yield row, OURS, self.measured(lambda: self.audit(rows, run, *where))  # noqa: B023
+        yield "replay", SPARK, self.measured(lambda: self.replay_spark(f"spark-{name}"))
+        yield "replay", OURS, self.measured(lambda: self.replay(f"tidelog-{name}"))
+
+
+def measure(bench: Bench, results: table.Results, turns: list[int]) -> None:
+    """Do the turns that are missing, after one that is thrown away."""
+    for number in (_WARM_UP, *turns):
+        for row, who, figures in bench.turn(number):
+            told = "  ".join(f"{key} {value:,.0f} k/s" for key, value in figures.items())
+            counted = "" if number >= 0 else " (not counted)"
+            print(f"turn {number} {row:14} {who:8} {told}{counted}", file=sys.stderr, flush=True)
+            if number < 0:
+                continue
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            begins = _BASES.get(row, row) if who == SPARK else row
+            for key in DECLARED:
+                if key.startswith(begins) if who == SPARK else key == row:
+                    results.add(table.FRESH, key, who, number, figures, now)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--full", action="store_true", help="more of all, resumable")
+    parser.add_argument("--records", type=int, help="default 1000000; with --full 4000000")
+    parser.add_argument("--repetitions", type=int, help="default 3; with --full 7")
+    parser.add_argument("--results", type=Path, help="the file of JSON lines")
+    options = parser.parse_args()
+    full = options.full
+    options.records = options.records or (4_000_000 if full else 1_000_000)
+    options.records -= options.records % (audits.BATCH * audits.PARTITIONS)
+    options.repetitions = options.repetitions or (7 if full else 3)
+    name = "pipeline-full.jsonl" if full else "pipeline.jsonl"
+    options.results = options.results or RESULTS / name
+    return options
+
+
+def main() -> int:
+    """Run, print the table; 3 if something it needs cannot be had."""
+    options = _options()
+    for usable in (available(KAFKA_VERSION), spark_kafka.fetch()):
+        if not usable:
+            print(usable.reason, file=sys.stderr)
+            return 3
+    setup = {"records": options.records, "code": code(), "kafka": KAFKA_VERSION}
+    results = table.Results(options.results, setup, keep=options.full)
+    turns = [
+        number
+        for number in range(options.repetitions)
+        if not all(
+            results.has(table.FRESH, row, who, number) for row in DECLARED for who in (SPARK, OURS)
+        )
+    ]
+    os.chdir(REPOSITORY)
+    jars = ",".join(str(jar) for jar in spark_kafka.jars())
+    began_s, load_before = time.monotonic(), os.getloadavg()[0]
+    if turns:
+        with (
+            tempfile.TemporaryDirectory(prefix="tidelog-bench-") as work,
+            ApacheKafka(KAFKA_VERSION, Path(work) / "kafka") as kafka,
+            BrokerProcess(Path(work) / "target") as target,
+            Session("bench", master="local[2]", conf=[("spark.jars", jars)]) as session,
+        ):
+            count = audits.load(kafka.bootstrap, options.records)
+            register(session.spark)
+            place = (kafka.bootstrap, kafka.log_dir, target.bootstrap, Path(work) / "runs", count)
+            measure(Bench(session, *place), results, turns)
+    print(
+        f"tidelog {setup['code']} beside Spark on local[2], both from Apache Kafka {KAFKA_VERSION};"
+        f" medians of {options.repetitions}; {options.records:,} records of {audits.VALUE} bytes in"
+        f" {audits.PARTITIONS} partitions; {os.cpu_count()} CPUs, Python"
+        f" {platform.python_version()}, load average {load_before:.1f} before,"
+        f" {os.getloadavg()[0]:.1f} after; {time.monotonic() - began_s:.0f} s\n"
+    )
+    declared = [(row, figure) for row, figures in DECLARED.items() for figure in figures]
+    print(table.plain(results, declared, base=SPARK, title="Spark"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
