@@ -160,7 +160,7 @@ class Pinned(NamedTuple):
     base_offset: int
     size: int
     future: Future
-    until_ms: int | None  # None: without bound
+    until_ms: int
     held_size: int  # it and all behind it
 
 
@@ -276,14 +276,19 @@ def as_kafka(segment: Retained) -> SegmentTimes:
 
 
 def pinned_by_future(log: Log, policy: Policy, now_ms: int, margin_ms: int) -> tuple[Pinned, ...]:
-    """Return the segments whose largest time lies in the future, and what they hold in Kafka."""
+    """Return the segments whose largest time lies in the future, and what they hold in Kafka.
+
+    None without retention.ms, which is what a time can hold up.
+    """
+    retention_ms = policy.retention.retention_ms
+    if retention_ms is None:
+        return ()
     found: list[Pinned] = []
     behind = log.size
-    retention_ms = policy.retention.retention_ms
     for segment in log.segments:
         future = segment.future
         if future is not None and future.timestamp_ms > now_ms + margin_ms:
-            until = None if retention_ms is None else future.timestamp_ms + retention_ms + 1
+            until = future.timestamp_ms + retention_ms + 1
             found.append(Pinned(segment.base_offset, segment.size, future, until, behind))
         behind -= segment.size
     return tuple(found)

@@ -20,7 +20,10 @@ AHEAD_MS: Final = 1_000
 """A producer whose median record is this far ahead of its append time has a clock that is wrong."""
 
 BEHIND_MS: Final = 300_000
-"""A producer whose median delay is this much more than the topic's is behind, or has another clock."""
+"""A producer whose median delay is this much more than twice the topic's is behind, or has another clock.
+
+Twice: where a history was written anew, medians of days differ by minutes, and no clock is wrong.
+"""
 
 LEAST_RECORDS: Final = 20
 """Of fewer records no median is worth a word."""
@@ -63,7 +66,7 @@ def skewed(producers: list[dict[str, Any]], median_ms: int | None) -> list[dict[
             continue
         if median <= -AHEAD_MS:
             found.append(each | {"how": "ahead"})
-        elif median_ms is not None and median > median_ms + BEHIND_MS:
+        elif median_ms is not None and median > 2 * max(median_ms, 0) + BEHIND_MS:
             found.append(each | {"how": "behind"})
     return found
 
@@ -141,12 +144,12 @@ def _pinned(topic: Numbers, _summary: Numbers) -> Iterator[_Said]:
     worst = max(topic["pinned"], key=lambda each: each["held_bytes"], default=None)
     if worst is None:
         return
-    producer, until = worst["producer_id"], worst["until_ms"]
+    producer = worst["producer_id"]
     by = "" if producer < 0 else f" by producer {producer}"
     yield _say(
         "bad",
         f"On Apache Kafka one record would hold {size(worst['held_bytes'])} of partition"
-        f" {worst['partition']}{'' if until is None else f' until {moment(until)}'}.",
+        f" {worst['partition']} until {moment(worst['until_ms'])}.",
         f"It is offset {count(worst['offset'])}{by}, at {moment(worst['timestamp_ms'])};",
         f"{some(len(topic['pinned']), 'segment')} of the topic have such a record.",
     )

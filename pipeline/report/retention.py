@@ -115,7 +115,7 @@ def pinned_table(rows: Sequence[Numbers]) -> str:
                 count(row["offset"]),
                 moment(row["timestamp_ms"]),
                 NONE if row["producer_id"] < 0 else str(row["producer_id"]),
-                NONE if row["until_ms"] is None else moment(row["until_ms"]),
+                moment(row["until_ms"]),
                 size(row["held_bytes"]),
             )
             for row in rows[:40]

@@ -124,6 +124,12 @@ def test_clocks_are_told_by_the_median_delay():
         (3, "behind"),
         (6, "ahead"),
     ]
+    median = 36 * findings.FAR_MS  # of a history that was written anew
+    rewritten = [
+        producer(1, median + 20 * findings.BEHIND_MS),
+        producer(2, 2 * median + findings.BEHIND_MS + 1),
+    ]
+    assert [e["producer_id"] for e in findings.skewed(rewritten, median)] == [2]
     found = said(producers=producers)
     assert "producer 6" in found["warn", "2 producers with a clock that runs ahead."]
     assert "producer 3" in found["warn", "1 producer whose records come very late."]

@@ -123,6 +123,7 @@ def test_kafkas_rules_let_a_time_from_the_future_hold_all_behind_it(tmp_path):
     assert pinned.future == Future(1, NOW + 400 * DAY, 77)
     assert (pinned.base_offset, pinned.size, pinned.held_size) == (1, sizes[1], sum(sizes[1:]))
     assert pinned.until_ms == NOW + 407 * DAY + 1
+    assert judged(log, "k:retention.ms=-1,rules=kafka", [now]).pinned == ()
     late = judged(log, "k:retention.ms=7d,rules=kafka", [pinned.until_ms - 1, pinned.until_ms])
     assert [(e.base_offset, e.at_ms) for e in late.deleted] == [
         (0, pinned.until_ms - 1),
