@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _SLOT_BYTES = 24  # of a key by offset; by time it is a third more, as in the compiled map
 _SLOT_BYTES_BY_TIME = 32
 _LEAST_KEYS = 1_000
+_MOST_SEGMENTS = 64  # that become one: appends wait while they get other names
 
 
 class Source(NamedTuple):
@@ -166,35 +167,39 @@ class Cleaner:
     # --- groups ----------------------------------------------------------------------------------
 
     def groups(self) -> list[list[Segment]]:
-        """Part the segments into runs that fit into one, as Kafka does.
+        """Part the segments into runs that fit into one, as Kafka does, each looked at once.
 
         Append times never go back within a segment, so a run ends where an operator let them.
         """
         groups: list[list[Segment]] = []
         wanted = [s for s in self.segments if s.base_offset < self.end_offset]
         last_time: int | None = None
+        taken = _Room(0, 0, 0, 0)
         for segment in wanted:
             times = segment.append_times
             goes_back = segment.base_offset == self.job.back_offset or timestamps.exceeds(
                 last_time, times.first_known_time if len(times) else None
             )
-            if groups and not goes_back and self._fits(groups[-1], segment):
+            own = _room_of(segment)
+            together = _Room(*map(sum, zip(taken, own, strict=True)))
+            if groups and not goes_back and self._fits(groups[-1][0], segment, together):
                 groups[-1].append(segment)
+                taken = together
             else:
                 groups.append([segment])
-                last_time = None
+                last_time, taken = None, own
             last_time = timestamps.later(times.last_time, last_time)
         return groups
 
-    def _fits(self, group: Sequence[Segment], segment: Segment) -> bool:
+    def _fits(self, first: Segment, segment: Segment, together: _Room) -> bool:
         job = self.job
-        together = (*group, segment)
         return (
-            sum(each.tail.size for each in together) <= job.segment_bytes
-            and max(map(sum, zip(*map(_index_bytes, together), strict=True))) <= job.index_bytes
+            together.segments <= _MOST_SEGMENTS
+            and together.size <= job.segment_bytes
+            and max(together.offset_index, together.time_index) <= job.index_bytes
             and (
                 not segment.tail.size
-                or segment.tail.end_offset - 1 - group[0].base_offset <= MAX_RELATIVE_OFFSET
+                or segment.tail.end_offset - 1 - first.base_offset <= MAX_RELATIVE_OFFSET
             )
         )
 
@@ -277,10 +282,21 @@ class Cleaner:
         return batch.is_control and batch.producer_epoch == writer.epoch
 
 
-def _index_bytes(segment: Segment) -> tuple[int, int]:
-    """Return the sizes of both indexes."""
+class _Room(NamedTuple):
+    """The bytes of some segments' logs and of both their indexes."""
+
+    segments: int
+    size: int
+    offset_index: int
+    time_index: int
+
+
+def _room_of(segment: Segment) -> _Room:
+    """Return what a segment takes; its indexes are read for it."""
     offsets, times = len(segment.index), len(segment.time_index)
-    return offsets * OffsetIndex.entry_size, times * TimeIndex.entry_size
+    return _Room(
+        1, segment.tail.size, offsets * OffsetIndex.entry_size, times * TimeIndex.entry_size
+    )
 
 
 def _keeps_tombstones(batch: Batch, now_ms: int) -> bool:
