@@ -70,12 +70,11 @@ def discard_all(directory: Path) -> None:
 
 def take_away(sources: Sequence[Segment]) -> list[Path]:
     """Give the files of the old segments the name of such as are about to go; raises OSError."""
-    away: list[Path] = []
-    for source in sources:
-        away += source.rename_away()
-    if len(sources) > 1:  # a later one must not come back beside what holds its records
+    away = [path for source in sources for path in source.rename_log_away()]
+    # A later one must not come back beside what holds its records, nor without its append times.
+    if len(sources) > 1:
         files.sync(sources[0].directory)
-    return away
+    return away + [path for source in sources for path in source.rename_rest_away()]
 
 
 def put_in_place(directory: Path, base_offset: int) -> None:

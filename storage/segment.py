@@ -685,8 +685,22 @@ class Segment:
         Reads that have begun go on. Raises OSError, and then nothing has another name. Once the log has,
         the segment is gone: what cannot be renamed of the rest is removed at the next start.
         """
+        return [*self.rename_log_away(), *self.rename_rest_away()]
+
+    def rename_log_away(self) -> list[Path]:
+        """Begin with the log, or do nothing; raises OSError."""
+        away = self.path.with_name(self.path.name + filenames.DELETED_SUFFIX)
+        try:
+            files.rename(self.path, away)
+        except FileNotFoundError:
+            return []
+        self.path = away
+        return [away]
+
+    def rename_rest_away(self) -> list[Path]:
+        """Go on with the other files, as far as the disk lets us."""
         gone: list[Path] = []
-        for suffix in reversed(_SUFFIXES):  # the log first
+        for suffix in reversed(_SUFFIXES[:-1]):
             path = self._path(suffix)
             away = path.with_name(path.name + filenames.DELETED_SUFFIX)
             try:
@@ -694,15 +708,11 @@ class Segment:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                if not gone:
-                    raise
                 _log.warning(
                     "file of a deleted segment left", extra={"file": path, "reason": str(error)}
                 )
                 continue
             gone.append(away)
-            if suffix == filenames.LOG_SUFFIX:
-                self.path = away
         return gone
 
     def remove_indexes(self) -> None:
