@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import PipelineError
-from pipeline.times import FIRST_MS, LAST_MS, NO_TIME, parse_time
+from pipeline.times import FIRST_MS, LAST_MS, NO_TIME, to_ms
 from protocol.records import kernels
 from protocol.records.columns import ColumnBuffers
 
@@ -81,7 +81,7 @@ def times_of(column: pa.Array, unit: Unit) -> pa.Array:
 
 def _iso(text: str) -> int:
     try:
-        return parse_time(text)
+        return to_ms(text, "iso")
     except ValueError as error:
         raise PipelineError(f"the time column: {error}") from error
 

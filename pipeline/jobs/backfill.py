@@ -275,7 +275,7 @@ def _tell(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:
             "keep": "written without a time",
             "drop": "left out",
         }[options.without_time]
-        say(f"{counts.without_time} rows without a time: {what}")
+        say(f"{counts.without_time} rows without a time (null, or -1 ms, which means none): {what}")
     outside = counts.too_old + counts.too_new
     if outside:
         refused |= options.outside == "refuse"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import UsageError
+from pipeline.times import NO_TIME
 
 if TYPE_CHECKING:
     import argparse
@@ -120,14 +121,14 @@ def count(frame: Any, oldest_ms: int, newest_ms: int, kept_ms: int) -> tuple[Any
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only with Spark
 
     stamp = sql.col("timestamp_ms")
-    has_time = stamp.isNotNull() & (stamp != -1)
+    has_time = stamp.isNotNull() & (stamp != NO_TIME)
 
     def those(condition: Any) -> Any:
         return sql.count_if(sql.coalesce(condition, sql.lit(False)))
 
     row = frame.agg(
         sql.count(sql.lit(1)),
-        those(stamp.isNull()),
+        those(stamp.isNull() | (stamp == NO_TIME)),
         those(has_time & (stamp < oldest_ms)),
         those(has_time & (stamp > newest_ms)),
         those(has_time & (stamp < kept_ms)),
@@ -145,10 +146,10 @@ def kept(
 
     stamp = sql.col("timestamp_ms")
     if options.without_time == "drop":
-        frame = frame.where(stamp.isNotNull())
+        frame = frame.where(stamp.isNotNull() & (stamp != NO_TIME))
     if options.outside == "drop":
         inside = (stamp >= oldest_ms) & (stamp <= newest_ms)
-        frame = frame.where(stamp.isNull() | (stamp == -1) | inside)
+        frame = frame.where(stamp.isNull() | (stamp == NO_TIME) | inside)
     return frame
 
 

@@ -160,20 +160,20 @@ def test_what_the_window_rejects_is_counted_and_nothing_written(
 def test_rows_without_a_time_are_refused_kept_or_left_out(
     on_spark, broker, topic, tmp_path, capsys
 ):
-    pq.write_table(table_of([None, 5]), tmp_path / "t.parquet")
+    pq.write_table(table_of([None, 5, -1]), tmp_path / "t.parquet")  # -1 ms means none
     how = ("--time-unit", "ms")
     assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how) == FINDINGS
     said = capsys.readouterr().out
-    assert "1 rows without a time: refused" in said
+    assert "2 rows without a time (null, or -1 ms, which means none): refused" in said
     assert "warning: 1 rows are older than retention.ms" in said
     kept = (*how, "--set", "retention.ms=-1", "--without-time", "keep")
     assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out2", *kept) == OK
     times = sorted(one.timestamp for part in arrived(broker, topic).values() for one in part)
-    assert times == [-1, 5]
+    assert times == [-1, -1, 5]
     without = (*how, "--without-time", "drop", "--exclusive")
     assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out3", *without) == OK
     times = sorted(one.timestamp for part in arrived(broker, topic).values() for one in part)
-    assert times == [-1, 5, 5]
+    assert times == [-1, -1, 5, 5]
 
 
 @pytest.mark.parametrize(
