@@ -228,7 +228,10 @@ def _decode(frame: bytearray, sent: _Sent) -> Any:
         if frame[4:6] == b"\0\x23":
             version = 0  # a version that is not served is refused in the first
     elif api.first_flexible is not None and version >= api.first_flexible:
-        begin = skip_tags(frame, begin, len(frame))
+        try:
+            begin = skip_tags(frame, begin, len(frame))
+        except IndexError as error:
+            raise ConnectionBroken(f"{api.name} v{version}: the answer is cut short") from error
     message, end = codec(api.response, version).decode(frame, begin)
     if end != len(frame):
         raise ConnectionBroken(f"{api.name} v{version}: {len(frame) - end} bytes follow the answer")

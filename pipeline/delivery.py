@@ -97,14 +97,17 @@ class Writer:
     def begin(self) -> int:
         """Ask the target where it stands; returns how many records it has. Raises PipelineError."""
         end = self.client.end_offset(self.topic, self.partition)
-        start = self.delivery.start_offset
-        if end < start:
-            raise PipelineError(
-                f"{self.where} ends at offset {end}, and ended at {start} when the run began: its topic was"
-                " deleted or cut; begin a new run"
-            )
-        self.done = end - start
+        self._refuse_shorter(end, self.delivery.start_offset)
+        self.done = end - self.delivery.start_offset
         return self.done
+
+    def _refuse_shorter(self, end: int, before: int) -> None:
+        """Raise PipelineError where the partition ends before where it ended."""
+        if end < before:
+            raise PipelineError(
+                f"{self.where} ends at offset {end}, and ended at {before} before: its topic was deleted or"
+                " cut; begin a new run"
+            )
 
     def sequence(self, number: int) -> int:
         """The sequence of a record of the run."""
@@ -158,11 +161,13 @@ class TransactionWriter(Writer):
         )
 
     def begin(self) -> int:
-        """Fence whoever wrote before, and read what was committed last."""
+        """Fence whoever wrote before, and read what was committed last. Raises PipelineError."""
         identity = self._transactions.begin()
         self.producer = Producer(*identity, is_transactional=True)
         self.done, runs = self._transactions.progress()
         self.runs = Runs(runs)
+        after = runs[-1].target_offset + runs[-1].count if runs else self.delivery.start_offset
+        self._refuse_shorter(self.client.end_offset(self.topic, self.partition), after)
         return self.done
 
     def sequence(self, number: int) -> int:  # noqa: ARG002 - each task has an epoch of its own

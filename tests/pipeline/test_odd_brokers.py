@@ -11,7 +11,7 @@ from struct import Struct
 
 import pytest
 
-from pipeline.connection import ConnectionBroken
+from pipeline.connection import METADATA, Connection, ConnectionBroken
 from pipeline.producing import Appender
 from pipeline.source.reading import Options, read
 from pipeline.source.splits import SourceError, Split
@@ -28,8 +28,9 @@ SIZE = Struct(">i")
 class Scripted:
     """A broker on a port: it leads topic `t`, and answers each fetch with the next of some answers."""
 
-    def __init__(self, fetches):
+    def __init__(self, fetches, served=SERVED):
         self.fetches = fetches
+        self.served = served
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port = self.server.getsockname()[1]
         self.thread = threading.Thread(target=self.serve, daemon=True)
@@ -63,7 +64,7 @@ class Scripted:
             return api_versions.ApiVersionsResponse(
                 api_keys=[
                     api_versions.ApiVersion(api_key=one, min_version=low, max_version=high)
-                    for one, (low, high) in SERVED.items()
+                    for one, (low, high) in self.served.items()
                 ]
             )
         if key == 3:
@@ -122,6 +123,25 @@ def test_a_first_batch_that_cannot_be_is_named(change, what):
 def test_a_broker_that_sends_the_same_again_is_told_apart():
     with pytest.raises(SourceError, match="asked for offset 5, the broker sends what ends before"):
         offsets_read(itertools.repeat(fetched(batch(), high_watermark=9)), end=9)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"\x01\x00\xff"])
+def test_an_answer_whose_head_is_cut_short_is_nonsense(body):
+    """Of a flexible version, which has tags before the message."""
+    with Scripted(iter(()), {**SERVED, METADATA: (9, 12)}) as broker:
+        whole = broker.answered
+
+        def answered(key, version, correlation_id):
+            if key != METADATA:
+                return whole(key, version, correlation_id)
+            return SIZE.pack(4 + len(body)) + SIZE.pack(correlation_id) + body
+
+        broker.answered = answered
+        with (
+            Connection("127.0.0.1", broker.port, "test", 5) as one,
+            pytest.raises(ConnectionBroken, match="cut short"),
+        ):
+            one.ask(metadata.MetadataRequest(topics=None), METADATA)
 
 
 class Breaking:

@@ -25,7 +25,7 @@ from pipeline.transactions import ensure_progress_topic
 from protocol.records.batch import Record, build
 from protocol.records.column_batches import NOBODY, encode_batches
 from protocol.records.columns import ColumnBuffers, Wanted, append_set
-from tests.pipeline.test_mirror import KEEP, check, everything, mirror, plain, some
+from tests.pipeline.test_mirror import KEEP, check, delete, everything, mirror, plain, some
 from tidelog.process import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -341,7 +341,7 @@ def test_a_source_that_lost_records_is_noticed(broker, topic):
 def test_a_topic_that_was_made_anew_is_noticed(broker, topic):
     made(broker.bootstrap, topic)
     task = task_of(broker.bootstrap, topic, some(5, 22), POSITION, start=10)
-    assert "ended at 10 when the run began" in replay_partition(task).error
+    assert "ended at 10 before" in replay_partition(task).error
 
 
 def test_a_record_that_is_too_large_is_said(broker, topic):
@@ -367,6 +367,20 @@ def test_a_run_of_the_same_name_is_another_run(kafka, topic):
         outcome = replay_partition(task)
         assert (outcome.count, outcome.found, outcome.error) == (300, 0, None)
         assert plain(stored(kafka.bootstrap, topic))[-300:] == plain(wanted)
+
+
+@pytest.mark.oracle
+def test_a_target_that_was_made_anew_stops_the_run(kafka, topic):
+    """What the progress counts is not there any more."""
+    wanted = some(300, 23)
+    made(kafka.bootstrap, topic)
+    task = task_of(kafka.bootstrap, topic, wanted, TRANSACTIONS)
+    assert replay_partition(task).error is None
+    delete(kafka.bootstrap, topic)
+    made(kafka.bootstrap, topic)
+    outcome = replay_partition(task)
+    assert outcome.error is not None
+    assert "its topic was deleted or cut" in outcome.error
 
 
 @dataclasses.dataclass(frozen=True)
