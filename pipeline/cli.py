@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
 from pipeline.errors import FAILED, USAGE, PipelineError, UsageError
 from pipeline.options import DEFAULT_MASTER, with_signed_values
-from pipeline.session import Session
+from pipeline.session import INSTALL, Session
 from pipeline.source.splits import SourceError
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def sentence(error: BaseException) -> str:
     """An error as one line: ours as they are, a worker's by its last line, any other with its type."""
     if isinstance(error, (PipelineError, SourceError)):
         return str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"{error.name.partition('.')[0]} is not installed: {INSTALL}"
     lines = [line.strip() for line in str(error).splitlines()]
     for line in lines:
         name, colon, said = line.partition(": ")

@@ -44,6 +44,11 @@ def test_the_status_is_the_jobs(job):
         (OSError(2, "No such file", "x"), FAILED, "[Errno 2] No such file: 'x'"),
         (KeyError("k"), FAILED, "KeyError: 'k'"),
         (
+            ModuleNotFoundError("No module named 'pyarrow.fs'", name="pyarrow.fs"),
+            FAILED,
+            "pyarrow is not installed: pip install 'tidelog[spark]'",
+        ),
+        (
             RuntimeError(
                 "An exception\nTraceback\npipeline.errors.PipelineError: it said so\n at org"
             ),
