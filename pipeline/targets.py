@@ -108,7 +108,7 @@ def as_made(topic: str, partition_count: int, settings: Mapping[str, str]) -> Ta
         settings.get("message.timestamp.type") == "LogAppendTime",
         min(both, _limit(settings.get("message.timestamp.before.max.ms"))),
         min(both, _limit(settings.get("message.timestamp.after.max.ms"))),
-        max(_BATCH_OVERHEAD, largest - _BATCH_OVERHEAD),
+        max(largest // 2, largest - _BATCH_OVERHEAD),
         settings,
     )
 
