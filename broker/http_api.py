@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker.http_answers import Refused, answering, line, partition_number, twice
 from config.instants import parse_duration, parse_instant
 from protocol.errors import BrokerError, OffsetOutOfRange, UnknownTopicOrPartition
+from storage.compaction_explanation import Hindrance
 from storage.timestamps import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -264,7 +265,9 @@ def explain(asked: Asked) -> dict[str, Any]:
     topic = asked.topic
     changes = _changes(asked.given.get("set", []))
     config, brought = asked.node.settled(topic.name, {**topic.configs, **changes})
-    look = partial(_explained, now_ms=asked.now_ms, preview=config if changes else None)
+    look = partial(
+        _explained, node=asked.node, now_ms=asked.now_ms, preview=config if changes else None
+    )
     return {
         **asked.about(),
         **twice("now", asked.now_ms),
@@ -297,8 +300,10 @@ def _settings(config: TopicConfig) -> dict[str, Any]:
     return shown
 
 
-def _explained(partition: Partition, *, now_ms: int, preview: TopicConfig | None) -> dict[str, Any]:
-    told = partition.explain(now_ms, preview)
+def _explained(
+    partition: Partition, *, node: Node, now_ms: int, preview: TopicConfig | None
+) -> dict[str, Any]:
+    told = partition.explain(now_ms, preview, _hindrance(node, partition))
     as_is = told if preview is None else partition.explain(now_ms)
     return {
         "log_start_offset": told.log_start_offset,
@@ -312,6 +317,18 @@ def _explained(partition: Partition, *, now_ms: int, preview: TopicConfig | None
         **({} if told.compacting is None else {"compaction": _compacting(told, partition)}),
         "segments": list(_segments(told)),
     }
+
+
+def _hindrance(node: Node, partition: Partition) -> Hindrance | None:
+    """Say why no round of compaction takes a log, but one that somebody asks for."""
+    if not node.config.log_cleaner_enable:
+        return Hindrance("log.cleaner.enable", "log.cleaner.enable=false: no round compacts it.")
+    known = node.metrics.compaction.uncleanable.get((partition.topic, partition.index))
+    if known is None or known[0] != partition.topic_id:
+        return None
+    return Hindrance(
+        "unreadable", f"Compaction leaves the log alone until the next start: {known[1]}."
+    )
 
 
 def _compacting(told: PartitionExplanation, partition: Partition) -> dict[str, Any]:

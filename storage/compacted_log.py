@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from config.topic import TopicConfig
     from storage.cleanable import Dirt
     from storage.cleaned import Cleaned
+    from storage.compaction_explanation import Hindrance
     from storage.producers import Producers
 
 _log = logging.getLogger("tidelog.storage")
@@ -76,13 +77,20 @@ class CompactedLog(DurableLog):
         return cleanable.judge(parts, self.first_dirty_offset, limit, rules, now_ms)
 
     def compacting(
-        self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig
+        self,
+        segments: tuple[Segment, ...],
+        now_ms: int,
+        config: TopicConfig,
+        hindrance: Hindrance | None = None,
     ) -> Compacting | None:
         """Say what compaction makes of the log by these settings; None where it does nothing."""
         if not config.is_compacted:
             return None
         dirt = self._judge_dirt(segments, now_ms, config)
-        return Compacting(dirt, cleanable.rules_of(config), config.compaction_strategy)
+        if hindrance is not None:
+            dirt = dirt._replace(held_by=hindrance.held_by)
+        rules = cleanable.rules_of(config)
+        return Compacting(dirt, rules, config.compaction_strategy, hindrance)
 
     def begin_cleaning(
         self,

@@ -20,12 +20,20 @@ HELD = "held"  # it is too young, or not shown to consumers yet
 ACTIVE = "active"
 
 
+class Hindrance(NamedTuple):
+    """What keeps every round of compaction from a log, whatever is dirty."""
+
+    held_by: str
+    sentence: str
+
+
 class Compacting(NamedTuple):
     """A log under the given settings, as compaction sees it."""
 
     dirt: Dirt
     rules: Rules
     strategy: str
+    hindrance: Hindrance | None = None
 
 
 def of_segments(segments: Sequence[Segment], compacting: Compacting) -> list[tuple[str, str]]:
@@ -34,13 +42,17 @@ def of_segments(segments: Sequence[Segment], compacting: Compacting) -> list[tup
 
 
 def _of(segment: Segment, compacting: Compacting) -> tuple[str, str]:
-    dirt, rules, strategy = compacting
+    dirt, rules, strategy, hindrance = compacting
     end_offset = segment.tail.end_offset
     if segment.is_active:
+        if hindrance is not None:
+            return ACTIVE, hindrance.sentence
         return ACTIVE, "Compaction takes it once it has been closed."
     kept = "the newest record by time" if strategy == cleanable.TIMESTAMP else "the last record"
     if end_offset <= dirt.first_dirty_offset:
         return CLEAN, f"It is compacted: of each key {kept} before it or in it is left."
+    if hindrance is not None:
+        return HELD, hindrance.sentence
     if end_offset > dirt.upper_offset:
         if dirt.held_by == cleanable.NOT_SEEN:
             return HELD, "Compaction waits until consumers have been shown all of it."

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from config.topic import TopicConfig
     from protocol.records.batch import Batch
     from protocol.records.prepare import Prepared
+    from storage.compaction_explanation import Hindrance
     from storage.explanation import PartitionExplanation
     from storage.glance import Glance
     from storage.producers import ProducerBatch, Sequenced
@@ -449,17 +450,23 @@ class Partition(CompactedLog):
             return None
         return self._looking(lambda: lookup.append_time_of(self._segments, offset))
 
-    def explain(self, now_ms: int, config: TopicConfig | None = None) -> PartitionExplanation:
+    def explain(
+        self,
+        now_ms: int,
+        config: TopicConfig | None = None,
+        hindrance: Hindrance | None = None,
+    ) -> PartitionExplanation:
         """Say of each segment what will delete it, and when, or what holds it; nothing is changed.
 
-        By other settings than the topic's where `config` is given. Meant for a thread: what is not
-        known of segments' times is read. Raises KafkaStorageError and CorruptMessage.
+        By other settings than the topic's where `config` is given; `hindrance` keeps compaction from
+        it. Meant for a thread: what is not known of segments' times is read. Raises KafkaStorageError
+        and CorruptMessage.
         """
         config = self.config if config is None else config
         rules = timestamps.retention_of(config)
         return self._looking(
             lambda: explanation.explain(
-                self.topic, self.index, self._moment(now_ms, config), rules, now_ms
+                self.topic, self.index, self._moment(now_ms, config, hindrance), rules, now_ms
             )
         )
 
@@ -475,7 +482,7 @@ class Partition(CompactedLog):
             max_event_time=None if rules.event_ms is None else self.max_event_time,
         )
 
-    def _moment(self, now_ms: int, config: TopicConfig) -> Moment:
+    def _moment(self, now_ms: int, config: TopicConfig, hindrance: Hindrance | None) -> Moment:
         self.read_max_event_time()
         with self._append_lock:
             moment = Moment(
@@ -487,7 +494,8 @@ class Partition(CompactedLog):
                 self.max_event_time,
                 self._last_append_time_ms,
             )
-        return moment._replace(compacting=self.compacting(moment.segments, now_ms, config))
+        compacting = self.compacting(moment.segments, now_ms, config, hindrance)
+        return moment._replace(compacting=compacting)
 
     # --- let go -----------------------------------------------------------------------------------
 

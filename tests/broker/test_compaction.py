@@ -233,6 +233,22 @@ def test_a_log_that_cannot_be_read_is_left_and_said(start):
         assert len(asking.fetch(connection, name, 2)["records"]) > 0
 
 
+def assert_hindered(subject, name, held_by, reason):
+    """No segment is said to go with a next round that will not take it."""
+    explained = json.loads(subject.page(f"/v1/topics/{name}/explain"))["partitions"][0]
+    assert explained["compaction"]["held_by"] == held_by
+    assert {each["compaction"] for each in explained["segments"]} == {"held", "active"}
+    assert all(reason in each["sentence"] for each in explained["segments"])
+
+
+def test_a_cleaner_that_is_switched_off_promises_nothing(start):
+    subject = start({"log.cleaner.enable": "false", "control.listener": "127.0.0.1:0"})
+    with subject.connect() as connection:
+        name = compacted(connection)
+        fill(connection, name, 40)
+        assert_hindered(subject, name, "log.cleaner.enable", "no round compacts it")
+
+
 def test_a_log_made_anew_is_cleaned_whatever_was_wrong_with_the_old_one(manual, connection):
     name = compacted(connection)
     fill(connection, name, 40)
@@ -243,6 +259,7 @@ def test_a_log_made_anew_is_cleaned_whatever_was_wrong_with_the_old_one(manual, 
     with pytest.raises(BrokerFailed, match="fails its CRC"):
         manual.compact(name)
     assert manual.metric("kafka_log_logcleanermanager_uncleanable_partitions_count") == 1
+    assert_hindered(manual, name, "unreadable", "fails its CRC")
     gone = connection.ask("DeleteTopics", 1, topic_names=[name], timeout_ms=5_000)
     assert gone["responses"][0]["error_code"] == 0
     asking.create(connection, name, cleanup_policy="compact", segment_bytes="300")
