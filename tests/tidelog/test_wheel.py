@@ -28,10 +28,12 @@ BUILD_WITHIN_S = 300
 
 
 def run(command, cwd, environ=None, within_s=100):
+    """Run it where nobody says where modules are: pip would not install what it finds on PYTHONPATH."""
+    told = os.environ if environ is None else environ
     done = subprocess.run(
         command,
         cwd=cwd,
-        env=environ,
+        env={name: value for name, value in told.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
         timeout=within_s,
