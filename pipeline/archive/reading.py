@@ -1,8 +1,8 @@
 """An archive read back: the records of one partition in the order of their offsets.
 
 The files of several dates overlap in their offsets, so they are merged: of each file that is open one row
-group is held (some megabytes), and what lies below the least end of those is handed on. A file that is not
-what its manifest says stops the reading.
+group is held (some megabytes), and what lies below the least end of those that have more is handed on. A
+file that is not what its manifest says stops the reading.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from protocol.records.columns import ColumnBuffers
 
 _ROWS: Final = 65_536
+_NO_BOUND: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +104,21 @@ def merged(
     active: list[_Cursor] = []
     last = -1
     while waiting or active:
-        if not active:
+        limit = min((one.bound for one in active), default=_NO_BOUND)
+        opened_now, most = 0, max(1, len(active) // 4)
+        while waiting and (
+            opened_now < most if limit == _NO_BOUND else waiting[-1].first_offset <= limit
+        ):
             active.append(_Cursor(store, waiting.pop(), columns))
-        limit = min(one.limit for one in active)
-        while waiting and waiting[-1].first_offset <= limit:
-            active.append(_Cursor(store, waiting.pop(), columns))
-            limit = min(limit, active[-1].limit)
-        taken = pa.concat_tables([one.take(limit) for one in active])
+            limit = min(limit, active[-1].bound)
+            opened_now += 1
+        if waiting:
+            limit = min(limit, waiting[-1].first_offset - 1)
+        parts = [one.take(limit) for one in active if one.first <= limit]
         active = [one for one in active if not one.is_over]
+        if not parts:
+            continue
+        taken = pa.concat_tables(parts)
         order = np.argsort(taken.column("offset").to_numpy(), kind="stable")
         taken = taken.take(pa.array(order)).combine_chunks()
         last = _refuse_twice(taken, last, files)
@@ -140,27 +148,32 @@ class _Cursor:
         self._group = 0
         self._metadata: Any = None
         self._held: Any = None
+        self._last = -1
+        self.first = 0  # the first offset that is held
         self.is_over = False
         self._fill()
 
     @property
-    def limit(self) -> int:
-        """The last offset that is held."""
-        return int(self._held.column("offset")[-1].as_py())
+    def bound(self) -> int:
+        """The last offset up to which all is held; without bound where the whole rest is."""
+        return self._last if self._group < self._metadata.num_row_groups else _NO_BOUND
 
     def take(self, limit: int) -> Any:
         """The rows up to an offset."""
-        offsets = self._held.column("offset").to_numpy()
-        count = int(np.searchsorted(offsets, limit, side="right"))
-        found = self._held.slice(0, count)
-        if count == len(offsets):
+        found = self._held
+        if self._last <= limit:
             self._fill()
-        else:
-            self._held = self._held.slice(count)
-        return found
+            return found
+        offsets = found.column("offset").to_numpy()
+        count = int(np.searchsorted(offsets, limit, side="right"))
+        self._held, self.first = found.slice(count), int(offsets[count])
+        return found.slice(0, count)
 
     def _fill(self) -> None:
         """Hold the next row group. Raises PipelineError for a file that is not as it was."""
+        if self._metadata is not None and self._group >= self._metadata.num_row_groups:
+            self.is_over, self._held = True, None
+            return
         try:
             with (
                 opened(self._store, self._file.path) as source,
@@ -171,11 +184,10 @@ class _Cursor:
                 if self._metadata is None:
                     self._metadata = parquet.metadata
                     self._check(self._metadata.num_rows)
-                if self._group >= self._metadata.num_row_groups:
-                    self.is_over = True
-                    return
                 self._held = parquet.read_row_group(self._group, columns=self._columns)
                 self._group += 1
+                offsets = self._held.column("offset")
+                self.first, self._last = offsets[0].as_py(), offsets[-1].as_py()
         except FileNotFoundError as error:
             raise PipelineError(
                 f"{self._store.full(self._file.path)} is gone, and a manifest names it: run"

@@ -17,7 +17,7 @@ import pytest
 
 from pipeline import cli, offset_map, replay
 from pipeline.archive.manifests import Archive
-from pipeline.archive.reading import ArchiveSource, Bounds
+from pipeline.archive.reading import ArchiveSource, Bounds, merged
 from pipeline.archive.store import Store
 from pipeline.client import Client
 from pipeline.delivery import POSITION, Delivery
@@ -322,6 +322,17 @@ def test_dates_are_merged_in_the_order_of_offsets(tmp_path, monkeypatch, group):
     source = ArchiveSource(store, files, Bounds(low=3, high=240))
     offsets = [int(n) for some_rows in source.read() for n in some_rows.offset]
     assert offsets == list(range(3, 240))
+
+
+def test_many_dates_are_merged_in_few_steps(tmp_path):
+    (tmp_path / "logs").mkdir()
+    log_of(tmp_path, [(0, some(900, 4, dates=range(0, 150 * DAY_MS, DAY_MS)))])
+    assert archive(tmp_path) == OK
+    store = Store(str(tmp_path / "archive"))
+    files = Archive.read(store).files
+    tables = [table.num_rows for table in merged(store, files, ("offset", "timestamp_ms"))]
+    assert len(files) > 140
+    assert (sum(tables), len(tables) < 40) == (900, True)
 
 
 # --- kill -9 --------------------------------------------------------------------------------------
