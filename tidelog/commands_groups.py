@@ -14,7 +14,6 @@ from tidelog.commands import (
     FAILED,
     USAGE,
     CommandError,
-    add_common,
     confirm,
     counted,
     run,
@@ -23,7 +22,7 @@ from tidelog.commands import (
     tell_json,
     tell_table,
 )
-from tidelog.commands_kafka import add_broker
+from tidelog.commands_kafka import add_actions
 from tidelog.commands_kafka_groups import Group, KafkaGroups
 from tidelog.commands_lag import Lag, as_json, measure
 from tidelog.commands_reset import add_reset, reset
@@ -36,23 +35,18 @@ if TYPE_CHECKING:
 
 _PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
 _PLACES_HELP = "a topic, or some of its partitions: TOPIC:0,2"
+_DESCRIBED = {
+    "list": "the groups there are",
+    "describe": "members, what they read, and lag in records and in time",
+    "reset-offsets": "have a group go on elsewhere: an offset, a time, the beginning",
+    "delete": "delete groups and what they have committed",
+    "delete-offsets": "forget what a group has committed for a topic",
+}
 
 
 def add_groups(parser: argparse.ArgumentParser) -> None:
     """The command line of `tidelog groups`; without an action it lists."""
-    add_broker(parser)
-    add_common(parser)
-    parser.set_defaults(action="list")
-    actions = parser.add_subparsers(metavar="action")
-    for action, described in (
-        ("list", "the groups there are"),
-        ("describe", "members, what they read, and lag in records and in time"),
-        ("reset-offsets", "have a group go on elsewhere: an offset, a time, the beginning"),
-        ("delete", "delete groups and what they have committed"),
-        ("delete-offsets", "forget what a group has committed for a topic"),
-    ):
-        one = actions.add_parser(action, help=described, allow_abbrev=False)
-        one.set_defaults(action=action)
+    for action, one in add_actions(parser, _DESCRIBED):
         if action == "describe":
             one.add_argument("groups", metavar="GROUP", nargs="*", help="all, if none is named")
         elif action == "delete":
@@ -65,8 +59,6 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
             add_reset(one)
         if action.startswith("delete"):
             one.add_argument("--yes", action="store_true", help="do not ask")
-        add_broker(one, again=True)
-        add_common(one, again=True)
 
 
 def run_groups(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import argparse
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.commands import BROKER_ADDRESS, USAGE, CommandError, ask, check_address
+from tidelog.commands import BROKER_ADDRESS, USAGE, CommandError, add_common, ask, check_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -55,6 +55,22 @@ def add_broker(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
         default=argparse.SUPPRESS if again else BROKER_ADDRESS,
         help=f"the broker's Kafka port ({BROKER_ADDRESS})",
     )
+
+
+def add_actions(
+    parser: argparse.ArgumentParser, described: Mapping[str, str]
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The sub-commands of one that speaks to a broker, each with its parser; without one it lists."""
+    add_broker(parser)
+    add_common(parser)
+    parser.set_defaults(action="list")
+    actions = parser.add_subparsers(metavar="action")
+    for action, text in described.items():
+        one = actions.add_parser(action, help=text, allow_abbrev=False)
+        one.set_defaults(action=action)
+        yield action, one
+        add_broker(one, again=True)
+        add_common(one, again=True)
 
 
 def check_broker(address: str) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from tidelog.commands import (
     USAGE,
     CommandError,
-    add_common,
     confirm,
     counted,
     run,
@@ -22,7 +21,7 @@ from tidelog.commands import (
     tell_table,
 )
 from tidelog.commands_configs import Changes, add_asking, alter, as_json, settings_of
-from tidelog.commands_kafka import EARLIEST, LATEST, Kafka, add_broker
+from tidelog.commands_kafka import EARLIEST, LATEST, Kafka, add_actions
 
 if TYPE_CHECKING:
     import argparse
@@ -33,23 +32,18 @@ _OWN = {  # what becomes of the broker's own topics
     "__transaction_state": "what becomes of open transactions lies there",
 }
 _SET_HELP = "a setting (retention.ms=7d); may be given many times"
+_DESCRIBED = {
+    "list": "the topics there are",
+    "describe": "ids, partitions, offsets, sizes and what somebody has set",
+    "create": "make topics",
+    "delete": "delete topics and what is in them",
+    "alter": "add partitions, change settings",
+}
 
 
 def add_topics(parser: argparse.ArgumentParser) -> None:
     """The command line of `tidelog topics`; without an action it lists."""
-    add_broker(parser)
-    add_common(parser)
-    parser.set_defaults(action="list")
-    actions = parser.add_subparsers(metavar="action")
-    for action, described in (
-        ("list", "the topics there are"),
-        ("describe", "ids, partitions, offsets, sizes and what somebody has set"),
-        ("create", "make topics"),
-        ("delete", "delete topics and what is in them"),
-        ("alter", "add partitions, change settings"),
-    ):
-        one = actions.add_parser(action, help=described, allow_abbrev=False)
-        one.set_defaults(action=action)
+    for action, one in add_actions(parser, _DESCRIBED):
         if action == "describe":
             one.add_argument("topics", metavar="TOPIC", nargs="*", help="all, if none is named")
         elif action != "list":
@@ -66,8 +60,6 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
             add_asking(one)
         if action == "delete":
             one.add_argument("--yes", action="store_true", help="do not ask")
-        add_broker(one, again=True)
-        add_common(one, again=True)
 
 
 def run_topics(options: argparse.Namespace) -> int:
