@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.retention import finished
+from broker.rounds import DueRounds
 from protocol.errors import BrokerError, CorruptMessage
 from storage import cleanable
 from storage.cleaned import Cleaned
@@ -134,35 +135,21 @@ class Worker:
         await self._process.wait()
 
 
-class CompactionRounds:
+class CompactionRounds(DueRounds):
     """The rounds of one node, one after another."""
 
+    log = log
+    failed = "compaction failed"
+
     def __init__(self, node: Node) -> None:
-        self._node = node
+        super().__init__(node)
         self._figures = node.metrics.compaction
-        self._lock = asyncio.Lock()
-        self._due_ms = self._next_ms()
 
-    def _next_ms(self) -> int:
-        backoff_ms = max(self._node.config.log_cleaner_backoff_ms, _LEAST_BACKOFF_MS)
-        return self._node.clock.steady_ms() + backoff_ms
+    def _interval_ms(self) -> int:
+        return max(self._node.config.log_cleaner_backoff_ms, _LEAST_BACKOFF_MS)
 
-    async def run(self) -> None:
-        """Clean what is due, again and again."""
-        while True:
-            await self._node.clock.reached(self._due_ms)
-            await self.catch_up()
-
-    async def catch_up(self) -> None:
-        """Do the round that has come due, if one has."""
-        async with self._lock:
-            if self._node.clock.steady_ms() < self._due_ms:
-                return
-            try:
-                await self._round(None, asked=False)
-            except Exception:  # the next round may go better; the loop must not end
-                log.exception("compaction failed")
-            self._due_ms = self._next_ms()
+    async def _do_due(self) -> None:
+        await self._round(None, asked=False)
 
     async def sweep(self, topic: str | None = None) -> CompactionRound:
         """Do a round now, of one topic or of all, however little is dirty."""

@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from broker.rounds import DueRounds
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -90,34 +91,21 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
     return done
 
 
-class Rounds:
+class Rounds(DueRounds):
     """The rounds of one node, one after another."""
 
+    log = log
+    failed = "retention failed"
+
     def __init__(self, node: Node) -> None:
-        self._node = node
-        self._lock = asyncio.Lock()
+        super().__init__(node)
         self._untold: deque[Swept] = deque(maxlen=_MOST_UNTOLD)
-        self._due_ms = self._next_ms()
 
-    def _next_ms(self) -> int:
-        return self._node.clock.steady_ms() + self._node.config.log_retention_check_interval_ms
+    def _interval_ms(self) -> int:
+        return self._node.config.log_retention_check_interval_ms
 
-    async def run(self) -> None:
-        """Delete what is due, again and again."""
-        while True:
-            await self._node.clock.reached(self._due_ms)
-            await self.catch_up()
-
-    async def catch_up(self) -> None:
-        """Do the round that has come due, if one has."""
-        async with self._lock:
-            if self._node.clock.steady_ms() < self._due_ms:
-                return
-            try:
-                self._untold += (await self._round(None, asked=False)).deleted
-            except Exception:  # the next round may go better; the loop must not end
-                log.exception("retention failed")
-            self._due_ms = self._next_ms()
+    async def _do_due(self) -> None:
+        self._untold += (await self._round(None, asked=False)).deleted
 
     async def sweep(self, topic: str | None = None) -> Round:
         """Do a round now, of one topic or of all; what went since the last one that was asked for."""

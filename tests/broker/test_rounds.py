@@ -1,0 +1,99 @@
+"""Rounds by the clock: one however far it was stepped, and a failed one ends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+
+from broker.rounds import DueRounds
+
+INTERVAL_MS = 300_000
+
+
+class Clock:
+    """A clock in the hand: what is waited for is reached when somebody steps that far."""
+
+    def __init__(self):
+        self.now = 0
+        self.stepped = asyncio.Event()
+        self.waiting = asyncio.Queue()  # for what, as it begins to
+
+    def steady_ms(self):
+        return self.now
+
+    async def reached(self, due_ms):
+        while self.now < due_ms:
+            self.waiting.put_nowait(due_ms)
+            await self.stepped.wait()
+            self.stepped.clear()
+
+    def step(self, span_ms):
+        self.now += span_ms
+        self.stepped.set()
+
+
+class Rounds(DueRounds):
+    """Rounds that note when they were done, and fail when told to."""
+
+    log = logging.getLogger("tidelog.test_rounds")
+    failed = "the round failed"
+
+    def __init__(self, node):
+        super().__init__(node)
+        self.done = []
+        self.reasons = []
+
+    def _interval_ms(self):
+        return INTERVAL_MS
+
+    async def _do_due(self):
+        self.done.append(self._node.clock.now)
+        if self.reasons:
+            raise self.reasons.pop()
+
+
+def new_rounds():
+    return Rounds(SimpleNamespace(clock=Clock()))
+
+
+def test_nothing_is_done_before_it_is_due():
+    async def scenario():
+        rounds = new_rounds()
+        rounds._node.clock.step(INTERVAL_MS - 1)
+        await rounds.catch_up()
+        assert rounds.done == []
+        rounds._node.clock.step(1)
+        await rounds.catch_up()
+        assert rounds.done == [INTERVAL_MS]
+
+    asyncio.run(scenario())
+
+
+def test_a_step_over_many_rounds_is_one():
+    async def scenario():
+        rounds = new_rounds()
+        rounds._node.clock.step(100 * INTERVAL_MS)
+        await rounds.catch_up()
+        await rounds.catch_up()
+        assert rounds.done == [100 * INTERVAL_MS]
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_round_is_told_and_the_next_one_comes(caplog):
+    async def scenario():
+        rounds = new_rounds()
+        rounds.reasons.append(ValueError("no"))
+        clock = rounds._node.clock
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(rounds.run())
+            for _ in range(2):
+                assert await clock.waiting.get() == clock.now + INTERVAL_MS
+                clock.step(INTERVAL_MS)
+            await clock.waiting.get()
+            task.cancel()
+        assert rounds.done == [INTERVAL_MS, 2 * INTERVAL_MS]
+
+    asyncio.run(scenario())
+    assert [record.getMessage() for record in caplog.records] == ["the round failed"]
