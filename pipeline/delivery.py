@@ -140,10 +140,23 @@ class Writer:
             self.done += len(offsets)
 
 
-class TransactionWriter(Writer):
-    """Writes in transactions; the progress is a record of each."""
+class _AmongOthers(Writer):
+    """Writes to a partition that is not its own: where a batch went is what the target says."""
 
     is_comparable = False
+
+    def _take(self, appended: Iterable[Appended]) -> None:
+        for one in appended:
+            offsets = self._sent.popleft()
+            if one.base_offset == UNKNOWN_OFFSET:
+                self.map_is_complete = False
+            else:
+                self.runs.add(offsets, one.base_offset)
+            self.done += len(offsets)
+
+
+class TransactionWriter(_AmongOthers):
+    """Writes in transactions; the progress is a record of each."""
 
     def _open(self) -> Appender:
         # A run of this name may have been here before; no other has its producer id.
@@ -212,20 +225,9 @@ class TransactionWriter(Writer):
         self._transactions.commit(self.done, self.runs.taken())
         self._records = self._bytes = 0
 
-    def _take(self, appended: Iterable[Appended]) -> None:
-        for one in appended:
-            offsets = self._sent.popleft()
-            if one.base_offset == UNKNOWN_OFFSET:
-                self.map_is_complete = False
-            else:
-                self.runs.add(offsets, one.base_offset)
-            self.done += len(offsets)
 
-
-class SharedWriter(Writer):
+class SharedWriter(_AmongOthers):
     """Writes where others write too; the target's memory of the producer is the progress."""
-
-    is_comparable = False
 
     def begin(self) -> int:
         """Ask the target for the last sequence of this producer; from the beginning where it has none."""
@@ -240,15 +242,6 @@ class SharedWriter(Writer):
     def skip(self, offsets: Offsets, number: int) -> None:  # noqa: ARG002 - nobody knows
         """Pass over records that are there, nobody knows where."""
         self.map_is_complete = False
-
-    def _take(self, appended: Iterable[Appended]) -> None:
-        for one in appended:
-            offsets = self._sent.popleft()
-            if one.base_offset == UNKNOWN_OFFSET:
-                self.map_is_complete = False
-            else:
-                self.runs.add(offsets, one.base_offset)
-            self.done += len(offsets)
 
 
 def writer(client: Client, topic: str, partition: int, delivery: Delivery) -> Writer:
