@@ -39,6 +39,16 @@ class Target(NamedTuple):
     batch_limit: int
     settings: Mapping[str, str]
 
+    def window(self, now_ms: int) -> tuple[int, int]:
+        """The oldest and the newest time that the topic takes now."""
+        first, last = -(2**63), 2**63 - 1
+        if self.is_stamped:  # the broker's own times are inside, and new
+            return first, last
+        return (
+            first if self.before_ms == NO_LIMIT else max(first, now_ms - self.before_ms),
+            min(last, now_ms + self.after_ms),
+        )
+
 
 def add_target(parser: argparse.ArgumentParser) -> None:
     """Add where to and how."""

@@ -247,15 +247,11 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
 
 def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
     """The oldest and the newest time the topic takes now, and the oldest that retention keeps."""
-    oldest = max(-(2**63), now_ms - target.before_ms)
-    newest = min(2**63 - 1, now_ms + target.after_ms)
     retention_ms = int(target.settings.get("retention.ms") or _KAFKAS_RETENTION_MS)
     by_event = int(target.settings.get("retention.max.eventtime.ms") or -1) >= 0
     basis = target.settings.get("retention.time.basis") or ("append" if by_event else "record")
     kept = now_ms - retention_ms if retention_ms >= 0 and basis == "record" else -(2**63)
-    if target.is_stamped:  # the broker's own times are inside, and new
-        return -(2**63), 2**63 - 1, -(2**63)
-    return oldest, newest, kept
+    return *target.window(now_ms), -(2**63) if target.is_stamped else kept
 
 
 def _tell(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:

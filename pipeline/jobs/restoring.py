@@ -227,7 +227,7 @@ class Run:
                 self._wanted(key),
                 self.bounds[key],
                 policies[key[0]],
-                _window(found[key[0]], now_ms),
+                found[key[0]].window(now_ms),
                 min(self.options.batch_bytes, found[key[0]].batch_limit),
                 now_ms,
             )
@@ -359,17 +359,6 @@ def _rules(client: Client) -> Rules:
     for name in client.topics():
         return "tidelog" if _BASIS in client.topic_settings(name) else "kafka"
     return "tidelog"
-
-
-def _window(target: Target, now_ms: int) -> tuple[int, int]:
-    """The oldest and the newest time that a topic takes now."""
-    first, last = -(2**63), 2**63 - 1
-    if target.is_stamped:
-        return first, last
-    return (
-        first if target.before_ms == targets.NO_LIMIT else max(first, now_ms - target.before_ms),
-        min(last, now_ms + target.after_ms),
-    )
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,26 @@
+"""What a target topic takes: its window of times, open where no limit is set."""
+
+import pytest
+
+from pipeline.targets import NO_LIMIT, Target
+
+FIRST, LAST = -(2**63), 2**63 - 1
+NOW_MS = 1_700_000_000_000
+
+
+def target(before_ms=NO_LIMIT, after_ms=NO_LIMIT, *, is_stamped=False):
+    return Target("t", 1, is_stamped, before_ms, after_ms, 1_000_000, {})
+
+
+@pytest.mark.parametrize(
+    ("topic", "window"),
+    [
+        (target(), (FIRST, LAST)),
+        (target(1000, 2000), (NOW_MS - 1000, NOW_MS + 2000)),
+        (target(0, 0), (NOW_MS, NOW_MS)),
+        (target(NO_LIMIT - 1), (NOW_MS - NO_LIMIT + 1, LAST)),
+        (target(1000, 2000, is_stamped=True), (FIRST, LAST)),
+    ],
+)
+def test_the_window(topic, window):
+    assert topic.window(NOW_MS) == window
