@@ -196,7 +196,7 @@ class Cleaner:
         return (
             together.segments <= _MOST_SEGMENTS
             and together.size <= job.segment_bytes
-            and max(together.offset_index, together.time_index) <= job.index_bytes
+            and all(size <= job.index_bytes for size in together.indexes)
             and (
                 not segment.tail.size
                 or segment.tail.end_offset - 1 - first.base_offset <= MAX_RELATIVE_OFFSET
@@ -289,6 +289,11 @@ class _Room(NamedTuple):
     size: int
     offset_index: int
     time_index: int
+
+    @property
+    def indexes(self) -> tuple[int, int]:
+        """The bytes of either index."""
+        return self.offset_index, self.time_index
 
 
 def _room_of(segment: Segment) -> _Room:
