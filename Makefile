@@ -42,11 +42,12 @@ test-docker: setup ## the image and the compose stack, with docker or podman
 
 test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	@$(BIN)/python tests/oracle/apache_kafka.py fetch 3.9.1 >/dev/null || true
 	$(BIN)/python -m pytest -q -m spark --timeout 600 tests/pipeline
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
 	@for version in 3.9.1 0.10.2.2 tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1; do $(BIN)/python tests/oracle/apache_kafka.py fetch $$version >/dev/null || true; done
-	$(BIN)/python -m pytest -q -s -m oracle --timeout 1800 tests
+	$(BIN)/python -m pytest -q -s -m 'oracle and not spark' --timeout 1800 tests
 
 check: setup style types imports derived ## lint, types, imports, derived pages
 

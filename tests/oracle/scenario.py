@@ -12,6 +12,7 @@ one the producer was told is still seen.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANY_TEXT = "<text>"
+API_VERSIONS = 18
 CLOSED = "<connection closed>"
 SILENT = "<no answer>"
 NO_LIMIT_BYTES = 1 << 20
@@ -283,7 +285,10 @@ def play(case: Case, connection: wire.Connection, context: Context) -> list[Any]
             answers.append(SILENT)
             continue
         if not step.answered:
-            connection.close()  # whether it went well is seen by fetching
+            # Whether it went well is seen by fetching, once this connection has been served so far.
+            with contextlib.suppress(wire.NoAnswerError):
+                connection.ask_raw(API_VERSIONS, 0, b"")
+            connection.close()
         if context.settle and step.api in CHANGES:
             context.settle(connection, step.api, fields, answer)
         if step.api == "Produce":
