@@ -144,8 +144,9 @@ async function join (command) {
     const { topic, partition, offset } = message
     const commits = [{ topic, partition, offset: offset + 1, metadata: 'm' }]
     const generation = member.generationId
-    member.sendOffsetCommitRequest(commits, error => {
-      if (!error && generation) mine.add(topic, partition, [message])
+    member.sendOffsetCommitRequest(commits, (error, answer) => {
+      // A refusal is no error to it: one of a member that must join again is in the answer alone.
+      if (!error && generation && answer?.[topic]?.errorCode === 0) mine.add(topic, partition, [message])
     })
   })
 }
