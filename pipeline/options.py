@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.cluster import address_of
 from pipeline.errors import UsageError
-from pipeline.source.splits import SPLIT_BYTES, Selection, SourceError
+from pipeline.source.splits import (
+    HIGH_WATERMARK,
+    LOG_END,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    SPLIT_BYTES,
+    Selection,
+    SourceError,
+)
 from pipeline.times import parse_duration, parse_time, to_iso
 
 if TYPE_CHECKING:
@@ -69,6 +77,22 @@ def add_times(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--to", dest="high_time", type=instant, metavar="TIME", help="event time, not included"
+    )
+
+
+def add_ends(group: argparse._ArgumentGroup) -> None:
+    """Add what of a log counts for a copy of it: which transactions, and up to where."""
+    group.add_argument(
+        "--isolation",
+        choices=[READ_COMMITTED, READ_UNCOMMITTED],
+        default=READ_COMMITTED,
+        help="whether records of aborted transactions are left out (read_committed)",
+    )
+    group.add_argument(
+        "--upto",
+        choices=[HIGH_WATERMARK, LOG_END],
+        default=HIGH_WATERMARK,
+        help="of log directories: what is replicated (high-watermark), or all there is",
     )
 
 

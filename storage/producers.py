@@ -152,12 +152,6 @@ class Producers:
         )
 
 
-def last_sequence_of(first_sequence: int, count: int) -> int:
-    """Return the sequence of the last of `count` records: it wraps from the end of int32 to 0."""
-    last = first_sequence + count - 1
-    return last if last <= MAX_SEQUENCE else last - MAX_SEQUENCE - 1
-
-
 def _refusal(batch: Sequenced, known: Producer) -> BrokerError:
     """Say why a batch that neither follows nor repeats is refused."""
     if batch.epoch < known.epoch:

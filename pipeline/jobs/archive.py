@@ -55,18 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT,...",
         help="with --logs: the cluster they belong to, which knows the settings of topics",
     )
-    group.add_argument(
-        "--isolation",
-        choices=[source.READ_COMMITTED, source.READ_UNCOMMITTED],
-        default=source.READ_COMMITTED,
-        help="whether records of aborted transactions are left out (read_committed)",
-    )
-    group.add_argument(
-        "--upto",
-        choices=[source.HIGH_WATERMARK, source.LOG_END],
-        default=source.HIGH_WATERMARK,
-        help="of log directories: what is replicated (high-watermark), or all there is",
-    )
+    shared.add_ends(group)
     group.add_argument(
         "--split-bytes",
         type=shared.size,

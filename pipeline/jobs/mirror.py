@@ -67,18 +67,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TOPIC=NEW",
         help="write a topic under another name; may be given many times",
     )
-    group.add_argument(
-        "--isolation",
-        choices=[source.READ_COMMITTED, source.READ_UNCOMMITTED],
-        default=source.READ_COMMITTED,
-        help="whether records of aborted transactions are left out (read_committed)",
-    )
-    group.add_argument(
-        "--upto",
-        choices=[source.HIGH_WATERMARK, source.LOG_END],
-        default=source.HIGH_WATERMARK,
-        help="of log directories: what is replicated (high-watermark), or all there is",
-    )
+    shared.add_ends(group)
     group.add_argument(
         "--allow-gone",
         action="store_true",

@@ -12,6 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from tests.oracle import codecs, recordset
+from tests.oracle.admin_apis import ACL, ACL_FILTER
 from tests.oracle.recordset import Rec
 
 if TYPE_CHECKING:
@@ -298,25 +299,6 @@ def all_versions(api: str) -> Sequence[int]:
     """Every version served of an API."""
     return range(VERSIONS[api] + 1)
 
-
-ACL = {
-    "resource_type": 2,
-    "resource_name": "some-topic",
-    "resource_pattern_type": 3,
-    "principal": "User:somebody",
-    "host": "*",
-    "operation": 3,
-    "permission_type": 3,
-}
-ACL_FILTER = {
-    "resource_type_filter": 1,
-    "resource_name_filter": None,
-    "pattern_type_filter": 3,
-    "principal_filter": None,
-    "host_filter": None,
-    "operation": 1,
-    "permission_type": 1,
-}
 
 # One request of every API that every version can be made of; none of them changes anything.
 SOFTWARE = {"client_software_name": "raw", "client_software_version": "1"}

@@ -6,8 +6,9 @@ import pytest
 from crc32c import crc32c
 
 from protocol.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
+from protocol.records.layout import Batch
 from storage import snapshots
-from storage.producers import MAX_SEQUENCE, Producers, Sequenced, last_sequence_of
+from storage.producers import MAX_SEQUENCE, Producers, Sequenced
 
 DAY = 86_400_000
 
@@ -43,6 +44,10 @@ def test_a_gap_or_a_step_back_is_refused(first):
     producers = with_batches((0, 3))
     with pytest.raises(OutOfOrderSequenceNumber, match="4 comes next"):
         producers.check(batch(first, first + 1), 2000)
+
+
+def last_sequence_of(first_sequence, count):
+    return Batch(0, 0, 0, count - 1, 2, 0, 0, 0, 0, 7, 0, first_sequence, count).last_sequence
 
 
 def test_the_sequence_wraps_at_the_end_of_int32():
