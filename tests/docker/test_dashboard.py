@@ -164,6 +164,10 @@ class Prometheus:
             assert self.process.poll() is None, "Prometheus ended"
             assert time.monotonic() < deadline_s, f"no answer to {expr}: {samples}"
 
+    def seen_all_so_far(self):
+        """Wait for a scrape that began after this call: what was done before is then in the answers."""
+        self.until(f"timestamp(up) > {time.time()}")
+
     def stop(self):
         self.process.terminate()
         self.process.wait(20)
@@ -267,6 +271,7 @@ def prometheus(tmp_path_factory):
         try:
             prometheus.until("tidelog_late_records_total")
             load(broker)  # between two scrapes: rates want a difference
+            prometheus.seen_all_so_far()
             prometheus.until('rate(tidelog_late_records_total{topic="steady"}[1m]) > 0')
             prometheus.until(
                 "rate(kafka_server_brokertopicmetrics_failedfetchrequests_total[1m]) > 0"
