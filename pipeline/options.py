@@ -4,7 +4,8 @@
         options.add_source(parser)
         options.add_run(parser)
 
-`selection_of` makes of them what `pipeline.source.splits.plan` takes.
+`selection_of` makes of them what `pipeline.source.splits.plan` takes. A time told from now on (`-2h`) means,
+whenever a run is repeated, what it meant when the run began: `as_begun` has it from plan.json.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.cluster import address_of
 from pipeline.errors import UsageError
+from pipeline.plan import TYPED, Plan
 from pipeline.source.splits import (
     HIGH_WATERMARK,
     LOG_END,
@@ -30,13 +32,21 @@ from pipeline.times import parse_duration, parse_time, to_iso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
+_TIMES: Final = {"from": "low_time", "to": "high_time", "at": "at"}
 INLINE: Final = "inline"
 DEFAULT_MASTER: Final = "local[*]"
 _NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
 _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, which is no option
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
 _SIZE = re.compile(r"([0-9]+)(k|m|g)?", re.IGNORECASE)
+
+
+class Instant(int):
+    """A time in ms; `typed` is what was written where that is told from now on."""
+
+    typed: str | None = None
 
 
 def add_source(parser: argparse.ArgumentParser, *, logs: bool = True) -> None:
@@ -142,12 +152,16 @@ def brokers(text: str) -> str:
     return text
 
 
-def instant(text: str) -> int:
+def instant(text: str) -> Instant:
     """A time in ms: ISO 8601 with its zone, milliseconds, or a span from now on."""
+    now_ms = time.time_ns() // 1_000_000
     try:
-        return parse_time(text, time.time_ns() // 1_000_000)
+        found = Instant(parse_time(text, now_ms))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if found != parse_time(text, now_ms + 1):
+        found.typed = text.strip()
+    return found
 
 
 def duration(text: str) -> int:
@@ -200,9 +214,7 @@ def with_signed_values(arguments: list[str]) -> list[str]:
 
 def selection_of(options: argparse.Namespace, **more: Any) -> Selection:
     """What the options select; `more` are further fields of Selection. Raises UsageError."""
-    low, high = options.low_time, options.high_time
-    if low is not None and high is not None and low >= high:
-        raise UsageError(f"--from {to_iso(low)} is not before --to {to_iso(high)}")
+    low, high = range_of(options)
     names, pattern = topics_of(options.topics)
     try:
         return Selection(
@@ -215,6 +227,17 @@ def selection_of(options: argparse.Namespace, **more: Any) -> Selection:
         )
     except SourceError as error:
         raise UsageError(f"--topics: {error}") from error
+
+
+def range_of(options: argparse.Namespace) -> tuple[int | None, int | None]:
+    """From when to before when, in event time. Raises UsageError for a range of nothing."""
+    low, high = (
+        None if time_ms is None else int(time_ms)
+        for time_ms in (options.low_time, options.high_time)
+    )
+    if low is not None and high is not None and low >= high:
+        raise UsageError(f"--from {to_iso(low)} is not before --to {to_iso(high)}")
+    return low, high
 
 
 def topics_of(text: str | None) -> tuple[tuple[str, ...], str | None]:
@@ -238,6 +261,30 @@ def read_arguments(options: argparse.Namespace) -> Mapping[str, object]:
         "brokers": options.brokers,
         "logs": getattr(options, "logs", None),
         "topics": options.topics,
-        "from_ms": options.low_time,
-        "to_ms": options.high_time,
+        **time_arguments(options),
     }
+
+
+def time_arguments(options: argparse.Namespace) -> dict[str, object]:
+    """The times that were given, in ms; and how, where that was told from now on."""
+    given = {name: getattr(options, one) for name, one in _TIMES.items() if hasattr(options, one)}
+    typed = {
+        name: time_ms.typed
+        for name, time_ms in given.items()
+        if isinstance(time_ms, Instant) and time_ms.typed is not None
+    }
+    told = {
+        f"{name}_ms": None if time_ms is None else int(time_ms) for name, time_ms in given.items()
+    }
+    return {**told, **({TYPED: typed} if typed else {})}
+
+
+def as_begun(options: argparse.Namespace, path: Path) -> None:
+    """Let times told from now on mean what they meant when the run with the plan at `path` began."""
+    before = Plan.arguments_at(path)
+    for name, one in _TIMES.items():
+        given, was_typed = getattr(options, one, None), before.get(TYPED, {}).get(name)
+        if given is not None and given.typed is not None and given.typed == was_typed:
+            frozen = Instant(before[f"{name}_ms"])
+            frozen.typed = given.typed
+            setattr(options, one, frozen)

@@ -17,15 +17,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import PipelineError, UsageError
 from pipeline.source.splits import offsets_of
+from pipeline.times import to_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pipeline.source.splits import Key, Split
 
 _VERSION: Final = 1
 PLAN: Final = "plan.json"
+TYPED: Final = (
+    "typed"  # among the arguments: times that were told from now on, as they were written
+)
+_TIMES: Final = ("from", "to", "at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,13 @@ class Plan:
         return made
 
     @classmethod
+    def arguments_at(cls, path: Path) -> Mapping[str, Any]:
+        """The arguments of the plan at `path`; none where there is none. Raises PipelineError."""
+        with contextlib.suppress(FileNotFoundError):
+            return cls._read(path).arguments
+        return {}
+
+    @classmethod
     def _read(cls, path: Path) -> Plan:
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
@@ -115,13 +127,21 @@ class Plan:
             raise UsageError(
                 f"run {self.run} is a run of {self.job}, not of {job}: choose another --run ({path})"
             )
-        for name in sorted({*self.arguments, *wanted}):
+        for began, asked in self._differences(wanted):
+            raise UsageError(
+                f"run {self.run} was started with {began}, and is now asked for {asked}: repeat it as it"
+                f" was, or choose another --run ({path})"
+            )
+
+    def _differences(self, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """What it was started with, and what is asked for instead; a time as it was written."""
+        for name in _TIMES:
+            if self.arguments.get(f"{name}_ms") != wanted.get(f"{name}_ms"):
+                yield _time_in(self.arguments, name), _time_in(wanted, name)
+        for name in sorted({*self.arguments, *wanted} - {TYPED}):
             before, now = self.arguments.get(name), wanted.get(name)
             if before != now:
-                raise UsageError(
-                    f"run {self.run} was started with {name} = {json.dumps(before)}, and is now asked for"
-                    f" {json.dumps(now)}: repeat it as it was, or choose another --run ({path})"
-                )
+                yield f"{name} = {json.dumps(before)}", json.dumps(now)
 
     def write(self, path: Path) -> None:
         """Write it and rename it into place, durable before anything is done by it."""
@@ -145,6 +165,15 @@ class Plan:
             file.flush()
             os.fsync(file.fileno())
         partial.rename(path)
+
+
+def _time_in(arguments: Mapping[str, Any], name: str) -> str:
+    """A time among the arguments, as an option would tell it."""
+    time_ms = arguments.get(f"{name}_ms")
+    if time_ms is None:
+        return f"no --{name}"
+    typed = arguments.get(TYPED, {}).get(name)
+    return f"--{name} {to_iso(time_ms)}" if typed is None else f"--{name} {typed}"
 
 
 def described(plan: Plan) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import options as common
 from pipeline.errors import OK, UsageError
-from pipeline.plan import Plan, described
+from pipeline.plan import PLAN, Plan, described
 from pipeline.source import splits as source
 
 if TYPE_CHECKING:
@@ -70,9 +70,10 @@ def run(options: argparse.Namespace, session: Session) -> int:
     if options.groups and cluster is None:
         raise UsageError("--groups needs --brokers or --cluster: offsets are committed there")
     started_ms = time.time_ns() // 1_000_000
-    selection = common.selection_of(options, upto=options.upto)
     name = options.run or common.new_run_id("audit", started_ms)
     directory = Path(options.out) / name
+    common.as_begun(options, directory / PLAN)
+    selection = common.selection_of(options, upto=options.upto)
     made: list[Split] = []
 
     def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
@@ -85,7 +86,6 @@ def run(options: argparse.Namespace, session: Session) -> int:
         run=name,
         arguments={
             **common.read_arguments(options),
-            "at_ms": options.at,
             "margin_ms": options.margin,
         },
         now_ms=started_ms,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pipeline.source.splits import Key, Selection, Split
 
 JOB: Final = "mirror"
+_ROUND: Final = "round-{:06d}"
 _STAMP: Final = "message.timestamp.type"
 # What a topic in the source says of its own replicas is not for the target.
 _NOT_COPIED: Final = frozenset(
@@ -87,6 +88,9 @@ def run(options: argparse.Namespace, session: Session) -> int:
     """Mirror once, or in rounds; returns the exit status."""
     name = options.run or shared.new_run_id(JOB, time.time_ns() // 1_000_000)
     directory = Path(options.out) / name
+    shared.as_begun(
+        options, (directory if options.follow is None else directory / _ROUND.format(0)) / PLAN
+    )
     selection = shared.selection_of(
         options, isolation=options.isolation, allow_gone=options.allow_gone, upto=options.upto
     )
@@ -110,7 +114,7 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
         began_s = time.monotonic()
         one = _Round(
             f"{base.name}/{number}",
-            base.directory / f"round-{number:06d}",
+            base.directory / _ROUND.format(number),
             base.selection,
             before,
         )

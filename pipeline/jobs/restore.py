@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline import options as shared
 from pipeline import targets
-from pipeline.errors import OK, UsageError
+from pipeline.errors import OK
 from pipeline.plan import PLAN
-from pipeline.times import to_iso
 
 if TYPE_CHECKING:
     from pipeline.session import Session
@@ -70,15 +69,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Foresee, write; returns the exit status."""
-    low, high = options.low_time, options.high_time
-    if low is not None and high is not None and low >= high:
-        raise UsageError(f"--from {to_iso(low)} is not before --to {to_iso(high)}")
     from pipeline.archive.store import Store  # noqa: PLC0415 - help does without
     from pipeline.jobs.restoring import Run  # noqa: PLC0415 - as above
 
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(JOB, now_ms)
-    one = Run(options, Store(options.directory), name, Path(options.out) / name)
+    directory = Path(options.out) / name
+    shared.as_begun(options, directory / PLAN)
+    shared.range_of(options)
+    one = Run(options, Store(options.directory), name, directory)
     if options.dry_run or not (one.directory / PLAN).exists():
         status = one.prepare(session, now_ms)
         if status != OK or options.dry_run:

@@ -18,7 +18,7 @@ from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.jobs.restore import JOB
 from pipeline.jobs.trying import OF_RETENTION
 from pipeline.jobs.watching import watching
-from pipeline.options import topics_of
+from pipeline.options import range_of, time_arguments, topics_of
 from pipeline.plan import Plan, described
 from pipeline.progress import Progress
 from pipeline.source.splits import Split
@@ -115,7 +115,8 @@ class Run:
 
     def _bounds(self) -> dict[Key, Bounds]:
         """What is restored of each partition."""
-        timed = Bounds(low_time=self.options.low_time, high_time=self.options.high_time)
+        low_time, high_time = range_of(self.options)
+        timed = Bounds(low_time=low_time, high_time=high_time)
         given = {(topic, partition): (low, high) for topic, partition, low, high in self._given}
         found = {}
         for key, (start, end) in self._archive.spans.items():
@@ -299,8 +300,7 @@ class Run:
             arguments={
                 "archive": options.directory,
                 "topics": options.topics,
-                "from_ms": options.low_time,
-                "to_ms": options.high_time,
+                **time_arguments(options),
                 "offsets": sorted(options.offsets),
                 "rename": sorted(options.rename),
                 "to_brokers": options.to_brokers,

@@ -203,6 +203,23 @@ def test_event_times_select(broker, other, filled, tmp_path):
         )
 
 
+@pytest.mark.parametrize("follow", [(), ("--follow", "0.01", "--rounds", "1")])
+def test_a_time_from_now_on_may_be_repeated(broker, other, topic, tmp_path, capsys, follow):
+    now_ms = time.time_ns() // 1_000_000
+    wanted = [Record(n, now_ms - hours * 3_600_000, None, b"v") for n, hours in enumerate([3, 1])]
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, wanted)
+    given = ("--create", "--from", "-2h", "--to", "now", *follow)
+    for _ in range(2):
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *given) == OK
+    with Client(other.bootstrap) as client:
+        assert plain(everything(client, topic, 0)) == plain(wanted[1:])
+    given = ("--create", "--from", "-1h", "--to", "now", *follow)
+    assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *given) == USAGE
+    assert "was started with --from -2h, and is now asked for --from -1h" in capsys.readouterr().err
+
+
 def test_logs_of_a_directory_are_mirrored_too(broker, other, filled, tmp_path):
     topic, wanted = filled
     given = ["--logs", str(broker.log_dir), "--to-brokers", other.bootstrap, "--topics", topic]
@@ -238,7 +255,7 @@ def test_other_arguments_of_the_same_run_are_refused(broker, other, filled, tmp_
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create") == OK
     changed = ("--create", "--from", "0")
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *changed) == USAGE
-    assert "was started with from_ms = null" in capsys.readouterr().err
+    assert "was started with no --from, and is now asked for --from 1970" in capsys.readouterr().err
 
 
 def test_a_topic_that_is_not_there_is_said(broker, other, filled, tmp_path, capsys):

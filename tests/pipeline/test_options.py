@@ -8,6 +8,7 @@ import pytest
 
 from pipeline import options
 from pipeline.errors import UsageError
+from pipeline.plan import PLAN, Plan
 
 
 def parsed(*arguments):
@@ -26,6 +27,49 @@ def test_times_are_event_times_of_any_year():
 def test_times_may_be_told_from_now_on():
     found = parsed("--brokers", "b:9092", "--from", "-2h", "--to", "now")
     assert 7_199_000 <= found.high_time - found.low_time <= 7_201_000
+
+
+def begun(directory, *arguments):
+    """The options of a run of these arguments, and its plan: made now, or found."""
+    found = parsed("--brokers", "b:9092", *arguments)
+    options.as_begun(found, directory / PLAN)
+    told = options.read_arguments(found)
+    plan = Plan.open(directory, job="j", run="r", arguments=told, now_ms=9, make=lambda: ((), {}))
+    return options.selection_of(found), plan
+
+
+def test_a_time_from_now_on_means_what_it_meant_when_the_run_began(tmp_path, monkeypatch):
+    now_ns = 1_700_000_000_000_000_000
+    monkeypatch.setattr(options.time, "time_ns", lambda: now_ns)
+    given = ("--from", "-2h", "--to", "now")
+    first, plan = begun(tmp_path, *given)
+    assert plan.is_new
+    assert (first.low_time, first.high_time) == (1_699_992_800_000, 1_700_000_000_000)
+    now_ns += 3_600_000_000_000
+    for _ in range(2):
+        again, plan = begun(tmp_path, *given)
+        assert (again, plan.is_new) == (first, False)
+    same, _ = begun(tmp_path, "--from", "2023-11-14T20:13:20Z", "--to", "1700000000000")
+    assert same == first
+
+
+@pytest.mark.parametrize(
+    ("began", "asked", "said"),
+    [
+        (("--from", "-2h"), ("--from", "-3h"), "with --from -2h, and is now asked for --from -3h"),
+        (("--from", "-2h"), (), "with --from -2h, and is now asked for no --from"),
+        ((), ("--to", "now"), "with no --to, and is now asked for --to now"),
+        (
+            ("--from", "2026-01-01T00:00Z"),
+            ("--from", "-2h"),
+            "with --from 2026-01-01T00:00:00.000Z, and is now asked for --from -2h",
+        ),
+    ],
+)
+def test_another_time_than_the_run_began_with_is_refused(tmp_path, began, asked, said):
+    begun(tmp_path, *began)
+    with pytest.raises(UsageError, match=said):
+        begun(tmp_path, *asked)
 
 
 def test_a_range_that_is_empty_is_refused():
