@@ -188,11 +188,12 @@ class Group:
         """Somebody joins: now or, when the others have, later. Raises what the sender should see."""
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        if not self._has_room(request.member_id):
+            return self._turn_away(request.member_id, ticket, now_ms)
         if request.protocol_type == "" or not request.protocols or not self._supports(request):
             raise InconsistentGroupProtocol(
                 f"group {self.group_id} is of type {self.protocol_type}, protocol {self.protocol}"
             )
-        self._check_size(request.member_id)
         if request.member_id == "":
             return self._join_unknown(request, ticket, now_ms)
         if request.member_id in self.pending and request.instance_id is None:
@@ -233,17 +234,22 @@ class Group:
         known = [{name for name, _ in member.protocols} for member in self.members.values()]
         return set.intersection(*known) if known else set()
 
-    def _check_size(self, member_id: str) -> None:
+    def _has_room(self, member_id: str) -> bool:
+        """Whether one more may join; while members gather, those who come first are the ones kept."""
+        member = self.members.get(member_id)
+        if self.state is State.PREPARING:
+            if member is not None and member.joining is not None:
+                return True
+            return sum(each.joining is not None for each in self.members.values()) < self.max_size
+        return member is not None or len(self.members) < self.max_size
+
+    def _turn_away(self, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
+        """Refuse one too many; a member that comes too late to keep its place is none any longer."""
+        full = GroupMaxSizeReached(f"group {self.group_id} has {self.max_size} members")
+        self.pending.pop(member_id, None)
         if member_id in self.members:
-            if self.state is not State.PREPARING or self.members[member_id].joining is not None:
-                return
-            count = sum(member.joining is not None for member in self.members.values())
-        elif self.state is State.PREPARING:
-            count = sum(member.joining is not None for member in self.members.values())
-        else:
-            count = len(self.members)
-        if count >= self.max_size:
-            raise GroupMaxSizeReached(f"group {self.group_id} has {self.max_size} members")
+            self._drop(self.members[member_id])
+        return [Answer(ticket, full), *self._try_complete(now_ms)]
 
     def _add(self, request: Join, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
         """Take in a new member, and have everybody join again."""
@@ -447,7 +453,7 @@ class Group:
         member = self._known(member_id, instance_id)
         self._check_generation(generation)
         for told, ours in zip(protocols, (self.protocol_type, self.protocol), strict=True):
-            if told is not None and told != ours and self.state is not State.PREPARING:
+            if told is not None and told != ours:
                 raise InconsistentGroupProtocol(f"{told} is not the group's: that is {ours}")
         refusal = ON_SYNC[self.state]
         if refusal is not None:
@@ -503,7 +509,7 @@ class Group:
         """A member goes, by its id or its instance id; raises UnknownMemberId, FencedInstanceId."""
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
-        if instance_id is None and member_id in self.pending:
+        if member_id in self.pending:
             del self.pending[member_id]
             return self._try_complete(now_ms)
         if member_id == "" and instance_id is not None:

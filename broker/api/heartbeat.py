@@ -1,15 +1,18 @@
 """Heartbeat (key 12): a member is alive, and asks whether the group has moved on.
 
-Behaviour: REBALANCE_IN_PROGRESS while members gather, which counts as a sign of life all the same.
+Behaviour: REBALANCE_IN_PROGRESS while members gather, which counts as a sign of life all the same. While the
+group is being read all is well, as with Kafka: a member is none the worse for a broker that has just started.
 
 Version notes: 1 throttle time; 3 static members; 4 flexible.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from protocol.api.heartbeat import HeartbeatResponse
+from protocol.errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
     from broker.context import Context
@@ -20,9 +23,10 @@ if TYPE_CHECKING:
 
 def handle(node: Node, request: HeartbeatRequest, _context: Context) -> HeartbeatResponse:
     """Note the sign of life."""
-    node.coordinator.heartbeat(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id
-    )
+    with contextlib.suppress(CoordinatorLoadInProgress):
+        node.coordinator.heartbeat(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
     return HeartbeatResponse()
 
 

@@ -2,7 +2,7 @@
 
 Behaviour: answered when the generation is complete; see broker/groups.py. An error carries the member id that
 was sent, MEMBER_ID_REQUIRED the one to come back with; who is taken out while it waits is told none, and who
-is replaced while it waits the id it had.
+is replaced while it waits the id it had. One too many is told none, and is no member any longer if it was.
 
 Version notes: 0 the session timeout is the rebalance timeout, too; 1 has its own; 4 who has no id yet is
 given one first (KIP-394), unless it is static; 5 static members (KIP-345); 6 flexible; 7 the answer
@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 from broker.coordinator import new_member_id
 from broker.groups import Join
 from protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.errors import BrokerError, FencedInstanceId, MemberIdRequired, UnknownMemberId
+from protocol.errors import (
+    BrokerError,
+    FencedInstanceId,
+    GroupMaxSizeReached,
+    MemberIdRequired,
+    UnknownMemberId,
+)
 
 if TYPE_CHECKING:
     from broker.context import Context
@@ -91,6 +97,8 @@ def refuse(request: JoinGroupRequest, error: BrokerError) -> JoinGroupResponse:
     member_id: str | None = None
     if isinstance(error, MemberIdRequired | UnknownMemberId | FencedInstanceId):
         member_id = error.member_id
+    elif isinstance(error, GroupMaxSizeReached):
+        member_id = ""
     return JoinGroupResponse(
         error_code=error.code,
         generation_id=-1,

@@ -1,6 +1,7 @@
 """SyncGroup (key 14): the leader hands out the assignment, every member receives its part.
 
-Behaviour: answered when the leader's assignment is stored; see broker/groups.py.
+Behaviour: answered when the leader's assignment is stored; see broker/groups.py. While the group is being
+read the answer is REBALANCE_IN_PROGRESS, as Kafka's is: a consumer gives up at COORDINATOR_LOAD_IN_PROGRESS.
 
 Version notes: 3 static members; 4 flexible; 5 protocol type and name, which must be the group's (KIP-559).
 """
@@ -10,7 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.api.sync_group import SyncGroupResponse
-from protocol.errors import InconsistentGroupProtocol
+from protocol.errors import (
+    CoordinatorLoadInProgress,
+    InconsistentGroupProtocol,
+    RebalanceInProgress,
+)
 
 if TYPE_CHECKING:
     from broker.context import Context
@@ -26,14 +31,17 @@ async def handle(node: Node, request: SyncGroupRequest, context: Context) -> Syn
     protocols = (request.protocol_type, request.protocol_name)
     if context.version >= _PROTOCOLS_SINCE and None in protocols:
         raise InconsistentGroupProtocol("protocol type and name are needed")
-    synced = await node.coordinator.sync(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
-        protocols,
-        {each.member_id: bytes(each.assignment) for each in request.assignments},
-    )
+    try:
+        synced = await node.coordinator.sync(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            protocols,
+            {each.member_id: bytes(each.assignment) for each in request.assignments},
+        )
+    except CoordinatorLoadInProgress as error:
+        raise RebalanceInProgress(error.message) from None
     return SyncGroupResponse(
         protocol_type=synced.protocol_type,
         protocol_name=synced.protocol,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.asking import all_versions, new_name
-from tests.broker.members import RawMember, settled, state_of
+from tests.broker.inside import Inside
+from tests.broker.members import LOAD_IN_PROGRESS, RawMember, settled, state_of
 from tests.broker.subject import eventually
 
 NONE, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 0, 22, 23, 24
@@ -206,6 +207,48 @@ def test_a_group_has_room_for_so_many(start):
     assert one.heartbeat() == NONE
     one.close()
     two.close()
+
+
+def member_count(connection, group):
+    fields = {"groups": [group], "include_authorized_operations": False}
+    return len(connection.ask("DescribeGroups", 5, **fields)["groups"][0]["members"])
+
+
+def test_a_member_that_comes_back_to_a_full_group_is_none_any_longer(start):
+    """Nobody waits for who is told that there is no room: the others go on without it, at once."""
+    broker = start({"group.max.size": "2"})
+    first, second, third = (
+        RawMember(broker, "full", session_ms=60_000, rebalance_ms=300_000) for _ in range(3)
+    )
+    settled(first, second)
+    with broker.connect() as connection:
+        joining = [first.join()]
+        eventually(lambda: second.heartbeat() == REBALANCE_IN_PROGRESS)
+        joining.append(third.join())
+        eventually(lambda: member_count(connection, "full") == 3)
+        refused = second.join_now()
+    assert (refused["error_code"], refused["member_id"]) == (GROUP_MAX_SIZE_REACHED, "")
+    assert [each.result(timeout=20)["error_code"] for each in joining] == [NONE, NONE]
+    assert second.heartbeat() == UNKNOWN_MEMBER_ID
+    for member in (first, second, third):
+        member.close()
+
+
+def test_members_of_a_group_that_is_being_read_carry_on(tmp_path):
+    """A Java client gives up at COORDINATOR_LOAD_IN_PROGRESS where Kafka never says it."""
+    with Inside(tmp_path) as broker:
+        member = RawMember(broker, "loaded")
+        settled(member)
+        coordinator = broker.node.coordinator
+        coordinator._loading = set(range(coordinator._partitions()))
+        assert member.heartbeat() == NONE
+        assert member.heartbeat(generation_id=member.generation + 1) == NONE
+        assert member.sync_now()["error_code"] == REBALANCE_IN_PROGRESS
+        assert member.join_now()["error_code"] == LOAD_IN_PROGRESS
+        coordinator._loading.clear()
+        assert member.heartbeat(generation_id=member.generation + 1) == ILLEGAL_GENERATION
+        assert member.sync_now()["error_code"] == NONE
+        member.close()
 
 
 def test_who_waits_is_told_when_the_broker_stops(start):
