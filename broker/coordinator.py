@@ -43,11 +43,10 @@ from protocol.errors import (
 )
 from protocol.group_records import partition_of
 from protocol.records import batch as batches
-from protocol.records.batch import Record
 from storage.segment import NotAtHandError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from broker.clock import Clock
     from broker.group_store import Log, Name, Written
@@ -285,18 +284,17 @@ class Coordinator:
 
         A log that cannot take them is NotCoordinator, as in Kafka: clients look for another and ask again.
         """
-        with _refused_as_kafka_does():
+        try:
             partition = await self._log_of(group_id)
             appended = self._node.append(partition, self._batch(records), _PRODUCE_VERSION)
             if isinstance(appended, asyncio.Future):
                 appended = await appended
-            return (partition.topic_id, partition.index), appended.base_offset
+        except BrokerError as error:
+            raise _refused_as_kafka_does(error) from None
+        return (partition.topic_id, partition.index), appended.base_offset
 
     def _batch(self, records: Sequence[Written]) -> bytes:
-        now_ms = self._clock.now_ms()
-        return batches.build(
-            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(records)]
-        )
+        return batches.build_plain(records, self._clock.now_ms())
 
     def _log_at_hand(self, group_id: str) -> Partition | None:
         """The partition a group is kept in, if it is there and open."""
@@ -345,8 +343,10 @@ class Coordinator:
             return not offsets
         kept = self._groups.setdefault(group_id, kept)
         made = self._batch([kept.offset_record(name, each) for name, each in offsets.items()])
-        with _refused_as_kafka_does(), _too_large_for_a_commit():
+        try:
             appended = self._node.appends.append_now(partition, made, _PRODUCE_VERSION)
+        except BrokerError as error:
+            raise _too_large_for_a_commit(_refused_as_kafka_does(error)) from None
         if appended is None:
             return False
         kept.take_in(offsets, (partition.topic_id, partition.index), appended.base_offset)
@@ -366,8 +366,10 @@ class Coordinator:
             return
         kept = self._groups.setdefault(group_id, kept)
         records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
-        with _too_large_for_a_commit():
+        try:
             place, base_offset = await self._append(group_id, records)
+        except BrokerError as error:
+            raise _too_large_for_a_commit(error) from None
         if kept.group.state is State.DEAD:  # deleted meanwhile: this came after
             anew = Kept(self._new_group(group_id), since_ms=self.now_ms())
             if self._groups.get(group_id, kept) is kept:
@@ -502,23 +504,19 @@ class Coordinator:
         return gone
 
 
-@contextlib.contextmanager
-def _refused_as_kafka_does() -> Iterator[None]:
+def _refused_as_kafka_does(error: BrokerError) -> BrokerError:
     """A log that cannot take a group makes its clients look for another coordinator."""
-    try:
-        yield
-    except UnknownTopicOrPartition as error:
-        raise CoordinatorNotAvailable(error.message) from None
-    except KafkaStorageError as error:
-        raise NotCoordinator(error.message) from None
+    if isinstance(error, UnknownTopicOrPartition):
+        return CoordinatorNotAvailable(error.message)
+    if isinstance(error, KafkaStorageError):
+        return NotCoordinator(error.message)
+    return error
 
 
-@contextlib.contextmanager
-def _too_large_for_a_commit() -> Iterator[None]:
-    try:
-        yield
-    except (MessageTooLarge, RecordListTooLarge) as error:
-        raise InvalidCommitOffsetSize(str(error)) from None
+def _too_large_for_a_commit(error: BrokerError) -> BrokerError:
+    if isinstance(error, MessageTooLarge | RecordListTooLarge):
+        return InvalidCommitOffsetSize(str(error))
+    return error
 
 
 def new_member_id(prefix: str | None) -> str:

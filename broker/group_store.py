@@ -73,7 +73,8 @@ class Kept:
     def take_in(self, offsets: Mapping[Name, Committed], log: Log, base_offset: int) -> None:
         """Remember offsets that are in a log, one after another from an offset on."""
         for at, (name, committed) in enumerate(offsets.items(), base_offset):
-            self.commit(name, committed._replace(at=at, log=log))
+            offset, epoch, metadata, commit_ms, expire_ms, _, _ = committed
+            self.commit(name, Committed(offset, epoch, metadata, commit_ms, expire_ms, at, log))
 
     def fill_in(self, other: Kept) -> None:
         """Take over what only another partition knows of this group: it was kept there once."""
@@ -160,6 +161,10 @@ class Kept:
         key = group_records.offset_key(self.group.group_id, *name)
         if committed is None:
             return key, None
+        if committed.expire_ms == _NEVER:
+            return key, group_records.lasting_offset_value(
+                committed.offset, committed.leader_epoch, committed.metadata, committed.commit_ms
+            )
         value = OffsetCommitValue(
             offset=committed.offset,
             leader_epoch=committed.leader_epoch,

@@ -4,12 +4,16 @@ A key begins with its version: 0 and 1 are an offset of a group, 2 is a group. V
 own, and are written in version 3 (an offset with an expiry time in version 1, the last that has one),
 which every Kafka since 2.1 reads; versions to 4 are read. A value of None is a tombstone.
 
+What nearly every commit writes is packed without a message object, to the bytes that the schemas give.
+
 Source: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMetadataValue messages.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from struct import Struct
+from struct import error as struct_error
 from typing import Any, Final
 
 from protocol.message import Codec
@@ -22,6 +26,11 @@ _NEWEST_VALUE: Final = 4
 _WRITTEN: Final = 3
 _WITH_EXPIRY: Final = 1
 _FLEXIBLE_SINCE: Final = 4
+_LENGTH = Struct(">h").pack
+_KEY_HEAD = Struct(">hh").pack  # version, length of the group
+_INDEX = Struct(">i").pack
+_VALUE_HEAD = Struct(">hqih").pack  # version, offset, leader epoch, length of the note
+_TIME = Struct(">q").pack
 
 
 class OffsetCommitKey(Message):
@@ -89,7 +98,13 @@ def _written(version: int, message: Message) -> bytes:
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
     """The key of a group's offset."""
-    return _written(_OFFSET_KEY, OffsetCommitKey(group=group, topic=topic, partition=partition))
+    try:
+        of_group, of_topic = group.encode(), topic.encode()
+        head = _KEY_HEAD(_OFFSET_KEY, len(of_group))
+        return b"".join((head, of_group, _LENGTH(len(of_topic)), of_topic, _INDEX(partition)))
+    except struct_error:  # the codec says what is wrong
+        key = OffsetCommitKey(group=group, topic=topic, partition=partition)
+        return _written(_OFFSET_KEY, key)
 
 
 def group_key(group: str) -> bytes:
@@ -100,6 +115,22 @@ def group_key(group: str) -> bytes:
 def offset_value(value: OffsetCommitValue) -> bytes:
     """The value of an offset; one that expires at a time is written in the version that can say so."""
     return _written(_WITH_EXPIRY if value.expire_timestamp != -1 else _WRITTEN, value)
+
+
+def lasting_offset_value(offset: int, leader_epoch: int, metadata: str, commit_ms: int) -> bytes:
+    """The value of an offset without a time of its own at which it expires: nearly all are."""
+    note = metadata.encode()
+    try:
+        head = _VALUE_HEAD(_WRITTEN, offset, leader_epoch, len(note))
+        return head + note + _TIME(commit_ms)
+    except struct_error:  # the codec says what is wrong
+        value = OffsetCommitValue(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata,
+            commit_timestamp=commit_ms,
+        )
+        return offset_value(value)
 
 
 def group_value(value: GroupMetadataValue) -> bytes:

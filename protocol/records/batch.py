@@ -11,6 +11,7 @@ Readers raise CorruptMessage for anything that does not add up: here bytes were 
 from __future__ import annotations
 
 from itertools import pairwise
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
@@ -53,6 +54,7 @@ __all__ = [
     "Record",
     "Summary",
     "build",
+    "build_plain",
     "find_offset",
     "find_time",
     "records",
@@ -60,6 +62,11 @@ __all__ = [
     "summarize",
     "verify",
 ]
+
+
+# A header in two parts: what its checksum does not cover, and what it does.
+_PLAIN_HEAD = Struct(">qiibI").pack
+_PLAIN_CHECKED = Struct(">hiqqqhii").pack
 
 
 class Summary(NamedTuple):
@@ -301,6 +308,35 @@ def build(
         count=len(records),
     )
     return head + packed
+
+
+def build_plain(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytes:
+    """Write keys and values as one uncompressed batch of format 2, from offset 0 on, all of one time.
+
+    The bytes are those of `build`, at a third of its cost: what the broker writes for itself, it writes
+    for nearly every commit of a group. Raises ValueError for no records.
+    """
+    if not pairs:
+        raise ValueError("a batch needs a record")
+    payload = bytearray()
+    for delta, (key, value) in enumerate(pairs):
+        body = bytearray(2)  # no attributes, and no time but the batch's
+        put_varint(body, delta)
+        put_varint(body, len(key))
+        body += key
+        if value is None:
+            body.append(1)
+        else:
+            put_varint(body, len(value))
+            body += value
+        body.append(0)  # no headers
+        put_varint(payload, len(body))
+        payload += body
+    count = len(pairs)
+    checked = _PLAIN_CHECKED(0, count - 1, timestamp, timestamp, NO_PRODUCER_ID, -1, -1, count)
+    crc = crc32c(payload, crc32c(checked))
+    head = _PLAIN_HEAD(0, V2_HEADER_SIZE - PREFIX_SIZE + len(payload), -1, 2, crc)
+    return b"".join((head, checked, payload))
 
 
 def _encode_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytearray:

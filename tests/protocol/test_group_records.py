@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from protocol import group_records as records
-from protocol.group_records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
-from protocol.message import Codec, DecodeError
+from protocol.group_records import (
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from protocol.message import Codec, DecodeError, EncodeError
 from tests.oracle.apache_kafka import available, fetch, find_java
 
 JUDGE = Path(__file__).with_name("GroupRecordsJudge.java")
@@ -45,6 +50,34 @@ def test_known_bytes():
     assert records.offset_value(EXPIRING).hex() == (
         "0001400000000000000000000000000000000009000000000000000a"
     )
+
+
+@pytest.mark.parametrize("metadata", ["", "nöte", "😀" * 5_000, "x" * 32_767])
+def test_what_nearly_every_commit_writes_is_what_the_schemas_say(metadata):
+    for offset, epoch, commit_ms in ((0, -1, 0), (2**63 - 1, 2**31 - 1, -(2**63)), (-1, 0, -1)):
+        value = OffsetCommitValue(
+            offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=commit_ms
+        )
+        written = records.lasting_offset_value(offset, epoch, metadata, commit_ms)
+        assert written == records.offset_value(value)
+    for group, topic, partition in (("", "t", 0), (metadata, "ö", 2**31 - 1), ("g", metadata, -1)):
+        schema = Codec(OffsetCommitKey, 1, flexible=False)
+        key = OffsetCommitKey(group=group, topic=topic, partition=partition)
+        assert records.offset_key(group, topic, partition) == b"\0\1" + schema.encode(key)
+
+
+@pytest.mark.parametrize("text", ["x" * 32_768, "x" * 70_000])
+def test_what_no_record_can_hold_is_an_error_of_the_schemas(text):
+    with pytest.raises(EncodeError):
+        records.offset_key(text, "t", 0)
+    with pytest.raises(EncodeError):
+        records.offset_key("g", text, 0)
+    with pytest.raises(EncodeError):
+        records.offset_key("g", "t", 2**31)
+    with pytest.raises(EncodeError):
+        records.lasting_offset_value(1, -1, text, 0)
+    with pytest.raises(EncodeError):
+        records.lasting_offset_value(2**63, -1, "", 0)
 
 
 def test_what_is_written_is_read():

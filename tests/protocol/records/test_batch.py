@@ -17,6 +17,7 @@ from protocol.records.batch import (
     Compression,
     Record,
     build,
+    build_plain,
     find_offset,
     find_time,
     records,
@@ -262,6 +263,22 @@ def test_compaction_may_leave_gaps_and_nothing():
         build(list(reversed(gaps)))
     with pytest.raises(ValueError, match="needs a record"):
         build([])
+
+
+PAIRS = st.lists(
+    st.tuples(st.binary(max_size=300), st.none() | st.binary(max_size=300)), min_size=1, max_size=80
+)
+
+
+@given(PAIRS, st.integers(INT64_MIN, INT64_MAX))
+def test_the_short_way_to_build_gives_the_same_bytes(pairs, timestamp):
+    whole = [Record(at, timestamp, key, value) for at, (key, value) in enumerate(pairs)]
+    assert build_plain(pairs, timestamp) == build(whole)
+
+
+def test_the_short_way_to_build_needs_a_record():
+    with pytest.raises(ValueError, match="needs a record"):
+        build_plain([], NOW)
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
