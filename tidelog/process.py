@@ -11,19 +11,22 @@ tidelog.control's. The clock goes on through restarts from where it was; faults 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.control import Clock, ControlClient, Faults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -40,6 +43,39 @@ _START = (
 
 class BrokerFailed(RuntimeError):  # noqa: N818 - it says what happened
     """A broker did not start, or did not stop; the text ends with its last log lines."""
+
+
+class _KeptPorts:
+    """Ports of a broker that is down, bound by us so that the system gives them to nobody else.
+
+    Nobody listens on them, so clients are refused; and the broker may listen all the same, as it asks with
+    SO_REUSEADDR. Only Linux has it so: elsewhere none are kept, and one may be gone when the broker is back.
+    """
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+        weakref.finalize(self, _close_all, self._descriptors)
+
+    def keep(self, addresses: Iterable[str]) -> None:
+        """Keep the ports of some `host:port`, as far as they can be."""
+        if self._descriptors or sys.platform != "linux":
+            return
+        for address in addresses:
+            host, _, port = address.rpartition(":")
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            with socket.socket(family) as bound, contextlib.suppress(OSError, ValueError):
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                bound.bind((host.strip("[]"), int(port)))
+                self._descriptors.append(bound.detach())
+
+    def release(self) -> None:
+        """Let go of them all."""
+        _close_all(self._descriptors)
+
+
+def _close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
 
 
 class BrokerProcess:
@@ -65,6 +101,7 @@ class BrokerProcess:
         self.ready_within_s = ready_within_s
         self.cluster_id = ""
         self._process: subprocess.Popen[bytes] | None = None
+        self._ports = _KeptPorts()
         self._listeners = self.settings.pop("listeners", "PLAINTEXT://127.0.0.1:0")
         self.http = self.settings.pop("http.listener", "127.0.0.1:0")
         if clock is not None:
@@ -202,6 +239,7 @@ class BrokerProcess:
         _traceback: TracebackType | None,
     ) -> None:
         self.stop()
+        self._ports.release()
 
     def _start(self) -> None:
         command = [sys.executable, "-P", "-c", _START, str(Path(__file__).resolve().parents[1])]
@@ -230,6 +268,7 @@ class BrokerProcess:
                 start_new_session=True,  # a Ctrl-C at the terminal is for us, not for the broker
             )
         line = self._ready_line()
+        self._ports.release()
         told = dict(part.partition("=")[::2] for part in line.split()[1:])
         self._listeners = told["listeners"]
         self.bootstrap = ",".join(at.partition("://")[2] for at in self._listeners.split(","))
@@ -272,6 +311,8 @@ class BrokerProcess:
         if self._client is not None:
             self._client.close()
             self._client = None
+        if self.bootstrap:
+            self._ports.keep(filter(None, (*self.bootstrap.split(","), self.http, self.control)))
         process, self._process = self._process, None
         if process is not None:
             for pipe in (process.stdin, process.stdout):

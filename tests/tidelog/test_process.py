@@ -63,6 +63,32 @@ def test_a_life(tmp_path):
         _ = broker.pid
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody can keep them")
+@pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill])
+def test_its_ports_are_nobody_elses_until_it_is_back(tmp_path, end):
+    """Another process that asks for any free port might else be given one of them."""
+
+    def is_free(address):
+        host, _, port = address.rpartition(":")
+        with socket.socket() as other:
+            try:
+                other.bind((host, int(port)))
+            except OSError:
+                return False
+        return True
+
+    with BrokerProcess(tmp_path / "data", faults=True) as broker:
+        addresses = [broker.bootstrap, broker.http, broker.control]
+        for _ in range(2):
+            end(broker)
+            assert not any(is_free(address) for address in addresses)
+            assert not any(connects(address) for address in addresses)
+            broker.restart()
+            assert all(connects(address) for address in addresses)
+        end(broker)
+    assert all(is_free(address) for address in addresses)
+
+
 def test_a_mistake_fails_with_what_the_broker_said(tmp_path):
     with pytest.raises(BrokerFailed) as caught:
         BrokerProcess(tmp_path / "data", {"num.partitons": 3})
