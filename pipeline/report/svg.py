@@ -101,8 +101,8 @@ def date_ticks(low: int, high: int) -> list[tuple[float, str]]:
 
 
 def _hour(ms: int) -> str:
-    iso = to_iso(ms)
-    return f"{iso[5:10]} {iso[11:16]}"
+    day, _, hour = to_iso(ms).partition("T")
+    return f"{day[-5:]} {hour[:5]}"  # from behind: a year may have a sign, and more digits than four
 
 
 def plot(
