@@ -350,8 +350,8 @@ class Group:
             self._is_initial = is_first and self.initial_delay_ms > 0
             self.state, self.sync_deadline_ms = State.PREPARING, None
             timeout_ms = self._rebalance_timeout_ms()
-            wait_ms = min(self.initial_delay_ms, timeout_ms) if self._is_initial else timeout_ms
-            self._left_ms, self._has_grown = timeout_ms - wait_ms, False
+            wait_ms = self.initial_delay_ms if self._is_initial else timeout_ms
+            self._left_ms, self._has_grown = max(0, timeout_ms - wait_ms), False
             self.join_deadline_ms = now_ms + wait_ms
             if (
                 is_first and not self._is_initial

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.group_store import Committed
+from config.setting import LONG_MAX
 from protocol.api.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -96,7 +97,7 @@ def _committed(
         partition.committed_leader_epoch,
         partition.committed_metadata or "",
         now_ms if told_ms == _UNTOLD else told_ms,
-        _UNTOLD if retention_ms == _UNTOLD else now_ms + retention_ms,
+        _UNTOLD if retention_ms == _UNTOLD else min(now_ms + retention_ms, LONG_MAX),
     )
 
 

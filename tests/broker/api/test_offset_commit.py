@@ -38,6 +38,12 @@ def test_every_version_fetches(connection, topic, version):
     assert fetched(connection, group, topic, version=version) == (9, epoch, "", NONE)
 
 
+def test_offsets_are_kept_for_ever_where_a_commit_asks_for_that(connection, topic):
+    group = new_name("group")
+    assert commit(connection, group, topic, 5, version=3, retention_ms=2**63 - 1) == NONE
+    assert fetched(connection, group, topic) == (5, -1, "", NONE)
+
+
 def test_what_is_refused(broker, connection, topic):
     group = new_name("group")
     assert commit(connection, group, "not-there", 1) == UNKNOWN_TOPIC
@@ -181,7 +187,8 @@ def test_offsets_and_members_outlive_the_broker(start, end):
     broker.stop() if end == "stop" else broker.kill()
     broker.restart()
     one.connection = broker.connect()
-    eventually(lambda: one.heartbeat() == NONE)
+    eventually(lambda: one.sync_now()["error_code"] == NONE)
+    assert one.heartbeat() == NONE
     assert one.sync_now()["assignment"] == b"part of " + one.member_id.encode()
     with broker.connect() as connection:
         for at in range(20):
