@@ -244,7 +244,32 @@ class CompactedLog(DurableLog):
         return ()
 
     def _swap(self, cleaned: Cleaned, sources: tuple[Segment, ...], now_ms: int) -> None:
-        """Change the names, and which segments there are, while nobody reads by name."""
+        """Change the names, and which segments there are, while nobody reads by name.
+
+        In two parts: neither appends nor reads wait while the disk is to know of the first, and the old
+        segments serve on. Raises KafkaStorageError, and then the log is offline.
+        """
+        segment = self._segment_of(cleaned)
+        with self._append_lock, self._half_way(), self._alone_with_names():
+            away = replacing.take_logs_away(sources)
+        if len(sources) > 1:
+            with self._half_way():
+                self._sync(functools.partial(files.sync, self.directory))
+        with self._append_lock, self._half_way(), self._alone_with_names():
+            away += replacing.take_rest_away(sources)
+            replacing.put_in_place(self.directory, cleaned.base_offset)
+            first = self._segments.index(sources[0])
+            self._segments = (
+                *self._segments[:first],
+                segment,
+                *self._segments[first + len(sources) :],
+            )
+            self._cleaning = tuple(s for s in self._cleaning if s not in sources)
+            self._replacing = frozenset()
+        self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
+
+    def _segment_of(self, cleaned: Cleaned) -> Segment:
+        """Describe a cleaned segment as it is once it has its name."""
         segment = Segment(
             self.directory, cleaned.base_offset, Tail(cleaned.end_offset, cleaned.size)
         )
@@ -259,25 +284,19 @@ class CompactedLog(DurableLog):
             cleaned.is_true,
         )
         segment.adopt(line, is_true=cleaned.is_true, covered_offset=cleaned.end_offset)
-        with self._append_lock, self._alone_with_names():
-            try:
-                away = replacing.take_away(sources)
-                replacing.put_in_place(self.directory, cleaned.base_offset)
-            except OSError as error:
-                reason = error.strerror or str(error)
-                self._go_offline(f"compaction was interrupted: {reason}")
-                raise KafkaStorageError(
-                    f"{self.topic}-{self.index}: compaction was interrupted: {reason}"
-                ) from error
-            first = self._segments.index(sources[0])
-            self._segments = (
-                *self._segments[:first],
-                segment,
-                *self._segments[first + len(sources) :],
-            )
-            self._cleaning = tuple(s for s in self._cleaning if s not in sources)
-            self._replacing = frozenset()
-        self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
+        return segment
+
+    @contextmanager
+    def _half_way(self) -> Iterator[None]:
+        """Take the log offline where the disk refuses the next name: the next start ends what was begun."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self._go_offline(f"compaction was interrupted: {reason}")
+            raise KafkaStorageError(
+                f"{self.topic}-{self.index}: compaction was interrupted: {reason}"
+            ) from error
 
     @contextmanager
     def _alone_with_names(self) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Putting a compacted segment in the place of those it was made from, name by name, as Kafka does.
 
     X.*.cleaned -> X.*.swap      complete: from here on a crash ends with the new segment
-    every file of the old ones -> *.deleted
+    the old logs -> *.deleted    and the directory is synced, where there are several
+    the rest of the old ones -> *.deleted
     X.*.swap -> X.*              indexes, then the log, then the append times
 
 A power loss may undo any names since the last sync of the directory, and no more of an old segment must
@@ -68,13 +69,19 @@ def discard_all(directory: Path) -> None:
                 files.unlink(path)
 
 
-def take_away(sources: Sequence[Segment]) -> list[Path]:
-    """Give the files of the old segments the name of such as are about to go; raises OSError."""
-    away = [path for source in sources for path in source.rename_log_away()]
-    # A later one must not come back beside what holds its records, nor without its append times.
-    if len(sources) > 1:
-        files.sync(sources[0].directory)
-    return away + [path for source in sources for path in source.rename_rest_away()]
+def take_logs_away(sources: Sequence[Segment]) -> list[Path]:
+    """Give the logs of the old segments the name of such as are about to go; raises OSError.
+
+    They serve on under it, with what else is theirs. Before anything more is done to a group of several,
+    the directory has to be synced: a later one must not come back beside what holds its records,
+    nor without its append times.
+    """
+    return [path for source in sources for path in source.rename_log_away()]
+
+
+def take_rest_away(sources: Sequence[Segment]) -> list[Path]:
+    """Go on with the other files of theirs, as far as the disk lets us."""
+    return [path for source in sources for path in source.rename_rest_away()]
 
 
 def put_in_place(directory: Path, base_offset: int) -> None:

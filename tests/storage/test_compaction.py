@@ -3,12 +3,13 @@
 import os
 import shutil
 import struct
+import threading
 
 import pytest
 
 from protocol.errors import BrokerError, CorruptMessage
 from protocol.records.batch import Record, build, records, scan
-from storage import cleaner, lookup, reading, transaction_index
+from storage import cleaner, files, lookup, reading, transaction_index
 from storage.append_times import ENTRY_SIZE
 from storage.cleaner import Cleaner
 from storage.compaction import clean, clean_directory
@@ -174,6 +175,56 @@ def test_what_was_appended_since_is_there(make):
     log.crash()
     log.open(300)
     assert rows(log) == before
+
+
+class Held(files.System):
+    """A slow disk: while a sync of the one thread lasts, others do something, and are to come to its end."""
+
+    def __init__(self, meanwhile):
+        self.thread, self.meanwhile = threading.get_ident(), meanwhile
+        self.syncs, self.waited = 0, []
+
+    def sync(self, number):
+        if threading.get_ident() != self.thread:
+            return
+        other = threading.Thread(target=self.meanwhile, daemon=True)
+        other.start()
+        other.join(10)
+        if other.is_alive():
+            self.waited.append(self.syncs)
+        self.syncs += 1
+
+    def sync_data(self, number):
+        pass
+
+
+def test_no_append_read_or_lookup_waits_for_a_sync_of_a_cleaning(make):
+    """The old segments serve until the disk has taken that they go, whatever it takes."""
+    log = make(segment_bytes=100)
+    for number in range(12):
+        put(log, b"k%d" % (number % 5), b"v%d" % number, time=number)
+    partition = log.partition
+    partition.config = log.config = type(log.config)(cleanup_policy=("compact",))
+    partition.flush()
+    seen = []
+
+    def meanwhile():
+        offset = put(log, b"k%d" % (len(seen) % 5), b"more", now=300, time=10_000 + len(seen))
+        got = partition.read(offset, 500, upper_offset=10**9, minimum_one=True)
+        first = partition.read(0, 500, upper_offset=10**9, minimum_one=True)
+        found = partition.find_by_time(11, upper_offset=10**9)
+        later = partition.find_by_time(10_000 + len(seen), upper_offset=10**9)
+        seen.append((got.size > 0, first.size > 0, found, later[0] == offset))
+
+    disk = Held(meanwhile)
+    before = files.use(disk)
+    try:
+        assert clean(partition, 200).segments == 1
+    finally:
+        files.use(before)
+    assert disk.waited == []
+    assert len(seen) == disk.syncs > 8, "the sync between the names is one of them"
+    assert set(seen) == {(True, True, (11, 11), True)}
 
 
 @pytest.mark.parametrize("planted", [False, True])

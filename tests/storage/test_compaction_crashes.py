@@ -16,6 +16,7 @@ from config.topic import TopicConfig
 from protocol.errors import BrokerError
 from protocol.records.batch import Record, build, records, scan
 from storage import cleaned, files, leftovers, replacing
+from storage.compacted_log import CompactedLog
 from storage.compaction import clean
 from storage.store import LogStore
 from tests.storage.conftest import TOPIC_ID
@@ -236,3 +237,42 @@ def test_a_planted_bug_is_caught(origin, tmp_path, monkeypatch, bug):
 
     with pytest.raises((AssertionError, BrokerError, OSError)):
         every_step(origin, tmp_path, ends)
+
+
+def swapped_unsynced(log, cleaned, sources, now_ms):
+    log._sync = no_sync
+    try:
+        return SWAP(log, cleaned, sources, now_ms)
+    finally:
+        del log._sync
+
+
+SWAP = CompactedLog._swap
+FIRST, *LATER = (f"{base:020}.log" for base in (0, 5, 11))  # they become one
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_no_old_log_comes_back_beside_what_holds_its_records(
+    origin, tmp_path, monkeypatch, planted
+):
+    """Where the new one has its name, the later ones are gone, in whatever order a disk takes names."""
+    if planted:
+        monkeypatch.setattr(CompactedLog, "_swap", swapped_unsynced)
+    pick, ways, back = random.Random(8), 0, []
+
+    def ends(life):
+        nonlocal ways
+        if not {FIRST, FIRST + ".deleted"} <= set(os.listdir(life.root / "t-0")):
+            return
+        for _ in range(40 if life.disk.is_off else 0):
+            shutil.rmtree(tmp_path / "found", ignore_errors=True)
+            life.disk.lose_power(tmp_path / "found", pick)
+            names = set(os.listdir(tmp_path / "found" / "t-0"))
+            if FIRST + ".swap" not in names:
+                assert FIRST in names
+                ways += 1
+                back.extend(names & set(LATER))
+
+    every_step(origin, tmp_path, ends)
+    assert ways > 20
+    assert bool(back) is planted
