@@ -1,11 +1,11 @@
 """Compaction by a running broker: rounds, the process that does the work, what happens to one that dies."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import threading
-import time
 
 import pytest
 import uvloop
@@ -297,14 +297,6 @@ def children(pid):
         return [int(each) for each in file.read().split()]
 
 
-def the_child(subject):
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if found := children(subject.pid):
-            return found[0]
-    raise AssertionError("no process cleans")
-
-
 def is_gone(pid):
     """Nobody may be there to reap what is nobody's child any more."""
     try:
@@ -318,30 +310,51 @@ def last_of_each(rows):
     return {key: (offset, at, value) for offset, at, key, value in rows}
 
 
+def at_work(subject, name, is_over):
+    """Wait for a cleaning to have written something, or for its end; the processes that clean then."""
+    eventually(lambda: any(cleaned_files(subject, name) for _ in range(50)) or is_over())
+    return children(subject.pid)
+
+
+def strike(subject, child, victim):
+    if victim != "broker":
+        with contextlib.suppress(ProcessLookupError):
+            # Paused, it does not notice by itself that its input has ended.
+            os.kill(child, signal.SIGKILL if victim == "cleaner" else signal.SIGSTOP)
+    if victim != "cleaner":
+        subject.kill()
+
+
+def interrupted(subject, name, victim):
+    """Kill in the middle of a cleaning; what is to be there. One that is over too soon is begun again."""
+    for _ in range(10):
+        with subject.connect() as connection:
+            long_log(connection, name)
+            wanted = last_of_each(survivors(connection, name))
+        failed = []
+        asked = threading.Thread(target=ask_and_note, args=(subject, name, failed))
+        asked.start()
+        found = at_work(subject, name, lambda asked=asked: not asked.is_alive())
+        for child in found:
+            strike(subject, child, victim)
+        asked.join(60)
+        assert not asked.is_alive()
+        if not subject.is_running:
+            eventually(lambda found=found: all(map(is_gone, found)))
+            subject.restart()
+        if failed:
+            return wanted
+    raise AssertionError("every cleaning was over too soon")
+
+
 @pytest.mark.parametrize("victim", ["cleaner", "broker", "paused cleaner"])
 def test_killed_in_the_middle(start, victim):
     subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": 100_000})
     with subject.connect() as connection:
         name = compacted(connection, segment_bytes="1000000")
-        long_log(connection, name)
-        wanted = last_of_each(survivors(connection, name))
-        failed = []
-        asked = threading.Thread(target=ask_and_note, args=(subject, name, failed))
-        asked.start()
-        child = the_child(subject)
-        eventually(lambda: cleaned_files(subject, name))
-        if victim == "paused cleaner":  # it does not notice by itself that its input has ended
-            os.kill(child, signal.SIGSTOP)
-        if victim == "cleaner":
-            os.kill(child, signal.SIGKILL)
-            asked.join(30)
-            assert failed, "it was over too soon"
-            assert leftovers(subject, name) == []
-        else:
-            os.kill(subject.pid, signal.SIGKILL)
-            asked.join(30)
-            eventually(lambda: is_gone(child))
-            subject.restart()
+    wanted = interrupted(subject, name, victim)
+    if victim == "cleaner":
+        assert leftovers(subject, name) == []
     with subject.connect() as connection:
         assert not [n for n in leftovers(subject, name) if not n.endswith(".deleted")]
         assert last_of_each(survivors(connection, name)) == wanted
@@ -365,22 +378,38 @@ def test_asking_a_process_that_is_gone_is_an_error_of_the_cleaning(run):
     run(ask())
 
 
+def cleaning_by_itself(subject, name, lag_ms):
+    """Let a round take the log, or none."""
+    with subject.connect() as connection:
+        asking.alter(connection, asking.TOPIC, name, ("min.compaction.lag.ms", 0, str(lag_ms)))
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_stop_waits_for_no_cleaning(start, asked):
     backoff_ms = 100_000 if asked else 200
     subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": backoff_ms})
     with subject.connect() as connection:
-        name = compacted(connection, segment_bytes="1000000", min_compaction_lag_ms=str(10**15))
-        long_log(connection, name)
-        wanted = last_of_each(survivors(connection, name))
-        asking.alter(connection, asking.TOPIC, name, ("min.compaction.lag.ms", 0, "0"))
+        name = compacted(connection, segment_bytes="1000000")
+    askers = []
+    for _ in range(10):
+        cleaning_by_itself(subject, name, 10**15)
+        with subject.connect() as connection:
+            long_log(connection, name)
+            wanted = last_of_each(survivors(connection, name))
+        before = subject.metric("tidelog_compactions_total")
+        cleaning_by_itself(subject, name, 0)
         if asked:
-            asker = threading.Thread(target=ask_and_note, args=(subject, name, []))
-            asker.start()
-        eventually(lambda: cleaned_files(subject, name))
+            askers.append(threading.Thread(target=ask_and_note, args=(subject, name, [])))
+            askers[-1].start()
+        is_over = lambda at=before: subject.metric("tidelog_compactions_total") > at  # noqa: E731
+        if at_work(subject, name, is_over):
+            break
+    else:
+        raise AssertionError("every cleaning was over too soon")
     assert subject.stop() == 0
-    if asked:
-        asker.join(30)
+    for asker in askers:
+        asker.join(60)
+        assert not asker.is_alive()
     assert not [n for n in leftovers(subject, name) if not n.endswith(".deleted")]
     subject.restart({"log.cleaner.enable": False})
     with subject.connect() as connection:
