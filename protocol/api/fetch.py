@@ -5,13 +5,17 @@ stable offset, aborted transactions (KIP-98); v5 log start offset; v7 fetch sess
 v9 leader epoch (KIP-320); v10 zstd (KIP-110); v11 racks (KIP-392); v12 flexible, diverging
 epoch; v13 topics by id (KIP-516); v14 tiered storage error; v15 replica state as a tag
 (KIP-903); v16 leaders' endpoints (KIP-951); v17 directory id (KIP-853); v18 the follower's high
-watermark (KIP-1166).
+watermark (KIP-1166). Ours, from v12 on: whoever asks is told when batches were appended (decision 13).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from protocol.schema import (
     Api,
+    Bool,
+    Bytes,
     Int8,
     Int16,
     Int32,
@@ -22,6 +26,9 @@ from protocol.schema import (
     Uuid,
     since,
 )
+
+# A tag of ours, the letters "ti". Kafka numbers its tags 0, 1, 2, ... without a gap, and passes over others.
+APPEND_TIMES_TAG: Final = 0x7469
 
 
 class ReplicaState(Message):
@@ -75,6 +82,7 @@ class FetchRequest(Message):
     topics: list[FetchTopic] = since(0)
     forgotten_topics_data: list[ForgottenTopic] = since(7)
     rack_id: String = since(11, ignorable=True)
+    with_append_times: Bool = since(12, tag=APPEND_TIMES_TAG, ignorable=True)
 
 
 class EpochEndOffset(Message):
@@ -105,8 +113,20 @@ class AbortedTransaction(Message):
     first_offset: Int64 = since(4)
 
 
+class SegmentAppendTimes(Message):
+    """When batches were appended: entries of a segment's `.appendtimes`, as they are in the file.
+
+    Each says, in 12 bytes: an append time (int64 ms; Long.MIN: unknown), and the first offset it holds for
+    (int32, less `base_offset`). It holds up to the next one, the last up to the next segment; of what lies
+    before the first nothing is known.
+    """
+
+    base_offset: Int64 = since(12)
+    entries: Bytes = since(12)
+
+
 class PartitionData(Message):
-    """What was read from one partition."""
+    """What was read from one partition; append times of whole batches only, null where not asked for."""
 
     partition_index: Int32 = since(0)
     error_code: Int16 = since(0)
@@ -119,6 +139,9 @@ class PartitionData(Message):
     aborted_transactions: list[AbortedTransaction] | None = since(4, ignorable=True)
     preferred_read_replica: Int32 = since(11, default=-1)
     records: RecordParts | None = since(0)
+    append_times: list[SegmentAppendTimes] | None = since(
+        12, default=None, tag=APPEND_TIMES_TAG, ignorable=True
+    )
 
 
 class FetchableTopicResponse(Message):

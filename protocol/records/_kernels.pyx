@@ -938,6 +938,26 @@ def find_offset(data, int64_t offset, Py_ssize_t start, Py_ssize_t end):
         PyBuffer_Release(&view)
 
 
+def find_last(data, Py_ssize_t start, Py_ssize_t end):
+    """See kernels_py.find_last."""
+    cdef Py_buffer view
+    cdef Bytes p
+    cdef int32_t size
+    cdef Py_ssize_t position = start
+    cdef Py_ssize_t last = -1
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= end <= view.len:
+            raise ValueError(f"{start}..{end} is not within {view.len} bytes")
+        p = <Bytes>view.buf
+        while whole(p, position, end, &size):
+            last = position
+            position += PREFIX + size
+        return last
+    finally:
+        PyBuffer_Release(&view)
+
+
 def checksum_ok(data, Py_ssize_t position, Py_ssize_t size, int magic):
     """See kernels_py.checksum_ok."""
     cdef Py_buffer view

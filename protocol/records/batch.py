@@ -55,6 +55,7 @@ __all__ = [
     "Summary",
     "build",
     "build_plain",
+    "find_last",
     "find_offset",
     "find_time",
     "records",
@@ -101,6 +102,14 @@ def find_offset(buffer: Buffer, offset: int, start: int = 0) -> int:
     Where none is, the end of the last whole batch. Raises CorruptMessage as `scan` does.
     """
     return kernels.find_offset(buffer, offset, start, len(buffer))
+
+
+def find_last(buffer: Buffer) -> int:
+    """Return the position of the last whole batch, -1 where there is none.
+
+    Raises CorruptMessage as `scan` does.
+    """
+    return kernels.find_last(buffer, 0, len(buffer))
 
 
 def verify(buffer: Buffer, batch: Batch) -> None:

@@ -33,6 +33,7 @@ describe_messages = _chosen.describe_messages
 encode_rows = _chosen.encode_rows
 examine = _chosen.examine
 find = _chosen.find
+find_last = _chosen.find_last
 find_offset = _chosen.find_offset
 first_damaged = _chosen.first_damaged
 offenders = _chosen.offenders

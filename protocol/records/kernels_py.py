@@ -157,6 +157,15 @@ def find_offset(data: Buffer, offset: int, start: int, end: int) -> int:
     return position
 
 
+def find_last(data: Buffer, start: int, end: int) -> int:
+    """Return the position of the last whole batch in data[start:end], -1 where there is none.
+
+    Raises CorruptMessage as `scan` does.
+    """
+    batches = scan(data, start, end)
+    return batches[-1].position if batches else -1
+
+
 def checksum_ok(data: Buffer, position: int, size: int, magic: int) -> bool:
     """Tell whether the batch of `size` bytes at `position` has the CRC it carries.
 

@@ -15,6 +15,8 @@ from protocol.error_codes import ErrorCode
 from protocol.message import api_of, known_apis
 from protocol.schema import Field, Message, struct_of
 
+OWN_TAGS = 10_000  # tags from here on are tidelog's: no oracle knows them
+
 _BITS = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
 
 
@@ -67,9 +69,11 @@ def _scalar(field: Field, *, tame: bool) -> st.SearchStrategy:
     }[field.kind]
 
 
-def _value(owner: type[Message], field: Field, version: int, *, tame: bool) -> st.SearchStrategy:
+def _value(
+    owner: type[Message], field: Field, version: int, *, tame: bool, own: bool
+) -> st.SearchStrategy:
     if field.is_struct:
-        one = messages(struct_of(owner, field), version, tame=tame)
+        one = messages(struct_of(owner, field), version, tame=tame, own=own)
     else:
         one = _scalar(field, tame=tame)
     if field.is_array:
@@ -86,13 +90,23 @@ def _value(owner: type[Message], field: Field, version: int, *, tame: bool) -> s
     return one
 
 
-def messages(cls: type[Message], version: int, *, tame: bool = False) -> st.SearchStrategy:
-    """Messages of `cls` that `version` can carry: fields it lacks are at their defaults."""
+def is_own(field: Field) -> bool:
+    """Whether Apache Kafka has no such field."""
+    return (field.tag or 0) >= OWN_TAGS
+
+
+def messages(
+    cls: type[Message], version: int, *, tame: bool = False, own: bool = False
+) -> st.SearchStrategy:
+    """Messages of `cls` that `version` can carry: fields it lacks are at their defaults.
+
+    So are those that only tidelog knows, but for `own`.
+    """
     return st.builds(
         cls,
         **{
-            field.name: _value(cls, field, version, tame=tame)
+            field.name: _value(cls, field, version, tame=tame, own=own)
             for field in cls.declared_fields
-            if field.exists_in(version)
+            if field.exists_in(version) and (own or not is_own(field))
         },
     )

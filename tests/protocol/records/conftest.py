@@ -18,6 +18,7 @@ LOOPS = (
     "encode_rows",
     "examine",
     "find",
+    "find_last",
     "find_offset",
     "first_damaged",
     "offenders",

@@ -18,6 +18,7 @@ from protocol.records.batch import (
     Record,
     build,
     build_plain,
+    find_last,
     find_offset,
     find_time,
     records,
@@ -213,6 +214,8 @@ def test_scan_stops_at_a_partial_batch_and_refuses_nonsense():
                 scan(broken)
             with pytest.raises(CorruptMessage):
                 find_offset(broken, 0)
+            with pytest.raises(CorruptMessage):
+                find_last(broken)
     with pytest.raises(CorruptMessage):
         scan(b"\0" * 100)
 
@@ -230,6 +233,17 @@ def test_find_offset():
         )
         assert find_offset(data, offset) == expected
         assert find_offset(data + b"rest", offset, positions[1]) == max(expected, positions[1])
+
+
+def test_find_last():
+    data = b"".join(
+        build([Record(base + i, NOW, None, b"x") for i in range(3)], magic=magic, compression=codec)
+        for base, magic, codec in ((0, 2, 0), (10, 1, 1), (20, 2, 3), (30, 0, 1))
+    )
+    batches = scan(data)
+    for end in range(len(data) + 1):
+        whole = [batch.position for batch in batches if batch.position + batch.size <= end]
+        assert find_last(data[:end]) == (whole[-1] if whole else -1)
 
 
 def test_verify_and_readers_refuse_damage():

@@ -64,6 +64,7 @@ def compare(rng, region):
         ("examine", (*prefix, low, high, rng.random() < 0.5)),
         ("find", (*prefix, rng.choice([INT64_MIN, 0, NOW - 10**11, NOW]), base + rng.randrange(3))),
         ("scan", (data, 0, len(data))),
+        ("find_last", (data, 0, len(data))),
         ("find_offset", (data, rng.choice([0, 1, 10**12]), 0, len(data))),
     ]
     for target, relative in ((0, False), (1, False), (1, True), (2, False)):
@@ -113,6 +114,7 @@ def test_a_span_outside_the_buffer_is_refused(implementation):
         lambda: implementation.scan(b"abc", 0, 4),
         lambda: implementation.scan(b"abc", -1, 3),
         lambda: implementation.find_offset(b"abc", 0, 2, 1),
+        lambda: implementation.find_last(b"abc", 0, 4),
         lambda: implementation.checksum_ok(bytes(80), 40, 61, 2),
         lambda: implementation.checksum_ok(bytes(80), 0, 60, 2),
         lambda: implementation.stamp_messages(bytearray(3), 0, 9, 0, None),
