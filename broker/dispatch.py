@@ -98,7 +98,7 @@ HANDLERS: dict[int, Handler] = {
 
 # Module of what may answer a request of the most frequent shape without making messages: its `shortcut`
 # returns None where the request has to go the ordinary way.
-_SHORTCUTS = {0: "produce_one"}
+_SHORTCUTS = {0: "produce_one", 8: "offset_commit_one"}
 
 
 class Route(NamedTuple):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 
-_UNTOLD = -1
+NO_TIME = -1  # where a request could say a time, and does not
 
 
 def handle(
@@ -46,7 +46,7 @@ def handle(
         for partition in topic.partitions:
             name = (topic.name, partition.partition_index)
             try:
-                _check(node, name, partition)
+                check(node, name, partition.committed_metadata or "")
             except BrokerError as error:
                 codes[name] = error.code
                 continue
@@ -78,12 +78,11 @@ async def _stored(
     return _answer(request, codes, 0)
 
 
-def _check(node: Node, name: Name, partition: OffsetCommitRequestPartition) -> None:
-    """Raises why an offset is not stored."""
+def check(node: Node, name: Name, note: str) -> None:
+    """Raises why an offset with this note is not stored."""
     topic = node.metadata.image.topics.get(name[0])
     if topic is None or not 0 <= name[1] < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
-    note = partition.committed_metadata or ""
     if len(note.encode("utf-16-le")) // 2 > node.config.offset_metadata_max_bytes:
         raise OffsetMetadataTooLarge(f"a note of {len(note)} characters")
 
@@ -96,8 +95,8 @@ def _committed(
         partition.committed_offset,
         partition.committed_leader_epoch,
         partition.committed_metadata or "",
-        now_ms if told_ms == _UNTOLD else told_ms,
-        _UNTOLD if retention_ms == _UNTOLD else min(now_ms + retention_ms, LONG_MAX),
+        now_ms if told_ms == NO_TIME else told_ms,
+        NO_TIME if retention_ms == NO_TIME else min(now_ms + retention_ms, LONG_MAX),
     )
 
 

@@ -1,0 +1,301 @@
+"""The short way of OffsetCommit answers what the ordinary way answers, to the byte, and stores the same.
+
+Two nodes with logs of their own get the same frames; one of them may take the short way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from broker import dispatch as dispatching
+from broker.api import offset_commit_one
+from broker.clock import ManualClock
+from broker.context import CloseConnection
+from broker.group_store import Kept
+from broker.groups import Member, State
+from broker.metrics import Metrics
+from broker.node import Node
+from config import load, topic_config
+from protocol.errors import KafkaStorageError, MessageTooLarge
+from protocol.message import read_request_header
+from storage.store import LogStore
+from tests.broker.raw import request
+
+VERSIONS = range(5, 10)
+NOW_MS = 1_700_000_000_000
+OFFSETS = "__consumer_offsets"
+PARTITIONS = {"plain": 2, OFFSETS: 4}
+CONNECTION = SimpleNamespace(client_id=None, software="")
+NONE, ILLEGAL_GENERATION, MESSAGE_TOO_LARGE_FOR_A_COMMIT, NOT_COORDINATOR = 0, 22, 28, 16
+
+
+@contextmanager
+def node_at(directory):
+    config = load(None, {}, {"log.dirs": str(directory), "clock.scope": "all"})
+    store = LogStore([directory], default_config=config.topic_defaults)
+    store.open(NOW_MS)
+    topics = {name: SimpleNamespace(partitions=count) for name, count in PARTITIONS.items()}
+    image = SimpleNamespace(topics_by_id={}, topics=topics)
+    node = Node(config, ManualClock(NOW_MS), store, SimpleNamespace(image=image), Metrics())
+    for number, (name, count) in enumerate(PARTITIONS.items(), 1):
+        for index in range(count):
+            settings = topic_config(config, {})
+            store.create_partition(name, uuid.UUID(int=number), index, settings, NOW_MS)
+    _let_in(node, "stable", State.STABLE)
+    _let_in(node, "completing", State.COMPLETING)
+    yield node
+    node.executor.shutdown()
+    store.close()
+
+
+def _let_in(node, group_id, state):
+    """A group in its third generation: a member, and one that has a name of its own."""
+    members = [
+        Member(f"{group_id}-{name}", instance, "c", "/h", 10_000, 10_000, (("range", b""),))
+        for name, instance in (("one", None), ("two", "i"))
+    ]
+    group = node.coordinator._new_group(group_id)
+    group.restore(members, 0)
+    group.state, group.generation = state, 3
+    group.protocol_type, group.protocol, group.leader = "consumer", "range", f"{group_id}-one"
+    node.coordinator._groups[group_id] = Kept(group)
+
+
+@pytest.fixture
+def short(tmp_path):
+    with node_at(tmp_path / "short") as node:
+        yield node
+
+
+@pytest.fixture
+def ordinary(tmp_path):
+    with node_at(tmp_path / "ordinary") as node:
+        yield node
+
+
+def answer(node, frame):
+    """What goes back over the wire, or why the connection is closed."""
+    try:
+        parts = dispatching.dispatch(node, CONNECTION, frame)
+        return b"".join(parts if isinstance(parts, list) else asyncio.run(waited_for(parts)))
+    except CloseConnection as reason:
+        return str(reason)
+
+
+async def waited_for(parts):
+    return await parts
+
+
+def both(monkeypatch, short, ordinary, frame):
+    """The same frame to both; returns the answer they agree on, and whether the short way was taken."""
+    for node in (short, ordinary):
+        node.clock.step(5)
+    with monkeypatch.context() as patch:
+        taken = []
+        real = offset_commit_one.shortcut
+
+        def shortcut(*arguments):
+            taken.append(real(*arguments))
+            return taken[-1]
+
+        patch.setattr(dispatching, "_routes", {})
+        patch.setattr(offset_commit_one, "shortcut", shortcut)
+        first = answer(short, frame)
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatching, "_routes", {})
+        patch.setattr(dispatching, "_SHORTCUTS", {})
+        second = answer(ordinary, frame)
+    assert first == second
+    assert logs(short) == logs(ordinary)
+    assert groups(short) == groups(ordinary)
+    assert counters(short) == counters(ordinary)
+    return first, bool(taken) and taken[0] is not None
+
+
+def logs(node):
+    return {
+        (partition.topic, partition.index): [
+            segment.path.read_bytes() for segment in partition.segments
+        ]
+        for partition in node.store.partitions()
+    }
+
+
+def groups(node):
+    return {
+        group_id: (
+            {name: each._replace(log=None) for name, each in kept.offsets.items()},
+            {name: each.deadline_ms for name, each in kept.group.members.items()},
+            kept.group.state,
+        )
+        for group_id, kept in node.coordinator._groups.items()
+    }
+
+
+def counters(node):
+    topics = {
+        name: (counts.messages_in, counts.bytes_in) for name, counts in node.metrics.topics.items()
+    }
+    return topics, dict(node.metrics.requests), node.metrics.unexpected_errors
+
+
+def fields(group="g", topic="plain", partition=0, offset=7, note="", **more):
+    return {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": partition,
+                        "committed_offset": offset,
+                        "committed_leader_epoch": 4,
+                        "committed_metadata": note,
+                    }
+                ],
+            }
+        ],
+        **more,
+    }
+
+
+def of_member(group, name="one", generation=3, instance=None):
+    return {
+        "group": group,
+        "generation_id_or_member_epoch": generation,
+        "member_id": f"{group}-{name}",
+        "group_instance_id": instance,
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("note", ["", "nöte", None])
+def test_it_is_taken_and_answers_the_same(monkeypatch, short, ordinary, version, note):
+    who = [{}, {"group": "gröup"}, {"group": ""}, {"group": "x" * 126}, of_member("stable")]
+    if version >= 7:
+        who.append(of_member("stable", "two", instance="i"))
+    for number, one in enumerate(who * 2):
+        frame = request(
+            "OffsetCommit", version, **fields(partition=number % 2, offset=number, note=note, **one)
+        )
+        got, taken = both(monkeypatch, short, ordinary, frame)
+        assert taken, one
+        assert (b"\0\4plain" if version < 8 else b"\2\6plain")[-5:] in got
+    kept = short.coordinator.find("g").offsets
+    assert {name: each.offset for name, each in kept.items()} == {
+        ("plain", number % 2): number for number in range(len(who) * 2) if number % len(who) == 0
+    }
+    assert {each.metadata for each in kept.values()} == {note or ""}
+    assert {each.leader_epoch for each in kept.values()} == {4 if version >= 6 else -1}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_frame_that_is_viewed_not_copied(monkeypatch, short, ordinary, version):
+    sent = memoryview(request("OffsetCommit", version, **fields(note="note")))
+    assert both(monkeypatch, short, ordinary, sent)[1]
+
+
+def unusual(version):
+    """Name -> fields of requests that are left to the ordinary way."""
+    two, topics = fields(), fields()
+    two["topics"][0]["partitions"] *= 2
+    topics["topics"] *= 2
+    found = {
+        "another partition": fields(partition=2),
+        "a negative partition": fields(partition=-1),
+        "an unknown topic": fields(topic="nowhere"),
+        "a note that is too long": fields(note="n" * 5_000),
+        "two partitions": two,
+        "two topics": topics,
+        "no topic": fields(topics=[]),
+        "no partition": fields(topics=[{"name": "plain", "partitions": []}]),
+        "a generation of no group": fields(generation_id_or_member_epoch=1),
+        "another generation": fields(**of_member("stable", generation=2)),
+        "nobody": fields(group="stable"),
+        "a stranger": fields(**of_member("stable", "three")),
+        "while it is assigned": fields(**of_member("completing")),
+    }
+    if version >= 7:
+        found["a fenced member"] = fields(**of_member("stable", "one", instance="i"))
+        found["an unknown instance"] = fields(**of_member("stable", "one", instance="j"))
+    if version >= 8:
+        found["a long text"] = fields(group="g" * 127)
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_unusual_is_left_alone(monkeypatch, short, ordinary, version):
+    for name, asked in unusual(version).items():
+        frame = request("OffsetCommit", version, **asked)
+        got, taken = both(monkeypatch, short, ordinary, frame)
+        assert not taken, name
+        assert got, name
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_frame_cut_anywhere_or_with_a_byte_changed(monkeypatch, short, ordinary, version):
+    asked = fields(note="n", **of_member("stable", "two", instance="i" if version >= 7 else None))
+    frame = request("OffsetCommit", version, **asked)
+    start = read_request_header(frame).body_offset
+    for end in range(start, len(frame)):
+        both(monkeypatch, short, ordinary, frame[:end])
+    for position in range(start, len(frame)):
+        for value in (0, 1, 2, 127, 128, 255):
+            changed = frame[:position] + bytes((value,)) + frame[position + 1 :]
+            both(monkeypatch, short, ordinary, changed)
+    both(monkeypatch, short, ordinary, frame + b"more")
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_other_versions_go_the_ordinary_way(monkeypatch, short, ordinary, version):
+    got, taken = both(
+        monkeypatch,
+        short,
+        ordinary,
+        request("OffsetCommit", version, **fields(retention_time_ms=-1)),
+    )
+    assert not taken
+    assert got
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KafkaStorageError("the disk is full"), NOT_COORDINATOR),
+        (MessageTooLarge("a batch"), MESSAGE_TOO_LARGE_FOR_A_COMMIT),
+    ],
+)
+def test_what_the_log_refuses(monkeypatch, short, ordinary, version, error, code):
+    def refuse(*_args, **_more):
+        raise error
+
+    frame = request("OffsetCommit", version, **fields())
+    with monkeypatch.context() as patch:
+        for node in (short, ordinary):
+            for partition in node.store.partitions():
+                if partition.topic == OFFSETS:
+                    patch.setattr(type(partition), "append", refuse)
+        got, taken = both(monkeypatch, short, ordinary, frame)
+    assert not taken
+    assert code.to_bytes(2, "big") in got
+    assert short.coordinator.find("g").offsets == {}, "nothing is known that is not in the log"
+
+
+def test_an_offset_that_waits_for_the_disk(monkeypatch, short, ordinary):
+    """flush.messages=1: the ordinary way waits, and answers when the disk has it."""
+    for node in (short, ordinary):
+        for partition in node.store.partitions():
+            partition.config = topic_config(node.config, {"flush.messages": "1"})
+    got, taken = both(monkeypatch, short, ordinary, request("OffsetCommit", 9, **fields(offset=11)))
+    assert not taken
+    assert NONE.to_bytes(2, "big") in got
+    assert short.coordinator.find("g").offsets["plain", 0].offset == 11
