@@ -13,7 +13,7 @@ from pipeline.errors import FAILED, FINDINGS, OK
 from pipeline.report.replay import html
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pipeline.replay import Outcome
@@ -42,7 +42,9 @@ def conclude(
     the run is over.
     """
     failed = [one for one in outcomes if one.error is not None]
-    vague = [one for one in outcomes if not one.map.is_complete and one.error is None]
+    vague = [
+        one for one in outcomes if one.error is None and (one.doubts or not one.map.is_complete)
+    ]
     status = FAILED if failed else FINDINGS if vague else OK
     if keep_map:
         offset_map.write(directory / offset_map.NAME, [one.map for one in outcomes])
@@ -80,6 +82,8 @@ def _partition(one: Outcome) -> dict[str, Any]:
         "seconds": round(one.seconds, 3),
         "map_runs": len(one.map.runs),
         "map_is_complete": one.map.is_complete,
+        "restarts": one.restarts,
+        "doubts": list(one.doubts),
         "error": one.error,
     }
 
@@ -98,13 +102,26 @@ def _say(report: Mapping[str, Any]) -> None:
             " forgotten its producer (producer.id.expiration.ms, a day)"
         )
     told = [
-        f"{one['topic']}-{one['partition']}: "
-        + (one["error"] or f"nobody knows where the first {one['records_found']} records are")
+        f"{one['topic']}-{one['partition']}: {said}"
         for one in partitions
-        if one["error"] or not one["map_is_complete"]
+        for said in _sentences(one)
     ]
     for line in told[:_SHOWN]:
         print(line, file=sys.stderr)  # noqa: T201 - as above
+
+
+def _sentences(partition: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a partition, or nobody knows."""
+    if partition["error"]:
+        yield partition["error"]
+    elif not partition["map_is_complete"]:
+        yield f"nobody knows where the first {partition['records_found']} records are"
+    yield from partition["doubts"]
+    if partition["restarts"]:
+        yield (
+            f"begun anew {partition['restarts']} times, for the target had other records of this run's"
+            " producer than was thought"
+        )
 
 
 def is_done(directory: Path) -> bool:

@@ -6,9 +6,11 @@ position       exactly once on a partition nobody else writes to: record k of th
                of one producer id, so the broker refuses what it has and what would leave a gap, whoever
                sends it; it goes to offset start + k, and the last records there are compared first
 at-least-once  on a partition others write to: as by position while the target remembers the producer (a day
-               after its last record: producer.id.expiration.ms), from the beginning after that
+               after its last record: producer.id.expiration.ms), or its last batch is found near the end of
+               the log; from the beginning after that
 
-A `Writer` is one of the three for one partition. Records are counted from 0, in the order of the source.
+A `Writer` is one of the three for one partition. Records are counted from 0, in the order of the source; what
+is there is compared with the source before more is written.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pipeline import comparing
 from pipeline.client import UnsupportedByBroker
+from pipeline.comparing import COMPARED, Trace, trace
 from pipeline.connection import ADD_PARTITIONS_TO_TXN, END_TXN
 from pipeline.errors import PipelineError, UsageError
 from pipeline.offset_map import Runs
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from pipeline.client import Client
-    from pipeline.offset_map import Run
+    from pipeline.comparing import Tail
     from protocol.records.column_batches import EncodedBatch
 
     Offsets = npt.NDArray[np.int64]
@@ -76,7 +80,6 @@ def choose(client: Client, wanted: str, *, is_exclusive: bool) -> str:
 class Writer:
     """Writes to one partition, by position; the base of the others."""
 
-    is_comparable = True
     map_is_complete = True
 
     def __init__(self, client: Client, topic: str, partition: int, delivery: Delivery) -> None:
@@ -87,7 +90,9 @@ class Writer:
         self.where = f"{topic}-{partition}"
         self.producer = Producer(delivery.producer_id, 0)
         self.runs = Runs()
-        self.done = 0  # records that are in the target
+        self.found = 0  # records that were in the target when it began
+        self.done = 0  # records that are there
+        self.doubts: list[str] = []
         self._sent: deque[Offsets] = deque()
         self._appender = self._open()
 
@@ -98,8 +103,16 @@ class Writer:
         """Ask the target where it stands; returns how many records it has. Raises PipelineError."""
         end = self.client.end_offset(self.topic, self.partition)
         self._refuse_shorter(end, self.delivery.start_offset)
-        self.done = end - self.delivery.start_offset
+        self.done = self.found = end - self.delivery.start_offset
         return self.done
+
+    def compare(self, tail: Tail) -> None:
+        """Compare the last records that are there with the source's. Raises PipelineError."""
+        first, end = self.delivery.start_offset, self.delivery.start_offset + self.found
+        stored = comparing.stored(
+            self.client, self.topic, self.partition, max(first, end - COMPARED), end
+        )
+        tail.compare(self.found, {one.offset - first: one for one in stored})
 
     def _refuse_shorter(self, end: int, before: int) -> None:
         """Raise PipelineError where the partition ends before where it ended."""
@@ -143,7 +156,7 @@ class Writer:
 class _AmongOthers(Writer):
     """Writes to a partition that is not its own: where a batch went is what the target says."""
 
-    is_comparable = False
+    _after = 0  # the offset behind what was answered last
 
     def _take(self, appended: Iterable[Appended]) -> None:
         for one in appended:
@@ -151,6 +164,13 @@ class _AmongOthers(Writer):
             if one.base_offset == UNKNOWN_OFFSET:
                 self.map_is_complete = False
             else:
+                if one.base_offset < self._after:
+                    raise PipelineError(
+                        f"{self.where}: record {self.done} of the run went to offset {one.base_offset}, and"
+                        f" those before it up to {self._after - 1}: its topic was deleted or cut meanwhile;"
+                        " begin a new run"
+                    )
+                self._after = one.base_offset + len(offsets)
                 self.runs.add(offsets, one.base_offset)
             self.done += len(offsets)
 
@@ -178,10 +198,14 @@ class TransactionWriter(_AmongOthers):
         identity = self._transactions.begin()
         self.producer = Producer(*identity, is_transactional=True)
         self.done, runs = self._transactions.progress()
+        self.found = self.done
         self.runs = Runs(runs)
         after = runs[-1].target_offset + runs[-1].count if runs else self.delivery.start_offset
         self._refuse_shorter(self.client.end_offset(self.topic, self.partition), after)
         return self.done
+
+    def compare(self, tail: Tail) -> None:
+        """Nothing: `skip` goes by the source's offsets, which the progress has."""
 
     def sequence(self, number: int) -> int:  # noqa: ARG002 - each task has an epoch of its own
         """The sequence of the next record: they begin anew with every task."""
@@ -227,17 +251,43 @@ class TransactionWriter(_AmongOthers):
 
 
 class SharedWriter(_AmongOthers):
-    """Writes where others write too; the target's memory of the producer is the progress."""
+    """Writes where others write too; the progress is what the target knows of the producer, and its log."""
+
+    _trace = Trace(0, {})
+    _unsearched = 0  # offsets that may have records of the producer
 
     def begin(self) -> int:
-        """Ask the target for the last sequence of this producer; from the beginning where it has none."""
+        """Ask for the last sequence of this producer, and look for its last batch."""
+        producer_id, start = self.delivery.producer_id, self.delivery.start_offset
+        end = self.client.end_offset(self.topic, self.partition)
         try:
-            last = self.client.last_sequence(self.topic, self.partition, self.delivery.producer_id)
+            last = self.client.last_sequence(self.topic, self.partition, producer_id)
         except UnsupportedByBroker:  # nobody can say: somebody new begins
             self.producer = Producer(*self.client.init_producer_id())
+            self._trace = Trace(max(start, end), {})
             last = None
-        self.done = 0 if last is None else last + 1
+        else:
+            self._trace = trace(self.client, self.topic, self.partition, producer_id, start, end)
+        self.done = self.found = max(0 if last is None else last + 1, self._trace.reached)
+        self._unsearched = 0 if self.found else self._trace.searched_from - start
         return self.done
+
+    def compare(self, tail: Tail) -> None:
+        """Compare what the last batch of this producer has. Raises PipelineError."""
+        if not tail.compare(self.found, self._trace.records):
+            self.doubts.append(
+                f"the {self.found} records that were there could not be compared with the source: others have"
+                " written too much behind them, or they are gone"
+            )
+
+    def finish(self) -> None:
+        """Wait until all is there, and say what of it may be there twice."""
+        super().finish()
+        if self._unsearched > 0:
+            self.doubts.append(
+                "the target does not know this run's producer (any more): all was written from the beginning,"
+                f" and up to {min(self._unsearched, self.done)} records may be there twice"
+            )
 
     def skip(self, offsets: Offsets, number: int) -> None:  # noqa: ARG002 - nobody knows
         """Pass over records that are there, nobody knows where."""
@@ -248,8 +298,3 @@ def writer(client: Client, topic: str, partition: int, delivery: Delivery) -> Wr
     """The writer of a partition."""
     kinds = {TRANSACTIONS: TransactionWriter, POSITION: Writer, AT_LEAST_ONCE: SharedWriter}
     return kinds[delivery.mode](client, topic, partition, delivery)
-
-
-def runs_of(written: Writer) -> tuple[Run, ...]:
-    """The runs of a writer."""
-    return written.runs.taken()

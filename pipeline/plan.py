@@ -10,6 +10,8 @@ Offsets are ranges (start, end), the end not included.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ PLAN: Final = "plan.json"
 TYPED: Final = (
     "typed"  # among the arguments: times that were told from now on, as they were written
 )
+_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 _TIMES: Final = ("from", "to", "at")
 
 
@@ -174,6 +177,31 @@ def _time_in(arguments: Mapping[str, Any], name: str) -> str:
         return f"no --{name}"
     typed = arguments.get(TYPED, {}).get(name)
     return f"--{name} {to_iso(time_ms)}" if typed is None else f"--{name} {typed}"
+
+
+@contextlib.contextmanager
+def at_work(directory: Path) -> Iterator[None]:
+    """Keep other processes from the run that this is the directory of, as far as file locks reach.
+
+    Two that both found no plan would each make one. A killed process leaves no lock. Raises PipelineError,
+    and OSError where nothing can be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PipelineError(
+                f"run {directory.name} is at work in another process ({directory}): wait until it has ended,"
+                " or choose another --run"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def described(plan: Plan) -> str:

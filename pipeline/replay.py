@@ -9,27 +9,25 @@ there, and goes on.
 
 from __future__ import annotations
 
+import random
 import time
-from collections import deque
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from crc32c import crc32c
-
 from pipeline import delivery as deliveries
+from pipeline import identities
 from pipeline.client import Client, ClientError, ClusterUnreachable
+from pipeline.comparing import Tail
 from pipeline.errors import PipelineError
 from pipeline.offset_map import PartitionMap
 from pipeline.producing import Fenced, SequenceGap
 from pipeline.source.splits import SourceError
-from protocol.records import kernels
 from protocol.records.column_batches import BATCH_LIMIT, encode_batches
-from protocol.records.columns import ColumnBuffers, Wanted, append_set
 from protocol.records.layout import CODEC_MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -37,10 +35,11 @@ if TYPE_CHECKING:
     from pipeline.delivery import Delivery, Writer
     from pipeline.progress import Progress
     from pipeline.session import Session
+    from protocol.records.columns import ColumnBuffers
 
 AS_SOURCE: Final = -1  # the codec of the batches the rows come from
-_COMPARED: Final = 100  # records before the place to go on at
-_RESTARTS: Final = 20
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 2.0
 _ATTRIBUTES: Final = 5  # a column of `Rows.batches`
 
 
@@ -88,7 +87,8 @@ class Task:
 class Outcome:
     """What became of a task: `count` records of the run are there, `found` of them were before it began.
 
-    `error` is a sentence where it stopped; what is there is right as far as it goes.
+    `error` is a sentence where it stopped; what is there is right as far as it goes. `doubts` are
+    sentences of what nobody knows; `restarts`: how often the target had other records than the task thought.
     """
 
     topic: str
@@ -99,71 +99,127 @@ class Outcome:
     seconds: float
     cpu_seconds: float
     error: str | None = None
+    doubts: tuple[str, ...] = ()
+    restarts: int = 0
 
 
 def replay(session: Session, tasks: Sequence[Task], progress: Progress) -> list[Outcome]:
     """Run the tasks, and say how far they are by asking the targets. Raises what Spark raises."""
-    with _Watch(tasks, progress) as watch:
+    topics = {one.topic for one in tasks}
+    with ExitStack() as stack:
+        known = {}
+        if tasks:
+            client = stack.enter_context(Client(tasks[0].brokers))
+            known = identities.ids_of(client, topics)
+        watch = stack.enter_context(_Watch(tasks, progress))
         outcomes: list[Outcome] = session.run(replay_partition, tasks, watch=watch.look)
         progress.update(sum(one.count for one in outcomes))
-    return outcomes
+        other = identities.made_anew(client, known) if tasks else []
+    return [
+        replace(one, error=one.error or identities.sentence(one.topic, "target"))
+        if one.topic in other
+        else one
+        for one in outcomes
+    ]
+
+
+def stopped(outcomes: Sequence[Outcome], topics: Collection[str]) -> list[Outcome]:
+    """The outcomes, where these topics of the source are not those that were planned."""
+    return [
+        replace(one, error=one.error or identities.sentence(one.map.source_topic, "source"))
+        if one.map.source_topic in topics
+        else one
+        for one in outcomes
+    ]
 
 
 def replay_partition(task: Task) -> Outcome:
     """Do one task. Trouble that may pass is raised, so that Spark tries again; the rest is in the outcome."""
     began_s, cpu_s = time.monotonic(), time.process_time()
-    found, count, error, partition_map = 0, 0, None, _map_of(task, None)
-    for restart in range(_RESTARTS):
+    patience = _Patience(task.timeout_s)
+    while True:
+        error = None
         with Client(task.brokers, timeout_s=task.timeout_s) as client:
             written = deliveries.writer(client, task.topic, task.partition, task.delivery)
             try:
-                found = _replay(client, task, written)
+                _replay(task, written)
             except SequenceGap as gap:  # another task of this run writes too, or the log was cut
-                if restart == _RESTARTS - 1:
-                    error = str(gap)
-                    break
-                continue
+                error = patience.sentence(gap)
+                if patience.is_left(written.done):
+                    continue
             except (ClusterUnreachable, Fenced):
                 raise  # for Spark to try again, unless it is the older of two tasks
             except (PipelineError, SourceError) as failure:
                 error = str(failure)
-            count, partition_map = written.done, _map_of(task, written)
             break
     return Outcome(
         task.topic,
         task.partition,
-        count,
-        found,
-        partition_map,
+        written.done,
+        written.found,
+        _map_of(task, written),
         time.monotonic() - began_s,
         time.process_time() - cpu_s,
         error,
+        tuple(written.doubts),
+        patience.restarts,
     )
 
 
-def _map_of(task: Task, written: Writer | None) -> PartitionMap:
-    runs = () if written is None else written.runs.taken()
-    is_complete = written is not None and written.map_is_complete
+class _Patience:
+    """How long a task begins anew: while records arrive, by whomever, else until `timeout_s` have gone by."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._most = -1
+        self._since_s = time.monotonic()
+        self._pause_s = _FIRST_PAUSE_S
+        self.restarts = 0
+
+    def is_left(self, done: int) -> bool:
+        """Pause, longer each time, unless time is up. `done` records were there when it stopped."""
+        now_s = time.monotonic()
+        if done > self._most:
+            self._most, self._since_s, self._pause_s = done, now_s, _FIRST_PAUSE_S
+        if now_s + self._pause_s > self._since_s + self._timeout_s:
+            return False
+        self.restarts += 1
+        time.sleep(self._pause_s * (0.5 + random.random() / 2))  # noqa: S311 - spreads two tasks
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        return True
+
+    def sentence(self, gap: SequenceGap) -> str:
+        """What is wrong, if it stays so."""
+        return (
+            f"{gap}; begun anew {self.restarts} times, and nothing more got there for"
+            f" {self._timeout_s:g} s: somebody else writes with this run's producer, or the log was cut"
+        )
+
+
+def _map_of(task: Task, written: Writer) -> PartitionMap:
     return PartitionMap(
-        task.source_topic, task.source_partition, task.topic, task.partition, runs, is_complete
+        task.source_topic,
+        task.source_partition,
+        task.topic,
+        task.partition,
+        written.runs.taken(),
+        written.map_is_complete,
     )
 
 
-def _replay(client: Client, task: Task, written: Writer) -> int:
-    """Pass over what is there, and write the rest; returns how many records were there."""
+def _replay(task: Task, written: Writer) -> None:
+    """Pass over what is there, and write the rest."""
     there = written.begin()
-    tail = _Tail(with_time=not task.is_stamped)
+    tail = Tail(written.where, with_time=not task.is_stamped)
     number = 0
-    if not there and written.is_comparable:
-        tail.is_checked = True
     for rows in task.source.read():
         first = min(rows.count, there - number) if number < there else 0
         if first:
             written.skip(rows.offset[:first], number)
             tail.add(rows.buffers, first)
             number += first
-            if number == there and written.is_comparable:
-                tail.compare(client, task, there)
+            if number == there:
+                written.compare(tail)
         if first == rows.count:
             continue
         offsets = rows.offset
@@ -185,7 +241,6 @@ def _replay(client: Client, task: Task, written: Writer) -> int:
             " own"
         )
     written.finish()
-    return there
 
 
 def _codec(task: Task, rows: Rows) -> int:
@@ -193,69 +248,6 @@ def _codec(task: Task, rows: Rows) -> int:
         return task.compression
     batches = getattr(rows, "batches", None)
     return 0 if batches is None or not len(batches) else int(batches[0, _ATTRIBUTES]) & CODEC_MASK
-
-
-class _Tail:
-    """What the last records before a place are: their times, and a CRC of key, value and headers."""
-
-    def __init__(self, *, with_time: bool) -> None:
-        self._with_time = with_time
-        self._seen: deque[tuple[int, int]] = deque(maxlen=_COMPARED)
-        self.is_checked = False
-
-    def add(self, columns: ColumnBuffers, end: int) -> None:
-        """Remember the last rows before `end`."""
-        self._seen.extend(fingerprints(columns, max(0, end - _COMPARED), end))
-
-    def compare(self, client: Client, task: Task, there: int) -> None:
-        """Compare with what the target has before record `there`. Raises PipelineError."""
-        end = task.delivery.start_offset + there
-        start = end - len(self._seen)
-        found = dict(_stored(client, task, start, end))
-        for offset, expected in zip(range(start, end), self._seen, strict=True):
-            stored = found.get(offset)
-            if stored is None:  # retention was here
-                continue
-            if stored[1] != expected[1] or (self._with_time and stored[0] != expected[0]):
-                raise PipelineError(
-                    f"{task.topic}-{task.partition} has another record at offset {offset} than the run would"
-                    f" have written there (time {stored[0]} there, {expected[0]} here): somebody else has"
-                    " written to it, or the source has changed; nothing was written; begin a new run with a"
-                    " topic of its own"
-                )
-        self.is_checked = True
-
-
-def fingerprints(columns: ColumnBuffers, start: int, end: int) -> list[tuple[int, int]]:
-    """The time of each row, and a CRC of its key, value and headers."""
-    found = []
-    for row in range(start, end):
-        data, _, timestamp, _ = kernels.encode_rows(columns, row, row + 1, 1)
-        found.append((timestamp, crc32c(data)))
-    return found
-
-
-def _stored(
-    client: Client, task: Task, start: int, end: int
-) -> Iterator[tuple[int, tuple[int, int]]]:
-    """The fingerprints of what a target has from one offset to before another, as far as it has it."""
-    offset = start
-    while offset < end:
-        try:
-            data = client.fetch(task.topic, task.partition, offset).records
-        except ClientError:
-            return  # gone by retention: there is nothing to compare
-        columns = ColumnBuffers()
-        append_set(data, columns, Wanted(low_offset=offset, high_offset=end))
-        if not columns.record_count:
-            return
-        offsets = memoryview(columns.offsets)[: 8 * columns.record_count].cast("q")
-        yield from zip(
-            offsets.tolist(),
-            fingerprints(columns, 0, columns.record_count),
-            strict=True,
-        )
-        offset = offsets[-1] + 1
 
 
 class _Watch:

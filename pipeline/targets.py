@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipeline import delivery
+from pipeline import delivery, identities
 from pipeline.client import EARLIEST, LATEST, Client, RequestError
 from pipeline.delivery import AUTO, MODES, TRANSACTIONS, Delivery
 from pipeline.errors import PipelineError, UsageError
@@ -110,7 +110,10 @@ def look_at(client: Client, topic: str) -> Target:
 
 def as_made(topic: str, partition_count: int, settings: Mapping[str, str]) -> Target:
     """What a topic with these settings is like."""
-    largest = int(settings.get("max.message.bytes", str(1 << 20)))
+    largest = min(  # neither a request nor a segment takes a larger batch
+        int(settings.get("max.message.bytes") or 1 << 20),
+        int(settings.get("segment.bytes") or 1 << 30),
+    )
     both = _limit(settings.get("message.timestamp.difference.max.ms"))
     return Target(
         topic,
@@ -180,7 +183,18 @@ def settle(
     if mode == TRANSACTIONS:
         ensure_progress_topic(client)
     producer_id, _ = client.init_producer_id()
-    return {"delivery": mode, "producer_id": producer_id, "ends": ends}
+    ids = identities.ids_of(client, {topic for topic, _ in places})
+    return {"delivery": mode, "producer_id": producer_id, "ends": ends, "target_ids": ids}
+
+
+def refuse_anew(client: Client, notes: Mapping[str, Any]) -> None:
+    """Raise PipelineError where what counts the records that are there does not count those of this topic.
+
+    The progress of transactions is in a topic of its own; by position and at least once the target is asked.
+    """
+    if notes["delivery"] == TRANSACTIONS:
+        for name in identities.made_anew(client, notes.get("target_ids", {})):
+            raise PipelineError(identities.sentence(name, "target"))
 
 
 def delivery_of(notes: Mapping[str, Any], run: str, topic: str, partition: int) -> Delivery:

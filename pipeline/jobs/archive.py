@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline import options as shared
 from pipeline.errors import OK, UsageError
-from pipeline.plan import described
+from pipeline.plan import at_work, described
 from pipeline.source import splits as source
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ def run(options: argparse.Namespace, session: Session) -> int:
     if options.dry_run:
         print(described(one.plan(now_ms)))  # noqa: T201 - what was asked for
         return OK
-    return one.do(session, now_ms)
+    with at_work(directory):
+        return one.do(session, now_ms)
 
 
 def _count(text: str) -> int:

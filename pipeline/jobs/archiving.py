@@ -77,6 +77,7 @@ class Run:
             )
             with watching(session, JOB, plan.size_bytes) as watch:
                 written: list[Written] = session.run(writing.write, chunks, watch=watch)
+            self._refuse_anew(plan)
             made = self._manifest(plan, written)
             self._refuse_wrong(made, plan, archive)
             self.store.publish(made.name, made.encoded())
@@ -182,6 +183,12 @@ class Run:
                 if found is not None:
                     return str(found)
         return ""
+
+    def _refuse_anew(self, plan: Plan) -> None:
+        """Raise PipelineError where a topic is not the one that was planned."""
+        planned = {name: Topic(**one) for name, one in plan.notes["topics"].items()}
+        for name, topic in self._topics({topic for topic, _ in plan.offsets}).items():
+            _refuse_anew(name, topic, planned.get(name), "planned")
 
     # --- the manifest ----------------------------------------------------------------------------
 
@@ -303,12 +310,12 @@ def _gone(gap: Range) -> str:
     )
 
 
-def _refuse_anew(name: str, now: Topic, before: Topic | None) -> None:
+def _refuse_anew(name: str, now: Topic, before: Topic | None, done: str = "archived") -> None:
     if before is None or not now.topic_id or not before.topic_id:
         return
     if now.topic_id != before.topic_id:
         raise PipelineError(
-            f"topic {name} was made anew since it was archived (id {now.topic_id}, it was"
+            f"topic {name} was made anew since it was {done} (id {now.topic_id}, it was"
             f" {before.topic_id}): archive it to another directory"
         )
 

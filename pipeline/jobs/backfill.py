@@ -22,7 +22,7 @@ from pipeline import options as shared
 from pipeline import targets
 from pipeline.client import Client
 from pipeline.errors import FINDINGS, OK, UsageError
-from pipeline.plan import PLAN, Plan
+from pipeline.plan import PLAN, Plan, at_work
 from pipeline.times import UNITS, to_iso
 
 if TYPE_CHECKING:
@@ -115,10 +115,14 @@ def run(options: argparse.Namespace, session: Session) -> int:
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(JOB, now_ms)
     directory = Path(options.out) / name
-    status = OK
-    if not (directory / PLAN).exists():
-        status = _prepare(options, session, directory, name, now_ms)
-    return status if status != OK or options.dry_run else _write(options, session, directory, name)
+    if options.dry_run:
+        has_plan = (directory / PLAN).exists()
+        return OK if has_plan else _prepare(options, session, directory, name, now_ms)
+    with at_work(directory):
+        status = OK
+        if not (directory / PLAN).exists():
+            status = _prepare(options, session, directory, name, now_ms)
+        return status if status != OK else _write(options, session, directory, name)
 
 
 def _prepare(
@@ -199,6 +203,7 @@ def _write(options: argparse.Namespace, session: Session, directory: Path, name:
     began_s = time.monotonic()
     plan = _plan(options, directory, name, 0, None)
     with Client(options.to_brokers) as client:
+        targets.refuse_anew(client, plan.notes)
         target = targets.look_at(client, options.topic)
     tasks, total = [], 0
     for partition, files in staging.staged_files(directory / _STAGED).items():

@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pipeline import identities, targets
 from pipeline import options as shared
-from pipeline import targets
 from pipeline.client import Client
 from pipeline.delivery import POSITION, TRANSACTIONS
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
-from pipeline.plan import PLAN, Plan, described
+from pipeline.plan import PLAN, Plan, at_work, described
 from pipeline.source import splits as source
 
 if TYPE_CHECKING:
@@ -95,11 +95,15 @@ def run(options: argparse.Namespace, session: Session) -> int:
         options, isolation=options.isolation, allow_gone=options.allow_gone, upto=options.upto
     )
     _refuse_a_circle(options)
-    if options.follow is None:
-        return _mirror(options, session, _Round(name, directory, selection))
-    if options.brokers is None or options.dry_run:
-        raise UsageError("--follow needs --brokers, and has no --dry-run")
-    return _follow(options, session, _Round(name, directory, selection))
+    one = _Round(name, directory, selection)
+    if options.dry_run:
+        if options.follow is not None:
+            raise UsageError("--follow has no --dry-run")
+        return _mirror(options, session, one)
+    if options.follow is not None and options.brokers is None:
+        raise UsageError("--follow needs --brokers")
+    with at_work(directory):
+        return (_mirror if options.follow is None else _follow)(options, session, one)
 
 
 def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
@@ -195,6 +199,7 @@ def _mirror(options: argparse.Namespace, session: Session, one: _Round) -> int:
     total = sum(end - start for start, end in plan.offsets.values())
     with Progress(JOB, total) as progress:
         outcomes = replay.replay(session, tasks, progress)
+    outcomes = replay.stopped(outcomes, _other_topics(options, plan.notes))
     return conclude(
         JOB,
         one.name,
@@ -254,12 +259,12 @@ def _make(options: argparse.Namespace, one: _Round) -> tuple[Sequence[Split], Ma
     splits = _splits(options, one.selection)
     if options.dry_run:
         return splits, {}
-    counts = _partition_counts(options, splits)
+    counts = _partition_counts(options, one, splits)
     names = dict(options.rename)
     _refuse_one_target(counts, names)
-    if one.before is not None:
-        _refuse_other_topics(options, _frozen(options, one.before).notes)
-    ids = _source_ids(options, counts)
+    known = {} if one.before is None else _frozen(options, one.before).notes
+    _refuse_other_topics(options, known)
+    ids = {**known.get("source_ids", {}), **_source_ids(options, counts)}
     with Client(options.to_brokers) as client:
         for topic, count in counts.items():
             targets.prepare(
@@ -279,35 +284,40 @@ def _splits(options: argparse.Namespace, selection: Selection) -> list[Split]:
     return source.plan(selection, logs=options.logs or (), brokers=options.brokers)
 
 
-def _partition_counts(options: argparse.Namespace, splits: Sequence[Split]) -> dict[str, int]:
-    """How many partitions each topic needs in the target: as many as in the source."""
-    counts: dict[str, int] = {}
-    for one in splits:
-        counts[one.topic] = max(counts.get(one.topic, 0), one.partition + 1)
+def _partition_counts(
+    options: argparse.Namespace, one: _Round, splits: Sequence[Split]
+) -> dict[str, int]:
+    """How many partitions each topic needs in the target: as many as in the source, empty ones too."""
+    names = {each.topic for each in splits}
     if options.brokers is not None:
         with Client(options.brokers) as client:
-            for name, info in client.topics(counts).items():
-                counts[name] = max(counts[name], len(info.partitions))
-    return counts
+            return {name: len(info.partitions) for name, info in client.topics(names).items()}
+    everything = dataclasses.replace(one.selection, isolation=source.READ_UNCOMMITTED)
+    there = source.ranges(everything, logs=options.logs)
+    return {name: 1 + max(part for topic, part in there if topic == name) for name in names}
 
 
 def _source_ids(options: argparse.Namespace, topics: Iterable[str]) -> dict[str, str]:
     """The ids of topics in the source, where it has any: a topic that is made anew has another."""
-    if options.brokers is None or not topics:
+    if options.brokers is None:
         return {}
     with Client(options.brokers) as client:
-        return {name: one.topic_id for name, one in client.topics(topics).items() if one.topic_id}
+        return identities.ids_of(client, topics)
 
 
 def _refuse_other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) -> None:
     """Raise PipelineError where a topic of the source is not the one that was planned."""
+    for name in _other_topics(options, notes):
+        raise PipelineError(identities.sentence(name, "source"))
+
+
+def _other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) -> list[str]:
+    """Topics of the source that are not those that were planned."""
     planned = notes.get("source_ids", {})
-    for name, found in _source_ids(options, planned).items():
-        if found != planned[name]:
-            raise PipelineError(
-                f"topic {name} of the source is not the one that was planned: it was deleted and made anew;"
-                " begin a new run"
-            )
+    if options.brokers is None or not planned:
+        return []
+    with Client(options.brokers) as client:
+        return identities.made_anew(client, planned)
 
 
 def _refuse_one_target(topics: Iterable[str], renamed: Mapping[str, str]) -> None:
@@ -348,6 +358,7 @@ def _tasks(
         by_partition.setdefault((split.topic, split.partition), []).append(split)
     tasks = []
     with Client(options.to_brokers) as client:
+        targets.refuse_anew(client, plan.notes)
         looked_at = {
             topic: targets.look_at(client, names.get(topic, topic)) for topic, _ in by_partition
         }

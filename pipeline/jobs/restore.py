@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from pipeline import options as shared
 from pipeline import targets
 from pipeline.errors import OK
-from pipeline.plan import PLAN
+from pipeline.plan import PLAN, at_work
 
 if TYPE_CHECKING:
     from pipeline.session import Session
@@ -78,11 +78,14 @@ def run(options: argparse.Namespace, session: Session) -> int:
     shared.as_begun(options, directory / PLAN)
     shared.range_of(options)
     one = Run(options, Store(options.directory), name, directory)
-    if options.dry_run or not (one.directory / PLAN).exists():
-        status = one.prepare(session, now_ms)
-        if status != OK or options.dry_run:
-            return status
-    return one.write(session)
+    if options.dry_run:
+        return one.prepare(session, now_ms)
+    with at_work(directory):
+        if not (directory / PLAN).exists():
+            status = one.prepare(session, now_ms)
+            if status != OK:
+                return status
+        return one.write(session)
 
 
 def _span(text: str) -> tuple[str, int, int, int]:

@@ -317,6 +317,7 @@ class Run:
         plan = self._plan(0, None)
         tasks = []
         with Client(self.options.to_brokers) as client:
+            targets.refuse_anew(client, plan.notes)
             looked_at = {
                 topic: targets.look_at(client, self.names[topic]) for topic, _ in plan.offsets
             }

@@ -57,6 +57,8 @@ def _findings(report: Mapping[str, Any]) -> Iterator[page.Finding]:
         elif not one["map_is_complete"]:
             text = f"Nobody knows where the first {one['records_found']:,} records are."
             yield page.Finding("warn", name, "The map of offsets is not whole.", text)
+        for doubt in one["doubts"]:
+            yield page.Finding("warn", name, "Nobody knows.", f"{doubt[:1].upper()}{doubt[1:]}.")
     if report["delivery"] == "at-least-once":
         text = (
             "A record may be there twice if the run is repeated after the target has forgotten its"

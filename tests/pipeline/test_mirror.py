@@ -396,11 +396,12 @@ def test_following_goes_on_behind_a_round_that_is_vague(broker, other, topic, tm
         assert plain(everything(client, topic, 0)) == plain(first + second)
 
 
-def test_batches_fit_into_a_target_that_takes_small_ones(broker, other, topic, tmp_path):
+@pytest.mark.parametrize("limit", ["max.message.bytes=400", "segment.bytes=400"])
+def test_batches_fit_into_a_target_that_takes_small_ones(broker, other, topic, tmp_path, limit):
     wanted = [Record(n, n, None, b"v" * 40) for n in range(100)]
     with Client(broker.bootstrap) as client:
         client.create_topic(topic, 1, KEEP)
         fill(client, topic, 0, wanted)
-    small = ("--create", "--set", "max.message.bytes=400")
+    small = ("--create", "--set", limit)
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *small) == OK
     check(other.bootstrap, topic, {0: wanted}, tmp_path)

@@ -1,0 +1,155 @@
+"""Whether what a target has is what a run would have written there: times, and CRCs of the rest.
+
+Where a partition is shared with others, nothing but the log says where a run's records are: the batches of
+its producer are looked for from the end of the log back, as far as `MOST_BYTES` of it reach.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from pipeline.client import EARLIEST, Client, RequestError
+from pipeline.errors import PipelineError
+from protocol.errors import ErrorCode
+from protocol.records import kernels
+from protocol.records.batch import scan
+from protocol.records.columns import ColumnBuffers, Wanted, append_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+COMPARED: Final = 100  # records before the place to go on at
+MOST_BYTES: Final = 64 << 20
+FIRST_OFFSETS: Final = 2000
+_WIDER: Final = 4
+
+Fingerprint = tuple[int, int]
+
+
+class Stored(NamedTuple):
+    """A record that a target has."""
+
+    offset: int
+    fingerprint: Fingerprint
+
+
+class Trace(NamedTuple):
+    """What a search for a producer's last batch has found.
+
+    `records` are the batch's, by their sequences; none where there is no such batch from `searched_from` on.
+    """
+
+    searched_from: int
+    records: Mapping[int, Stored]
+
+    @property
+    def reached(self) -> int:
+        """How many records of the producer there are up to there."""
+        return max(self.records, default=-1) + 1
+
+
+class Tail:
+    """What the last records before a place are."""
+
+    def __init__(self, where: str, *, with_time: bool) -> None:
+        self._where = where
+        self._with_time = with_time
+        self._seen: deque[Fingerprint] = deque(maxlen=COMPARED)
+
+    def add(self, columns: ColumnBuffers, end: int) -> None:
+        """Remember the last rows before `end`."""
+        self._seen.extend(fingerprints(columns, max(0, end - COMPARED), end))
+
+    def compare(self, there: int, stored: Mapping[int, Stored]) -> bool:
+        """Compare with what the target has, by the number of the record; whether it has any of these.
+
+        `there` is the number of the record behind the last. Raises PipelineError.
+        """
+        compared = False
+        for number, expected in enumerate(self._seen, there - len(self._seen)):
+            found = stored.get(number)
+            if found is None:
+                continue
+            compared = True
+            (time_ms, crc), (expected_ms, expected_crc) = found.fingerprint, expected
+            if crc != expected_crc or (self._with_time and time_ms != expected_ms):
+                raise PipelineError(
+                    f"{self._where} has another record at offset {found.offset} than the run would have"
+                    f" written there (time {time_ms} there, {expected_ms} here): somebody else has written to"
+                    " it, or the source has changed; nothing was written; begin a new run with a topic of its"
+                    " own"
+                )
+        return compared
+
+
+def fingerprints(columns: ColumnBuffers, start: int, end: int) -> list[Fingerprint]:
+    """The time of each row, and a CRC of its key, value and headers."""
+    found = []
+    for row in range(start, end):
+        data, _, timestamp, _ = kernels.encode_rows(columns, row, row + 1, 1)
+        found.append((timestamp, crc32c(data)))
+    return found
+
+
+def stored(client: Client, topic: str, partition: int, start: int, end: int) -> list[Stored]:
+    """What a target has from one offset to before another, as far as it has it. Raises ClientError."""
+    return [
+        one
+        for data in _sets(client, topic, partition, start, end)
+        for one in _records(data, start, end)
+    ]
+
+
+def trace(
+    client: Client, topic: str, partition: int, producer_id: int, start: int, end: int
+) -> Trace:
+    """Look for the last batch of a producer, from offset `end` back to `start`. Raises ClientError."""
+    earliest = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
+    start, high, width, left = max(start, earliest), end, FIRST_OFFSETS, MOST_BYTES
+    while high > start and left > 0:
+        low = max(start, high - width)
+        last: tuple[memoryview, int, int, int] | None = None
+        for data in _sets(client, topic, partition, low, high):
+            left -= len(data)
+            for head in scan(data):
+                if head.producer_id == producer_id and not head.is_control:
+                    last = data, head.base_offset, head.last_offset, head.base_sequence
+        if last is not None:
+            data, first, final, sequence = last
+            found = _records(data, first, final + 1)
+            return Trace(low, {sequence + one.offset - first: one for one in found})
+        high, width = low, width * _WIDER
+    return Trace(high, {})
+
+
+def _sets(client: Client, topic: str, partition: int, start: int, end: int) -> Iterator[memoryview]:
+    """Record sets with the offsets from `start` to before `end`, as far as they are there."""
+    offset = start
+    while offset < end:
+        try:
+            data = client.fetch(topic, partition, offset).records
+        except RequestError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            earliest = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
+            if earliest <= offset:
+                return  # the log was cut
+            offset = earliest  # retention was here
+            continue
+        heads = scan(data)
+        if not heads:
+            return
+        yield data
+        offset = heads[-1].last_offset + 1
+
+
+def _records(data: memoryview, start: int, end: int) -> list[Stored]:
+    """Some records of a set."""
+    columns = ColumnBuffers()
+    append_set(data, columns, Wanted(low_offset=start, high_offset=end))
+    offsets = memoryview(columns.offsets)[: 8 * columns.record_count].cast("q")
+    found = fingerprints(columns, 0, columns.record_count)
+    return [Stored(*one) for one in zip(offsets.tolist(), found, strict=True)]

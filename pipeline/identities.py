@@ -1,0 +1,35 @@
+"""Which topic a name means: one that was deleted and made anew has another id, where brokers tell ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pipeline.client import Client
+
+
+def ids_of(client: Client, names: Iterable[str]) -> dict[str, str]:
+    """The ids of those of these topics that are there and have one."""
+    wanted = set(names)
+    if not wanted:
+        return {}
+    return {
+        name: one.topic_id
+        for name, one in sorted(client.topics().items())
+        if name in wanted and one.topic_id
+    }
+
+
+def made_anew(client: Client, known: Mapping[str, str]) -> list[str]:
+    """The topics that have other ids by now."""
+    return [name for name, found in ids_of(client, known).items() if found != known[name]]
+
+
+def sentence(topic: str, place: str) -> str:
+    """What is wrong with a topic of the source or the target that was made anew."""
+    return (
+        f"topic {topic} of the {place} is not the one that was planned: it was deleted and made anew; begin a"
+        " new run"
+    )

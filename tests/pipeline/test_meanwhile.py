@@ -1,0 +1,189 @@
+"""What changes while a job is at work, or between two tries of a run: nothing is lost in silence."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import pytest
+
+from pipeline import cli
+from pipeline.client import Client
+from pipeline.delivery import AT_LEAST_ONCE, TRANSACTIONS
+from pipeline.errors import FAILED, OK
+from pipeline.replay import replay_partition
+from pipeline.source import brokers
+from protocol.records.batch import Record
+from tests.pipeline.test_mirror import KEEP, delete, everything, fill, mirror, plain, some
+from tests.pipeline.test_replay_kills import ListSource, made, stored, task_of
+from tidelog.process import BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """A second broker of ours."""
+    with BrokerProcess(tmp_path_factory.mktemp("other") / "data") as process:
+        yield process
+
+
+def after_fetches(monkeypatch, number, do):
+    """Do something once, when a source of brokers has been read so many times, little at a time."""
+    monkeypatch.setattr(brokers, "_FETCH_BYTES", 2000)
+    fetch, seen = brokers._fetch, []
+
+    def counted(*arguments):
+        seen.append(1)
+        if len(seen) == number:
+            do()
+        return fetch(*arguments)
+
+    monkeypatch.setattr(brokers, "_fetch", counted)
+
+
+def make_anew(bootstrap, topic, records):
+    """Delete a topic of one partition, and make another of its name."""
+    delete(bootstrap, topic)
+    with Client(bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, records)
+
+
+def archive(source, topic, to, out, run="r"):
+    given = ["archive", "--brokers", source, "--topics", topic, "--to", str(to), "--run", run]
+    return cli.main([*given, "--out", str(out), "--master", "inline"])
+
+
+# --- a topic that is made anew --------------------------------------------------------------------
+
+
+def test_a_source_made_anew_while_it_is_read(broker, other, topic, tmp_path, monkeypatch, capsys):
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, some(400, 1))
+    after_fetches(monkeypatch, 3, lambda: make_anew(broker.bootstrap, topic, some(500, 2)))
+    assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create") == FAILED
+    assert f"topic {topic} of the source is not the one that was planned" in capsys.readouterr().err
+    assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create") == FAILED
+
+
+def test_a_topic_made_anew_while_it_is_archived(broker, topic, tmp_path, monkeypatch, capsys):
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, some(400, 1))
+    after_fetches(monkeypatch, 3, lambda: make_anew(broker.bootstrap, topic, some(500, 2)))
+    for _ in range(2):  # the plan is that of the topic before
+        assert archive(broker.bootstrap, topic, tmp_path / "to", tmp_path / "out") == FAILED
+        assert f"topic {topic} was made anew" in capsys.readouterr().err
+    assert not (tmp_path / "to" / "_manifest").exists()
+
+
+def test_following_remembers_every_topic_it_has_read(broker, other, topic, tmp_path, capsys):
+    """Also one that had nothing new in the round before."""
+    one, two = f"{topic}-one", f"{topic}-two"
+    with Client(broker.bootstrap) as client:
+        for name in (one, two):
+            client.create_topic(name, 1, KEEP)
+            fill(client, name, 0, some(100, 1))
+        follow = ("--create", "--follow", "0.01", "--rounds", "1")
+        both = f"{one},{two}"
+        assert mirror(broker.bootstrap, other.bootstrap, both, tmp_path, *follow) == OK
+        fill(client, one, 0, some(50, 2))
+        assert mirror(broker.bootstrap, other.bootstrap, both, tmp_path, *follow) == OK
+        make_anew(broker.bootstrap, two, some(120, 3))
+        assert mirror(broker.bootstrap, other.bootstrap, both, tmp_path, *follow) == FAILED
+    assert f"topic {two} of the source is not the one" in capsys.readouterr().err
+
+
+@dataclasses.dataclass(frozen=True)
+class Meanwhile(ListSource):
+    """A source that lets something happen once it has handed over so many rows."""
+
+    after: int = 0
+    do: object = None
+
+    def read(self):
+        for number, rows in enumerate(super().read()):
+            if number * self.step == self.after:
+                self.do()
+            yield rows
+
+
+@pytest.mark.parametrize(
+    "mode", [AT_LEAST_ONCE, pytest.param(TRANSACTIONS, marks=pytest.mark.oracle)]
+)
+def test_a_target_made_anew_while_it_is_written(request, topic, mode):
+    name = "kafka" if mode == TRANSACTIONS else "broker"
+    bootstrap = request.getfixturevalue(name).bootstrap
+    wanted = some(1000, 4)
+    made(bootstrap, topic)
+    task = task_of(bootstrap, topic, wanted, mode, timeout_s=10.0)
+    anew = Meanwhile(tuple(wanted), 50, 500, lambda: make_anew(bootstrap, topic, []))
+    outcome = replay_partition(dataclasses.replace(task, source=anew))
+    if mode == AT_LEAST_ONCE:  # the others are in a transaction that nobody commits
+        assert len(stored(bootstrap, topic)) < len(wanted)
+    assert outcome.error is not None
+    assert "deleted" in outcome.error
+
+
+@pytest.mark.oracle
+def test_a_target_made_anew_between_two_tries_by_transactions(
+    broker, kafka, topic, tmp_path, capsys
+):
+    """However much it has by then."""
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, some(200, 1))
+    assert mirror(broker.bootstrap, kafka.bootstrap, topic, tmp_path, "--create") == OK
+    make_anew(kafka.bootstrap, topic, some(500, 2))
+    assert mirror(broker.bootstrap, kafka.bootstrap, topic, tmp_path, "--create") == FAILED
+    assert f"topic {topic} of the target is not the one" in capsys.readouterr().err
+
+
+# --- two at once ----------------------------------------------------------------------------------
+
+
+def test_a_run_is_at_work_once(broker, other, topic, tmp_path, monkeypatch, capsys):
+    """Two that both found no plan would each make one, and write each record twice."""
+    wanted = some(300, 5)
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, wanted)
+    statuses, begun, go_on = [], threading.Event(), threading.Event()
+
+    def wait():
+        begun.set()
+        assert go_on.wait(60)
+
+    after_fetches(monkeypatch, 1, wait)
+    run = lambda: statuses.append(  # noqa: E731 - said in a thread
+        mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create")
+    )
+    first = threading.Thread(target=run)
+    first.start()
+    try:
+        assert begun.wait(60)
+        (tmp_path / "r" / "plan.json").rename(tmp_path / "r" / "plan.kept")  # not written yet, say
+        run()
+        (tmp_path / "r" / "plan.kept").rename(tmp_path / "r" / "plan.json")
+    finally:
+        go_on.set()
+        first.join(60)
+    assert statuses == [FAILED, OK]
+    assert "run r is at work in another process" in capsys.readouterr().err
+    with Client(other.bootstrap) as client:
+        assert plain(everything(client, topic, 0)) == plain(wanted)
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+
+def test_a_topic_of_directories_keeps_its_empty_partitions(broker, other, topic, tmp_path):
+    """Else keys would go elsewhere from then on."""
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 4, KEEP)
+        fill(client, topic, 1, [Record(0, 5, b"k", b"v")])
+    given = ["mirror", "--logs", str(broker.log_dir), "--to-brokers", other.bootstrap, "--create"]
+    given += ["--topics", topic, "--master", "inline", "--out", str(tmp_path), "--run", "r"]
+    assert cli.main([*given, "--upto", "log-end"]) == OK
+    with Client(other.bootstrap) as client:
+        assert client.partition_count(topic) == 4
