@@ -288,6 +288,20 @@ class AppendTimes:
         time = self._entry(descriptor, found).time
         return None if time == UNKNOWN else time
 
+    def told_of(self, first_offset: int, last_offset: int) -> bytes:
+        """Return the entries by which the batches of these offsets go, as they are in the file.
+
+        The first of them may begin before the offsets; where the first offset has none, nothing is known
+        of it. Raises OSError.
+        """
+        count = self._count
+        if not count:
+            return b""
+        descriptor = self._reader()
+        first = max(self._floor(descriptor, first_offset - self.base_offset, count), 0)
+        last = self._floor(descriptor, last_offset - self.base_offset, count)
+        return self._bytes(descriptor, first, last + 1 - first) if first <= last else b""
+
     @property
     def first_known_time(self) -> int | None:
         """The first append time that is known; None when none is. Raises OSError."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from protocol.errors import (
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from storage.explanation import PartitionExplanation
     from storage.glance import Glance
     from storage.producers import ProducerBatch, Sequenced
-    from storage.reading import Fetched
+    from storage.reading import Fetched, Told
     from storage.retention import Deletion
     from storage.settings import Settings
 
@@ -319,6 +320,32 @@ class Partition(CompactedLog):
             else:
                 if swaps == self.swaps:
                     return fetched
+
+    def read_with_append_times(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_offset: int,
+        minimum_one: bool,
+        at_hand: bool = False,
+    ) -> tuple[Fetched, list[Told]]:
+        """As `read`, and when what was read was appended: of these batches, whatever compaction does."""
+        while True:
+            segments, swaps = self._segments, self._settled_swaps()
+            fetched = self.read(
+                offset,
+                max_bytes,
+                upper_offset=upper_offset,
+                minimum_one=minimum_one,
+                at_hand=at_hand,
+            )
+            told = self._looking(partial(self._append_times_of, fetched))
+            if swaps == self.swaps and segments[0] is self._segments[0]:
+                return fetched, told
+
+    def _append_times_of(self, fetched: Fetched) -> list[Told]:
+        return reading.append_times_of(self._segments, fetched)
 
     # --- look up ----------------------------------------------------------------------------------
 

@@ -10,6 +10,9 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.records.batch import find_last
+from storage.headers import last_offset_at
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,6 +28,13 @@ class Fetched(NamedTuple):
     buffers: list[memoryview]
     size: int
     first_batch_size: int  # 0 when there is nothing
+
+
+class Told(NamedTuple):
+    """When the batches of a slice were appended: entries of its segment's `.appendtimes`, none: unknown."""
+
+    base_offset: int  # of the segment
+    entries: bytes
 
 
 def read(
@@ -65,6 +75,26 @@ def read(
             break
         offset = part.next_offset
     return Fetched(buffers, size, first_batch_size)
+
+
+def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Told]:
+    """Return when the whole batches that were just read were appended, slice by slice.
+
+    There is an entry for each time among them at most. Raises OSError and CorruptMessage.
+    """
+    told: list[Told] = []
+    for data in fetched.buffers:
+        last = find_last(data)
+        if last < 0:
+            continue
+        first_offset, last_offset = last_offset_at(data), last_offset_at(data, last)
+        assert first_offset is not None
+        assert last_offset is not None
+        segment = segment_of(segments, first_offset)
+        if segment is not None:
+            entries = segment.append_times.told_of(first_offset, last_offset)
+            told.append(Told(segment.base_offset, entries))
+    return told
 
 
 def last_batch(segments: Sequence[Segment]) -> Batch | None:

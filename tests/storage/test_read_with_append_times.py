@@ -1,0 +1,213 @@
+"""Batches read together with when they were appended: what is told is what a lookup would find of each."""
+
+import random
+import struct
+
+import pytest
+
+from protocol.errors import KafkaStorageError, OffsetOutOfRange
+from protocol.records.batch import scan
+from storage import lookup, reading
+from storage.append_times import UNKNOWN
+from storage.compaction import clean
+from storage.partition_times import FILE_NAME
+
+FORMATS = ("0.9.0", "0.10.0", "3.0")
+
+
+def read(partition, offset, max_bytes=1 << 20, upper=None):
+    return partition.read_with_append_times(
+        offset,
+        max_bytes,
+        upper_offset=partition.log_end_offset if upper is None else upper,
+        minimum_one=True,
+    )
+
+
+def meant(told, offset):
+    """What entries say of an offset: the last one at or before it."""
+    found = None
+    for time, relative in struct.iter_unpack(">qi", told.entries):
+        if told.base_offset + relative <= offset:
+            found = None if time == UNKNOWN else time
+    return found
+
+
+def check(partition, offset, max_bytes, upper=None):
+    """Compare one read with lookups; the offset it leads to."""
+    fetched, told = read(partition, offset, max_bytes, upper)
+    plain = partition.read(
+        offset, max_bytes, upper_offset=upper or partition.log_end_offset, minimum_one=True
+    )
+    assert [bytes(data) for data in fetched.buffers] == [bytes(data) for data in plain.buffers]
+    slices = [batches for data in fetched.buffers if (batches := scan(data))]
+    assert len(slices) == len(told)
+    seen = []
+    for batches, one in zip(slices, told, strict=True):
+        assert len(one.entries) % 12 == 0
+        assert len(one.entries) // 12 <= len(batches)
+        for batch in batches:
+            known = lookup.append_time_of(partition.segments, batch.last_offset)
+            assert meant(one, batch.last_offset) == known, batch
+            seen.append(known)
+            offset = batch.last_offset + 1
+    return offset, seen
+
+
+def filled(make_log, seed=0, **settings):
+    """A log of many segments and every format, of which some appends share a millisecond."""
+    rng = random.Random(seed)
+    log = make_log(segment_bytes=1500, index_interval_bytes=200, **settings).create()
+    now = 1000
+    for _ in range(120):
+        if rng.random() < 0.1:
+            version = rng.choice(FORMATS)
+            log.partition.config = log.config = type(log.config)(
+                segment_bytes=1500, index_interval_bytes=200, message_format_version=version
+            )
+        now += rng.choice([0, 0, 1, 70_000])
+        log.append(
+            [rng.choice([-1, 5, now])] * rng.randrange(1, 5),
+            now=now,
+            compression=rng.choice([0, 0, 1]),
+        )
+    return log
+
+
+@pytest.mark.parametrize("max_bytes", [1, 90, 333, 1400, 5000, 1 << 20])
+def test_every_batch_has_the_time_a_lookup_finds(make_log, max_bytes):
+    log = filled(make_log)
+    partition, offset, times = log.partition, 0, []
+    assert len(partition.segments) > 5
+    while offset < partition.log_end_offset:
+        offset, seen = check(partition, offset, max_bytes)
+        times += seen
+    assert times == sorted(times)
+    assert len(set(times)) > 20
+    log.close()
+    log.open()
+    for start in range(0, offset, 7):
+        check(log.partition, start, max_bytes)
+
+
+def test_nothing_is_told_of_what_lies_behind(make_log):
+    log = make_log().create()
+    for number in range(10):
+        log.append([5], now=1000 + number)
+    _, told = read(log.partition, 3, upper=6)
+    assert [len(one.entries) // 12 for one in told] == [3]
+    assert [meant(told[0], offset) for offset in (3, 4, 5)] == [1003, 1004, 1005]
+    fetched, told = read(log.partition, 10)
+    assert (fetched.size, told) == (0, [])
+    with pytest.raises(OffsetOutOfRange):
+        read(log.partition, 11)
+
+
+def test_one_entry_tells_of_many_batches(make_log):
+    log = make_log().create()
+    for number in range(300):
+        log.append([5], now=1000 + number // 100)
+    _, (one,) = read(log.partition, 150)
+    assert one.entries == struct.pack(">qiqi", 1001, 100, 1002, 200)
+
+
+def test_what_nobody_knows_is_told_as_unknown(make_log):
+    log = filled(make_log)
+    log.close()
+    (log.directory / FILE_NAME).unlink()  # somebody else has written
+    foreign = sorted(log.directory.glob("*.appendtimes"))
+    foreign[1].unlink()
+    log.open()
+    log.append([7], now=10**9)
+    unknown, offset = 0, 0
+    while offset < log.partition.log_end_offset:
+        offset, seen = check(log.partition, offset, 700)
+        unknown += seen.count(None)
+    assert unknown > 5
+    assert seen[-1] == 10**9
+
+
+def test_holes_and_their_neighbours(make_log):
+    """Compaction took every batch but a few: none of them has the time of one that is gone."""
+    settings = {"cleanup_policy": ("compact",), "segment_bytes": 300}
+    log = make_log(**settings).create()
+    for number in range(60):
+        log.append([5], now=1000 + number, values=[b"x" * (number % 7)])
+    log.partition.flush()
+    partition = log.partition
+    clean(partition, 10**9)
+    offset, times = 0, []
+    while offset < partition.log_end_offset:
+        offset, seen = check(partition, offset, 1 << 20)
+        times += seen
+    assert len(times) < 30
+    assert times[-1] == 1059
+    assert None not in times
+
+
+def test_records_and_their_times_are_of_the_same_files(make_log, monkeypatch):
+    """What was read before a compaction is not told with the entries that it leaves."""
+    log = make_log(cleanup_policy=("compact",), segment_bytes=300).create()
+    for number in range(60):
+        log.append([5], now=1000 + number)
+    partition = log.partition
+    partition.flush()
+    reads = []
+    plain = partition.read
+
+    def read_then_compact(_, *args, **more):
+        fetched = plain(*args, **more)
+        reads.append(fetched)
+        if len(reads) == 1:
+            clean(partition, 10**9)
+        return fetched
+
+    monkeypatch.setattr(type(partition), "read", read_then_compact)
+    fetched, told = read(partition, 0)
+    assert len(reads) == 2
+    assert fetched is reads[1]
+    assert are_right(fetched, told)
+    assert sum(len(scan(data)) for data in fetched.buffers) < 60
+    mixed = reading.append_times_of(partition.segments, reads[0])
+    assert not are_right(reads[0], mixed), "the race would not be seen"
+
+
+def are_right(fetched, told):
+    return all(
+        meant(one, batch.last_offset) == 1000 + batch.last_offset
+        for data, one in zip(fetched.buffers, told, strict=True)
+        for batch in scan(data)
+    )
+
+
+def test_records_that_retention_takes_meanwhile_are_read_again(make_log, monkeypatch):
+    log = make_log(segment_bytes=300).create()
+    for number in range(60):
+        log.append([5], now=1000 + number)
+    partition = log.partition
+    plain, reads = partition.read, []
+
+    def read_then_delete(_, *args, **more):
+        fetched = plain(*args, **more)
+        reads.append(fetched)
+        if len(reads) == 1:
+            partition.delete_records_before(40)
+            assert partition.apply_retention(10**9)
+        return fetched
+
+    monkeypatch.setattr(type(partition), "read", read_then_delete)
+    with pytest.raises(OffsetOutOfRange):
+        read(partition, 0)
+    assert len(partition.segments) < 20
+
+
+def test_append_times_that_cannot_be_read_are_a_storage_error(make_log, monkeypatch):
+    log = make_log().create()
+    for number in range(9):
+        log.append([5], now=1000 + number)
+    monkeypatch.setattr(
+        "storage.append_times.AppendTimes.told_of",
+        lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")),
+    )
+    with pytest.raises(KafkaStorageError):
+        read(log.partition, 0)
