@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-READY_WITHIN_S = 30.0
-STOP_WITHIN_S = 15.0
+READY_WITHIN_S = 60.0
+STOP_WITHIN_S = 60.0
 
 _SHOWN_LINES = 20
 _LONGEST_READY_LINE = 65_536

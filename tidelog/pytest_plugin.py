@@ -38,7 +38,7 @@ Settings of the session's broker go into the ini file, one a line:
     tidelog_settings =
         auto.create.topics.enable=false
         log.message.timestamp.type=LogAppendTime
-    tidelog_ready_within_s = 30
+    tidelog_ready_within_s = 60
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the two ini options."""
     parser.addini("tidelog_settings", "settings of the session's broker, name=value", "linelist")
     parser.addini(
-        "tidelog_ready_within_s", "how long a broker may take to start, in s", default="30"
+        "tidelog_ready_within_s", "how long a broker may take to start, in s", default="60"
     )
 
 

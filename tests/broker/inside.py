@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-_PATIENCE_S = 20
+_PATIENCE_S = 60
 
 
 class Inside:

@@ -27,8 +27,8 @@ class RawMember:
         *,
         instance: str | None = None,
         version: int = 9,
-        session_ms: int = 10_000,
-        rebalance_ms: int = 10_000,
+        session_ms: int = 100_000,
+        rebalance_ms: int = 100_000,
     ) -> None:
         self.connection = broker.connect()
         self.group, self.instance, self.version = group, instance, version
@@ -132,11 +132,11 @@ def settled(*members: RawMember) -> dict[str, bytes]:
         if here:
             eventually(lambda: here[0].heartbeat() == REBALANCE_IN_PROGRESS)
             joining += [each.join() for each in here]
-        assert [joined.result(timeout=20)["error_code"] for joined in joining] == [0] * len(joining)
+        assert [joined.result(timeout=60)["error_code"] for joined in joining] == [0] * len(joining)
         here.append(member)
     parts = {member.member_id: b"part of " + member.member_id.encode() for member in members}
     syncing = [member.sync(parts if member.is_leader else None) for member in members]
-    answers = [synced.result(timeout=20) for synced in syncing]
+    answers = [synced.result(timeout=60) for synced in syncing]
     assert [answer["error_code"] for answer in answers] == [0] * len(members)
     return {
         member.member_id: answer["assignment"]

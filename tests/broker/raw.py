@@ -48,7 +48,7 @@ def name_of(connection: wire.Connection) -> str:
 class Pipe(wire.Connection):
     """Sends requests without waiting; reads answers in the order they come."""
 
-    def __init__(self, broker: Subject, timeout_s: float = 30) -> None:
+    def __init__(self, broker: Subject, timeout_s: float = 60) -> None:
         super().__init__(broker.bootstrap, timeout_s=timeout_s)
         self.asked: list[tuple[str, int]] = []
 

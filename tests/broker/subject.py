@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _POLL_S = 0.01
+_PATIENCE_S = 60
 _METRIC = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)$")
 
 
-def eventually(condition: Callable[[], Any], deadline_s: float = 20, what: str = "") -> Any:
+def eventually(
+    condition: Callable[[], Any], deadline_s: float = _PATIENCE_S, what: str = ""
+) -> Any:
     """Wait until `condition` gives something true, and return it; fail at the deadline."""
     end = time.monotonic() + deadline_s
     while True:
@@ -50,7 +53,7 @@ class Subject(BrokerProcess):
     def page(self, path: str) -> str:
         """The body at a path of its HTTP port."""
         url = f"http://{self.http}{path}"
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
             return answer.read().decode()
 
     def metric(self, name: str, /, **labels: str) -> float:
@@ -89,6 +92,6 @@ class Subject(BrokerProcess):
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def connect(self, timeout_s: float = 20) -> wire.Connection:
+    def connect(self, timeout_s: float = _PATIENCE_S) -> wire.Connection:
         """A raw client."""
         return wire.Connection(self.bootstrap, timeout_s=timeout_s)

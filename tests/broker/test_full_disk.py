@@ -4,7 +4,6 @@ import contextlib
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -36,8 +35,8 @@ def small(tmp_path, monkeypatch):
     launcher.write_text(_NAMESPACE.format(size=SIZE, data=data, python=sys.executable))
     launcher.chmod(0o755)
     monkeypatch.setattr(process.sys, "executable", str(launcher))
-    settings = {"log.retention.check.interval.ms": "20", "log.segment.delete.delay.ms": "0"}
-    with Subject(data, settings) as broker:
+    settings = {"log.retention.check.interval.ms": "1000", "log.segment.delete.delay.ms": "0"}
+    with Subject(data, settings, clock="manual") as broker:
         yield broker
         assert broker.unexpected_errors == 0, broker.log()[-8000:]
         assert "Traceback" not in broker.log(), broker.log()[-8000:]
@@ -57,7 +56,7 @@ def fill(directory):
 
 
 def test_reads_and_retention_go_on_and_appends_come_back(small):
-    now_ms = int(time.time() * 1000)
+    now_ms = small.clock.now_ms()
     batch = asking.recordset.batch(asking.values("x" * 50_000, timestamp=now_ms))
     with small.connect() as connection:
         kept, going = asking.new_name(), asking.new_name()
@@ -74,6 +73,8 @@ def test_reads_and_retention_go_on_and_appends_come_back(small):
         )
         assert len(asking.read_values(connection, kept)) == 1
         assert asking.list_offset(connection, kept, 0)["offset"] == 0
+        assert asking.list_offset(connection, going, -2)["offset"] == 0
+        small.clock.step(3_001)
         eventually(
             lambda: asking.list_offset(connection, going, -2)["offset"] > 0,
             what="retention on a full disk",

@@ -44,7 +44,7 @@ from tests.oracle.recordset import Rec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 SMALL = {"segment.bytes": "10000", "retention.ms": "-1"}
 
 

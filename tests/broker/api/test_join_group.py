@@ -184,8 +184,8 @@ def test_a_static_leader_that_is_back_does_not_assign(member):
 def test_sessions_end_by_the_clock_in_the_hand(start):
     broker = start({"clock": "manual", "clock.scope": "all", "control.listener": "127.0.0.1:0"})
     with broker.connect() as connection:
-        one = RawMember(broker, "timed")
-        two = RawMember(broker, "timed")
+        one = RawMember(broker, "timed", session_ms=10_000)
+        two = RawMember(broker, "timed", session_ms=10_000)
         settled(one, two)
         broker.clock.step(9_000)
         assert one.heartbeat() == NONE
@@ -258,6 +258,6 @@ def test_who_waits_is_told_when_the_broker_stops(start):
     waiting = two.join()
     eventually(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
     assert broker.stop() == 0
-    assert waiting.result(timeout=10)["error_code"] == 15
+    assert waiting.result(timeout=60)["error_code"] == 15
     one.close()
     two.close()
