@@ -28,6 +28,8 @@ class Telling(ConsumerRebalanceListener):
     def on_partitions_assigned(self, assigned: Any) -> None:
         """Say the generation and its part."""
         generation = self.consumer._coordinator._generation.generation_id
+        if generation < 0:  # turned out meanwhile: it owns nothing in any
+            return
         say(generation=generation, partitions=sorted(part.partition for part in assigned))
 
 

@@ -158,7 +158,7 @@ class KafkaPython(Account):
             if len(outstanding) >= _OUTSTANDING:
                 self._collect(outstanding)
         self._collect(outstanding)
-        producer.close(timeout=20)
+        producer.close(timeout=60)
 
     def _collect(self, outstanding: list[tuple[int, int, Any]]) -> None:
         for partition, number, future in outstanding:
@@ -195,7 +195,7 @@ def read_back(broker: Subject, topic: str) -> dict[int, list[tuple[int, bytes]]]
     found: dict[int, list[tuple[int, bytes]]] = {partition: [] for partition in range(PARTITIONS)}
     open_ends = set(found)
     while open_ends:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None, (
             f"the consumer stands still; at {[len(f) for f in found.values()]}"
         )

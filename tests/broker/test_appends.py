@@ -49,7 +49,7 @@ class Log:
 
     def append(self, records, *, now_ms, produce_version, unpack_limit=None):
         if len(records) == self.held:
-            assert self.release.wait(10)
+            assert self.release.wait(60)
         self.order.append(len(records))
         self.threads.append(threading.current_thread())
         if len(records) == 99_999:

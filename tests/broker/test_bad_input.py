@@ -172,7 +172,7 @@ class TestOtherProtocols:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        plain = socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+        plain = socket.create_connection(("127.0.0.1", broker.port), timeout=60)
         with plain, pytest.raises((ssl.SSLError, OSError)):
             context.wrap_socket(plain)
         eventually(lambda: broker.bad_requests == counted + 1)

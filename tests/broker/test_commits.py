@@ -36,7 +36,7 @@ def committed_after(*flush_ms):
             for each in flush_ms:
                 log.config.flush_ms = each
                 commits.later(log)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await log.committed.wait()
             return len(commits._timers)
 
@@ -67,15 +67,15 @@ def test_a_dead_disk_stops_the_commits_of_no_other(tmp_path):
             logs = [Log(1) for _ in range(50)]
             for each in logs:
                 each.directory = dead / "t-0"
-                each.commit = lambda: answers.wait(20) and 1
+                each.commit = lambda: answers.wait(200) and 1
             waiting = [commits.up_to(each, 1) for each in logs]
             other = Log(1)
             other.directory = alive / "t-0"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await commits.up_to(other, 1)
             assert not any(each.done() for each in waiting)
             answers.set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await asyncio.gather(*waiting)
         finally:
             answers.set()

@@ -48,7 +48,7 @@ def connection(broker):
 def ask(broker, method, path, body=None):
     """A request by hand; status and JSON of the answer."""
     host, _, port = broker.control.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
     text = body if isinstance(body, str | None) else json.dumps(body)
     connection.request(method, path, text)
     answer = connection.getresponse()

@@ -386,7 +386,7 @@ def test_a_delay_holds_one_connection_until_it_is_lifted(broker, connection, top
         assert asking.list_offset(other, topic, -1)["offset"] == 0
         assert held.is_alive()
         fault.lift()
-        held.join(20)
+        held.join(60)
         assert not held.is_alive()
         assert asking.list_offset(other, topic, -1)["offset"] == 1
 
@@ -399,7 +399,7 @@ def test_a_delay_after_the_append_holds_the_answer_alone(broker, connection, top
         eventually(lambda: asking.list_offset(other, topic, -1)["offset"] == 1)
     assert held.is_alive()
     fault.lift()
-    held.join(20)
+    held.join(60)
     assert not held.is_alive()
 
 
@@ -419,7 +419,7 @@ def test_a_stop_waits_for_no_delay(start):
         held.start()
         eventually(lambda: fault.hits == 1)
         assert broker.stop() == 0
-        held.join(20)
+        held.join(60)
         assert not held.is_alive()
 
 

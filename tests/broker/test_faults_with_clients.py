@@ -46,7 +46,7 @@ def producer(client, broker, *, idempotent):
             reconnect_backoff_ms=10,
             request_timeout_ms=10_000,
         )
-        yield lambda topic, value: found.send(topic, value, partition=0).get(30).offset
+        yield lambda topic, value: found.send(topic, value, partition=0).get(60).offset
         with contextlib.suppress(KafkaTimeoutError):
             found.close(timeout=5)
         return
@@ -66,7 +66,7 @@ def producer(client, broker, *, idempotent):
     def send(topic, value):
         told = []
         found.produce(topic, value, partition=0, on_delivery=lambda *what: told.append(what))
-        assert found.flush(30) == 0
+        assert found.flush(60) == 0
         error, message = told[0]
         assert error is None, error
         return message.offset()

@@ -126,7 +126,7 @@ def bent(data, others, chance):
 
 def send(broker, data):
     """On a connection of its own, whose sending half then closes: the broker must close the rest."""
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as peer:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as peer:
         try:
             peer.sendall(data)
             peer.shutdown(socket.SHUT_WR)
@@ -197,7 +197,7 @@ def play(broker, frames):
         send(broker, b"".join(bent(chance.choice(requests), requests, chance) for _ in range(few)))
         sent += few
     neighbour.enough.set()
-    neighbour.join(30)
+    neighbour.join(60)
     account.finish()
     assert neighbour.error is None, f"after {sent} frames, seed {SEED}: {neighbour.error!r}"
     assert kills.problems([account], kills.read_back(broker, "t")) == []

@@ -56,7 +56,7 @@ def topic(connection):
 def ask(broker, path):
     """Status and JSON at a path below /v1."""
     try:
-        with urllib.request.urlopen(f"http://{broker.http}/v1{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{broker.http}/v1{path}", timeout=60) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
@@ -355,7 +355,7 @@ def test_a_mistake_is_told_in_a_sentence(broker, topic, path, status, name):
 def test_only_reading_is_served(broker, topic):
     url = f"http://{broker.http}/v1/topics/{topic}/offsets"
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(urllib.request.Request(url, b"{}", method="POST"), timeout=20)
+        urllib.request.urlopen(urllib.request.Request(url, b"{}", method="POST"), timeout=60)
     with refused.value as error:
         assert (error.code, json.load(error)["error"]) == (405, "METHOD_NOT_ALLOWED")
 
@@ -386,7 +386,7 @@ def test_nobody_waits_for_a_slow_lookup(broker, connection, topic):
     assert answers == []
     fault.lift()
     for thread in slow:
-        thread.join(30)
+        thread.join(60)
     assert answers == [0] * 6
 
 
@@ -418,5 +418,5 @@ def test_a_slow_lookup_holds_up_no_stop(start):
     eventually(lambda: fault.hits >= 2, what="both threads are held")
     assert broker.stop() == 0
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()

@@ -148,12 +148,12 @@ def test_a_client_that_checks_epochs_reads_all_of_it(brought):
             "enable.partition.eof": True,
         }
     )
-    (found,) = consumer.offsets_for_times([TopicPartition("old", 0, 2_000)], timeout=20)
+    (found,) = consumer.offsets_for_times([TopicPartition("old", 0, 2_000)], timeout=60)
     assert (found.offset, found.leader_epoch) == (2, 4)
     consumer.assign([found])
     read = []
     while True:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None, f"nothing more after {read}"
         if message.error():
             break

@@ -149,10 +149,10 @@ def test_sigterm_under_load_keeps_what_was_acknowledged(start):
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:
         thread.start()
-    assert going.wait(30)
+    assert going.wait(60)
     assert broker.stop() == 0
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
     broker.restart()
     with broker.connect() as connection:
@@ -194,11 +194,11 @@ def test_sigterm_loses_no_answer_of_a_pipelining_producer(start):
         for thread in threads:
             thread.start()
         for _ in range(4):
-            assert going.acquire(timeout=30)
+            assert going.acquire(timeout=60)
         assert broker.stop() == 0
         gone.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
     broker.restart()
     with broker.connect() as connection:

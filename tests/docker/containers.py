@@ -77,7 +77,7 @@ class Container:
 
 def produce(bootstrap, topic, count, **more):
     producer = KafkaProducer(bootstrap_servers=bootstrap)
-    sent = [producer.send(topic, b"%d" % n, **more).get(30) for n in range(count)]
+    sent = [producer.send(topic, b"%d" % n, **more).get(60) for n in range(count)]
     producer.close()
     return sent
 
@@ -87,7 +87,7 @@ def values(bootstrap, topic, count):
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
     consumer.seek_to_beginning()
-    found, deadline_s = [], time.monotonic() + 30
+    found, deadline_s = [], time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline_s:
         for records in consumer.poll(1_000).values():
             found += [record.value for record in records]

@@ -25,7 +25,7 @@ INSIDE = """
 import sys
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 producer = KafkaProducer(bootstrap_servers="broker:29092")
-producer.send("both", b"from inside").get(30)
+producer.send("both", b"from inside").get(60)
 (told,) = producer._metadata.brokers()
 print("told", told.host, told.port)
 producer.close()
@@ -71,7 +71,7 @@ class Stack:
 
     def ask_prometheus(self, path):
         url = f"http://127.0.0.1:{self.prometheus}/api/v1/{path}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return json.load(answer)["data"]
 
 

@@ -49,5 +49,5 @@ def running_kafka(tmp_path_factory):
 @pytest.fixture
 def kafka(running_kafka):
     """A connection to Apache Kafka."""
-    with wire.Connection(running_kafka.bootstrap, timeout_s=30) as connection:
+    with wire.Connection(running_kafka.bootstrap, timeout_s=60) as connection:
         yield connection

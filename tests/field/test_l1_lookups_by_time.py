@@ -82,7 +82,7 @@ class TestNegativeTimes:
         put(connection, topic, (-900, -50))
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "l1"})
         try:
-            (place,) = consumer.offsets_for_times([TopicPartition(topic, 0, -51)], timeout=20)
+            (place,) = consumer.offsets_for_times([TopicPartition(topic, 0, -51)], timeout=60)
             assert (place.offset, place.error) == (1, None)
         finally:
             consumer.close()
@@ -119,11 +119,11 @@ class TestTrims:
         settings = {"group.id": "l1", "auto.offset.reset": "earliest", "enable.auto.commit": False}
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, **settings})
         try:
-            (place,) = consumer.offsets_for_times([TopicPartition(topic, 0, 1005)], timeout=20)
+            (place,) = consumer.offsets_for_times([TopicPartition(topic, 0, 1005)], timeout=60)
             assert place.offset == 5
             trim(connection, topic, 12)  # between its question and its first fetch
             consumer.assign([place])
-            message = consumer.poll(20)
+            message = consumer.poll(60)
             assert message is not None
             assert (message.error(), message.offset()) == (None, 12)
         finally:

@@ -109,7 +109,7 @@ def test_help_imports_neither_pyspark_nor_pyarrow():
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (done.stderr, done.stdout) == ("", "[]\n")
@@ -203,7 +203,7 @@ def test_what_spark_submit_is_given_finds_our_packages_first(tmp_path):
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -27,7 +27,7 @@ HEADERS = ((b"h", b"x"), (b"null", None))
 
 @pytest.fixture
 def client(either):
-    with Client(either, timeout_s=20) as made:
+    with Client(either, timeout_s=60) as made:
         yield made
 
 
@@ -107,7 +107,7 @@ def test_why_records_are_refused_is_told(client, topic):
 
 
 def test_a_broker_that_comes_back_is_found_again(broker, topic):
-    with Client(broker.bootstrap, timeout_s=30) as client:
+    with Client(broker.bootstrap, timeout_s=60) as client:
         client.create_topic(topic, 1)
         client.produce(topic, 0, batch())
         broker.kill()

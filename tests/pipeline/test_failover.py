@@ -26,7 +26,7 @@ from tests.pipeline.test_source_brokers import transact
 from tidelog.process import BrokerProcess
 
 NOON = 1_700_000_000_000
-WAIT_S = 20
+WAIT_S = 60
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 
 

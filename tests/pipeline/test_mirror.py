@@ -322,7 +322,7 @@ def delete(bootstrap, topic):
     finally:
         admin.close()
     with Client(bootstrap) as client:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while client.has_topic(topic):
             assert time.monotonic() < deadline
             time.sleep(0.05)

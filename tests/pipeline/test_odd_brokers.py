@@ -42,7 +42,7 @@ class Scripted:
     def __exit__(self, *_):
         self.server.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
         self.server.close()
-        self.thread.join(10)
+        self.thread.join(60)
 
     def serve(self):
         with contextlib.suppress(OSError):

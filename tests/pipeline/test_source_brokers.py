@@ -41,7 +41,7 @@ def cluster(request):
 def fill(cluster, topic, *, settings=None, partitions=2, batches=12):
     """Produce batches of all codecs with times of all kinds; Kafka gets those it takes."""
     rng = random.Random(3)
-    with Client(cluster.bootstrap, timeout_s=20) as client:
+    with Client(cluster.bootstrap, timeout_s=60) as client:
         made = {"segment.bytes": "4000", "retention.ms": "-1", **(settings or {})}
         client.create_topic(topic, partitions, made)
         for partition in range(partitions):
@@ -186,7 +186,7 @@ def test_append_times_of_a_running_broker_are_what_http_says(broker, topic):
     (rows,) = read_from(plan(selection, logs=[str(broker.log_dir)])).values()
     for one in rows[:: max(len(rows) // 5, 1)]:
         place = f"topics/{topic}/partitions/0/records/{one.offset}/times"
-        with urllib.request.urlopen(f"http://{broker.http}/v1/{place}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{broker.http}/v1/{place}", timeout=60) as answer:
             told = json.load(answer)
         assert told["append_time_ms"] == one.append_time
         log = [

@@ -21,7 +21,7 @@ from tests.oracle.apache_kafka import ApacheKafka, available
 pytestmark = pytest.mark.oracle
 
 DAY = 86_400_000
-DEADLINE_S = 40
+DEADLINE_S = 120
 
 # Days before now of each batch's records, one batch a segment; what is set.
 TOPICS = {
@@ -66,7 +66,7 @@ def alter(bootstrap, topic, own):
         ],
     )
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+        future.result(60)
 
 
 def starts(client):

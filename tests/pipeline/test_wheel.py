@@ -15,6 +15,7 @@ from tests.tidelog.test_wheel import (  # noqa: F401 - fixtures
     with_dependencies,
 )
 
+pytestmark = pytest.mark.timeout(900)  # a compiler on a busy machine
 ON_SPARK = """
 from tidelog._house import open_house
 open_house()
@@ -42,7 +43,7 @@ def test_its_pipeline_is_found_beside_a_users_own_packages(with_dependencies, pr
         env=plain_environ(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

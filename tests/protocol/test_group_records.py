@@ -130,7 +130,7 @@ def test_kafka_reads_and_writes_the_same():
         input="".join(f"{kind} {data.hex()}\n" for kind, data in asked),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

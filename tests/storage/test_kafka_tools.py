@@ -31,7 +31,7 @@ def dump(paths, *options):
         stderr=subprocess.STDOUT,
         text=True,
         check=True,
-        timeout=100,
+        timeout=240,
     )
     return run.stdout
 

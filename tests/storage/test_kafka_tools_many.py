@@ -141,7 +141,6 @@ def check_logs(lives, said):
     return segments, records
 
 
-@pytest.mark.timeout(200)
 def test_a_hundred_segments(lives, capsys):
     paths = [
         path for suffix in (".log", ".index", ".timeindex") for path in files_of(lives, suffix)
@@ -163,7 +162,6 @@ def test_a_hundred_segments(lives, capsys):
         print(f"\nDumpLogSegments: {segments} segments, {records} records, {entries} entries, ok")
 
 
-@pytest.mark.timeout(100)
 def test_times_below_zero(make_log):
     log = life(
         make_log,
@@ -183,7 +181,6 @@ def test_times_below_zero(make_log):
     assert not complaints
 
 
-@pytest.mark.timeout(100)
 def test_damage_is_reported(make_log):
     """One number changed in each kind of file: the tool says so of that file, and of no other."""
     told = life(

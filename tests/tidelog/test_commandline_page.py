@@ -24,7 +24,7 @@ def shell(command, broker, tidelog):
         env=os.environ | {"TIDELOG": tidelog},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

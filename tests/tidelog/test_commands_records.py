@@ -359,7 +359,7 @@ def at_terminal(*arguments):
         while data := os.read(terminal, 65_536):
             shown += data
     os.close(terminal)
-    assert process.wait(20) == 0, shown
+    assert process.wait(60) == 0, shown
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
 
 

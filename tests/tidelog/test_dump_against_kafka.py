@@ -43,7 +43,7 @@ def kafka():
             capture_output=True,
             text=True,
             check=True,
-            timeout=100,
+            timeout=240,
         )
         return done.stdout.splitlines()
 

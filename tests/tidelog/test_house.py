@@ -20,7 +20,7 @@ def run(code, cwd):
         env={**os.environ, "PYTHONPATH": str(ROOT)} | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
@@ -86,7 +86,7 @@ def test_a_foreign_namespace_package_is_refused_too(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert f"a package called protocol is already imported from {tmp_path}/protocol" in done.stderr

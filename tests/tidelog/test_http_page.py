@@ -39,7 +39,7 @@ def broker(tmp_path_factory):
         admin.close()
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=False)
         for time in (-14_182_980_000, NEW_YEAR_MS + HOUR_MS, -2):
-            producer.send("orders", b"v", timestamp_ms=time).get(20)
+            producer.send("orders", b"v", timestamp_ms=time).get(60)
             broker.clock.step("1h")
         producer.close()
         yield broker
@@ -49,7 +49,7 @@ def answer_of(broker, url):
     """What curl would print."""
     try:
         with urllib.request.urlopen(
-            f"http://{broker.http}{url.removeprefix('localhost:8080')}", timeout=20
+            f"http://{broker.http}{url.removeprefix('localhost:8080')}", timeout=240
         ) as answer:
             text = answer.read().decode()
     except urllib.error.HTTPError as error:

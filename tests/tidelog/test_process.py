@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def connects(address):
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=10).close()
+        socket.create_connection((host, int(port)), timeout=60).close()
     except ConnectionRefusedError:
         return False
     return True

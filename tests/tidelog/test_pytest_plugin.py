@@ -17,7 +17,7 @@ import socket
 
 def test_shared(tidelog_broker):
     host, _, port = tidelog_broker.bootstrap.rpartition(":")
-    socket.create_connection((host, int(port)), timeout=10).close()
+    socket.create_connection((host, int(port)), timeout=60).close()
     assert tidelog_broker.settings == {"num.partitions": "3"}
     print("SHARED", tidelog_broker.pid)
 
@@ -72,7 +72,7 @@ def pytest_in(directory, *arguments, ini="", tests=TESTS):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
     )
 

@@ -33,7 +33,7 @@ def run(command, address):
             path = word.removeprefix("localhost:9099")
     request = urllib.request.Request(f"http://{address}{path}", body, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return request.get_method(), path, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -48,7 +48,7 @@ def test_every_example_gives_the_answer_below_it(tmp_path):
         for command, expected in examples:
             if '"8d"' in command:
                 producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-                producer.send("orders", b"1", timestamp_ms=NEW_YEAR_MS).get(20)
+                producer.send("orders", b"1", timestamp_ms=NEW_YEAR_MS).get(60)
                 producer.close()
             method, path, answer = run(command, broker.control)
             told = json.loads(expected)

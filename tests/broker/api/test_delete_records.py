@@ -233,8 +233,8 @@ def test_librdkafka_deletes(broker, connection, topic):
 
     def delete(offset):
         asked = TopicPartition(topic, 0, offset)
-        (answer,) = admin.delete_records([asked], request_timeout=20).values()
-        return answer.result(20).low_watermark
+        (answer,) = admin.delete_records([asked], request_timeout=60).values()
+        return answer.result(60).low_watermark
 
     assert delete(5) == 5
     assert delete(-1) == 20

@@ -48,7 +48,7 @@ def test_what_is_appended_before_the_wait_begins_wakes_it(store):
         )
         waiting = handler.handle(node, request, types.SimpleNamespace(version=4))
         node.append(partition, asking.batch_of("early"), 7)
-        response = await asyncio.wait_for(waiting, 10)
+        response = await asyncio.wait_for(waiting, 60)
         node.executor.shutdown()
         return response.responses[0].partitions[0].records
 

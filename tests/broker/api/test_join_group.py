@@ -228,7 +228,7 @@ def test_a_member_that_comes_back_to_a_full_group_is_none_any_longer(start):
         eventually(lambda: member_count(connection, "full") == 3)
         refused = second.join_now()
     assert (refused["error_code"], refused["member_id"]) == (GROUP_MAX_SIZE_REACHED, "")
-    assert [each.result(timeout=20)["error_code"] for each in joining] == [NONE, NONE]
+    assert [each.result(timeout=60)["error_code"] for each in joining] == [NONE, NONE]
     assert second.heartbeat() == UNKNOWN_MEMBER_ID
     for member in (first, second, third):
         member.close()
