@@ -11,6 +11,9 @@ If nothing of what was read survives conversion (control batches), reading goes 
 
 Fetch sessions (KIP-227) are answered statelessly: session id 0, every partition in every answer.
 
+From version 12 on whoever asks for append times, by a tag of ours, is told when each whole batch was appended
+(decision 13). They come on top of the limits: twelve bytes for each time among those of the batches.
+
 Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offset; 5 log start offset;
 7 sessions; 9 leader epoch; 11 rack and preferred replica; 12 flexible, diverging epoch; 13 topic ids;
 15 replica id moves to a tag; 16 node endpoints (left out: there is one node).
@@ -23,7 +26,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.context import as_broker_error
-from protocol.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.api.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+    SegmentAppendTimes,
+)
 from protocol.errors import (
     FetchSessionIdNotFound,
     InvalidFetchSessionEpoch,
@@ -202,19 +210,24 @@ def _attempt(node: Node, request: FetchRequest, version: int, *, on_loop: bool) 
                 outcome.partitions.append(partition)
                 outcome.upper_offsets.append(upper_offset)
                 records, got, converted = _NOTHING
+                append_times = None
                 if wanted.fetch_offset != upper_offset:  # the consumer has not caught up
-                    records, got, converted = _read(
-                        _Reading(
-                            partition,
-                            wanted.fetch_offset,
-                            min(wanted.partition_max_bytes, left),
-                            upper_offset,
-                            version,
-                            size == 0,
-                            on_loop,
-                        )
+                    reading = _Reading(
+                        partition,
+                        wanted.fetch_offset,
+                        min(wanted.partition_max_bytes, left),
+                        upper_offset,
+                        version,
+                        size == 0,
+                        on_loop,
                     )
+                    if request.with_append_times:
+                        records, got, append_times = _read_with_append_times(reading)
+                    else:
+                        records, got, converted = _read(reading)
                 result = _found(partition, wanted.partition, records, request)
+                if append_times:
+                    result.append_times = append_times
                 if got:
                     outcome.served.append(_Served(partition.topic, got, converted))
                 size += got
@@ -283,6 +296,23 @@ def _read(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
         data = convert.transcode_zstd(fetched.buffers)
         return (data,), len(data), 0
     return fetched.buffers, fetched.size, 0
+
+
+def _read_with_append_times(
+    reading: _Reading,
+) -> tuple[Sequence[Buffer], int, list[SegmentAppendTimes] | None]:
+    """Read for a version that has all as it stands: the records, their bytes, and their append times."""
+    fetched, told = reading.partition.read_with_append_times(
+        reading.offset,
+        reading.limit,
+        upper_offset=reading.upper_offset,
+        minimum_one=reading.is_first,
+        at_hand=reading.on_loop,
+    )
+    if fetched.size < fetched.first_batch_size:
+        return (), 0, None
+    append_times = [SegmentAppendTimes(base_offset=base, entries=data) for base, data in told]
+    return fetched.buffers, fetched.size, append_times
 
 
 def _read_old(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
