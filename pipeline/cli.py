@@ -8,9 +8,12 @@ findings, 2 a mistake in the command line, 3 failed, told in one sentence (`--tr
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
+import signal
 import sys
+import threading
 import traceback
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
@@ -21,7 +24,7 @@ from pipeline.session import INSTALL, Session
 from pipeline.source.splits import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 # Each is a module in pipeline/jobs, and a line of help.
 JOBS: Final[Mapping[str, str]] = MappingProxyType(
@@ -35,7 +38,11 @@ JOBS: Final[Mapping[str, str]] = MappingProxyType(
         "backfill": "a table to a topic, with event times of its own",
     }
 )
-_INTERRUPTED: Final = 130
+_KILLED: Final = 128  # and the number of the signal, as a shell has it
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came: everything is ended as for Ctrl-C."""
 
 
 class _Job(Protocol):
@@ -72,10 +79,18 @@ def run(options: argparse.Namespace) -> int:
     job = _module(options.job)
     master = getattr(options, "master", DEFAULT_MASTER)
     try:
-        with Session(options.job, master=master, conf=getattr(options, "conf", ())) as session:
+        with (
+            _terminable(),
+            Session(options.job, master=master, conf=getattr(options, "conf", ())) as session,
+        ):
             return job.run(options, session)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    except KeyboardInterrupt as stop:
+        number = signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT
+        print(  # noqa: T201 - what the job says
+            f"tidelog pipeline {options.job}: stopped by {number.name}: the same --run again goes on",
+            file=sys.stderr,
+        )
+        return _KILLED + number
     except BrokenPipeError:  # whoever reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
@@ -84,6 +99,23 @@ def run(options: argparse.Namespace) -> int:
             traceback.print_exc()
         print(f"tidelog pipeline {options.job}: {sentence(error)}", file=sys.stderr)  # noqa: T201
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a job in order, Spark and all; elsewhere than in the main thread it stays as it is."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(_number: int, _frame: object) -> NoReturn:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def sentence(error: BaseException) -> str:
