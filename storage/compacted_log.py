@@ -7,12 +7,12 @@ the names take. `swaps` counts them, twice each, and who has read meanwhile read
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import KafkaStorageError
+from protocol.errors import BrokerError, KafkaStorageError
 from storage import cleanable, files, replacing, retention, timestamps
 from storage.cleaner import Job, Source, Writer
 from storage.compaction_explanation import Compacting
@@ -131,6 +131,13 @@ class CompactedLog(DurableLog):
             if self._is_stopped or self._is_cleaning or self._segments[: len(wanted)] != wanted:
                 return None
             self._is_cleaning, self._cleaning = True, wanted
+        try:
+            with self._flush_lock:
+                self._check_usable()
+                replacing.discard_all(self.directory)  # nobody's, or what could not be removed
+        except (BrokerError, OSError):
+            self.end_cleaning(None)
+            raise
         return Job(
             sources=tuple(Source(s.base_offset, *s.tail) for s in wanted),
             first_dirty_offset=dirt.first_dirty_offset,
@@ -200,7 +207,7 @@ class CompactedLog(DurableLog):
             self._check_usable()
             sources = self._sources_of(cleaned)
             if not sources:
-                replacing.discard(self.directory, cleaned.base_offset)
+                self._discard(cleaned)
                 return False
             try:
                 with self._append_lock:
@@ -211,7 +218,8 @@ class CompactedLog(DurableLog):
                 replacing.complete(self.directory, cleaned.base_offset)
             except OSError as error:
                 self._replacing = frozenset()
-                replacing.discard(self.directory, cleaned.base_offset)
+                if not isinstance(error, files.SyncError):
+                    self._discard(cleaned)
                 raise self._storage_error("a compacted segment is not kept", error) from error
             self._swap(cleaned, sources, now_ms)
             try:
@@ -224,10 +232,19 @@ class CompactedLog(DurableLog):
         return True
 
     def discard_cleaned(self) -> None:
-        """Remove what a cleaning that was given up has written, as far as the disk lets us."""
+        """Remove what a cleaning that was given up has written, as far as the disk lets us.
+
+        What it does not is in the way of the next one. Of a log that is offline a part may have no other
+        name: the next start ends that.
+        """
         with self._flush_lock:
-            if not self.is_deleted:
-                replacing.discard_all(self.directory)
+            if not self.is_deleted and self.offline is None:
+                with contextlib.suppress(OSError):
+                    replacing.discard_all(self.directory)
+
+    def _discard(self, cleaned: Cleaned) -> None:
+        with contextlib.suppress(OSError):
+            replacing.discard(self.directory, cleaned.base_offset)
 
     def _sources_of(self, cleaned: Cleaned) -> tuple[Segment, ...]:
         """Return the segments a cleaned one was made from, where they are all there still."""
@@ -286,7 +303,7 @@ class CompactedLog(DurableLog):
         segment.adopt(line, is_true=cleaned.is_true, covered_offset=cleaned.end_offset)
         return segment
 
-    @contextmanager
+    @contextlib.contextmanager
     def _half_way(self) -> Iterator[None]:
         """Take the log offline where the disk refuses the next name: the next start ends what was begun."""
         try:
@@ -298,7 +315,7 @@ class CompactedLog(DurableLog):
                 f"{self.topic}-{self.index}: compaction was interrupted: {reason}"
             ) from error
 
-    @contextmanager
+    @contextlib.contextmanager
     def _alone_with_names(self) -> Iterator[None]:
         self.swaps += 1
         try:

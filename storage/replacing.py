@@ -34,39 +34,47 @@ _IN_PLACE = (
 
 
 def complete(directory: Path, base_offset: int) -> None:
-    """Say that the cleaned segment is whole, durably; raises OSError, and then it is gone."""
-    try:
-        for suffix in SUFFIXES:
-            path = directory / filenames.segment_file(base_offset, suffix)
-            with contextlib.suppress(FileNotFoundError):
-                files.rename(
-                    path.with_name(path.name + filenames.CLEANED_SUFFIX),
-                    path.with_name(path.name + filenames.SWAP_SUFFIX),
-                )
-        files.sync(directory)
-    except OSError:
-        discard(directory, base_offset)
-        raise
+    """Say that the cleaned segment is whole, durably; raises OSError, and then `discard` ends it."""
+    for suffix in SUFFIXES:
+        path = directory / filenames.segment_file(base_offset, suffix)
+        with contextlib.suppress(FileNotFoundError):
+            files.rename(
+                path.with_name(path.name + filenames.CLEANED_SUFFIX),
+                path.with_name(path.name + filenames.SWAP_SUFFIX),
+            )
+    files.sync(directory)
 
 
 def discard(directory: Path, base_offset: int) -> None:
-    """Remove a cleaned segment that is not wanted, as far as the disk lets us.
+    """Remove a cleaned segment that is not wanted, whole or not; raises OSError.
 
-    What is left of it says `.cleaned` longest, which the next start removes with all the rest.
+    First its log says `.cleaned` again, and it says so longest: what a crash or a failure leaves of it
+    then, the next start and the next cleaning remove, and nothing of it takes anything's place.
     """
-    with contextlib.suppress(OSError):
-        for ending in (filenames.SWAP_SUFFIX, filenames.CLEANED_SUFFIX):
-            for suffix in reversed(SUFFIXES):
-                name = filenames.segment_file(base_offset, suffix) + ending
-                files.unlink(directory / name)
+    paths = [directory / filenames.segment_file(base_offset, suffix) for suffix in SUFFIXES]
+    swaps = [path.with_name(path.name + filenames.SWAP_SUFFIX) for path in paths]
+    cleaned = [path.with_name(path.name + filenames.CLEANED_SUFFIX) for path in paths]
+    was_named = any(path.exists() for path in swaps)
+    with contextlib.suppress(FileNotFoundError):
+        files.rename(swaps[-1], cleaned[-1])
+        files.sync(directory)
+    for path in (*swaps[:-1], *cleaned[:-1]):
+        files.unlink(path)
+    if was_named:
+        files.sync(directory)
+    files.unlink(cleaned[-1])
 
 
 def discard_all(directory: Path) -> None:
-    """Remove every segment that was still being written, as far as the disk lets us."""
-    with contextlib.suppress(OSError):
-        for path in sorted(directory.iterdir()):
-            if path.name.endswith((filenames.CLEANED_SUFFIX, filenames.CLEANED_SUFFIX + ".tmp")):
-                files.unlink(path)
+    """Remove every cleaned segment, for a log of which none is taking its place; raises OSError."""
+    for path in sorted(directory.iterdir()):
+        name, ending = path.stem, path.suffix
+        if ending in (filenames.SWAP_SUFFIX, filenames.CLEANED_SUFFIX):
+            file = filenames.parse_segment_file(name)
+            if file is not None:
+                discard(directory, file.offset)
+        elif path.name.endswith(filenames.CLEANED_SUFFIX + ".tmp"):
+            files.unlink(path)
 
 
 def take_logs_away(sources: Sequence[Segment]) -> list[Path]:

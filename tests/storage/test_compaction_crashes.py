@@ -6,6 +6,8 @@ their times, and the cleaning that follows comes to the same end.
 """
 
 import contextlib
+import errno
+import itertools
 import os
 import random
 import shutil
@@ -13,9 +15,10 @@ import shutil
 import pytest
 
 from config.topic import TopicConfig
-from protocol.errors import BrokerError
+from protocol.errors import BrokerError, KafkaStorageError
 from protocol.records.batch import Record, build, records, scan
 from storage import cleaned, files, leftovers, replacing
+from storage.cleaner import Cleaner
 from storage.compacted_log import CompactedLog
 from storage.compaction import clean
 from storage.store import LogStore
@@ -276,3 +279,95 @@ def test_no_old_log_comes_back_beside_what_holds_its_records(
     every_step(origin, tmp_path, ends)
     assert ways > 20
     assert bool(back) is planted
+
+
+class Refusing(files.System):
+    """A disk that refuses a name at one step of a swap, lets some be removed then, and refuses some."""
+
+    def __init__(self, step, removals, refusals):
+        self.step, self.removals, self.refusals = step, removals, refusals
+        self.is_refusing = False
+
+    def rename(self, path, target):
+        if target.name.endswith(".swap") and not self.is_refusing:
+            self.step -= 1
+            if self.step < 0:
+                self.is_refusing = True
+                raise OSError(errno.EIO, "no")
+        self._change(path)
+        super().rename(path, target)
+
+    def unlink(self, path):
+        self._change(path)
+        super().unlink(path)
+
+    def _change(self, path):
+        if self.is_refusing and path.name.endswith((".swap", ".cleaned")) and path.exists():
+            self.removals -= 1
+            if self.removals < 0 <= self.removals + self.refusals:
+                raise OSError(errno.EIO, "no")
+
+
+def refused(origin, tmp_path, step, removals, refusals):
+    """A log in which a cleaned segment was neither taken in nor wholly removed."""
+    path, everything, _ = origin
+    root = tmp_path / "refused"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(path, root)
+    store = store_at(root)
+    partition = store.partition("t", 0)
+    store.checkpoint()
+    disk = Refusing(step, removals, refusals)
+    files.use(disk)
+    with pytest.raises(KafkaStorageError, match="is not kept"):
+        clean(partition, NOW)
+    assert disk.is_refusing
+    assert partition.offline is None
+    assert rows_of(partition) == everything
+    return store, partition, disk
+
+
+MANY = 1_000
+REFUSED = list(itertools.product(range(5), range(5), (2, 3, MANY)))
+
+
+@pytest.mark.parametrize("begun", ["at once", "after a cleaning that came to nothing"])
+def test_what_cannot_be_removed_takes_nothings_place(origin, tmp_path, begun):
+    """The next start finds the log as it was, with all its times, and removes what is left."""
+    for case in REFUSED:
+        store, partition, _ = refused(origin, tmp_path, *case)
+        files.use(files.System())
+        if begun != "at once":
+            cleaner = Cleaner(partition.directory, partition.begin_cleaning(NOW, asked=True))
+            cleaner.clean(cleaner.groups()[-1])  # not the one that was refused
+        store._release()
+        again = store_at(tmp_path / "refused")
+        try:
+            found = again.partition("t", 0)
+            assert rows_of(found) == origin[1], case
+            assert leftover(found) == []
+        finally:
+            again._release()
+
+
+def test_no_cleaning_begins_beside_what_cannot_be_removed(origin, tmp_path):
+    for case in REFUSED:
+        store, partition, disk = refused(origin, tmp_path, *case)
+        if leftover(partition):
+            disk.removals, disk.refusals = 0, MANY
+            with pytest.raises(OSError, match="no"):
+                clean(partition, NOW)
+            assert rows_of(partition) == origin[1]
+        files.use(files.System())
+        assert clean(partition, NOW) is not None
+        assert rows_of(partition) == origin[2]
+        assert not [n for n in leftover(partition) if not n.endswith(".deleted")]
+        store._release()
+
+
+def leftover(partition):
+    return [
+        name
+        for name in os.listdir(partition.directory)
+        if name.endswith((".cleaned", ".swap", ".tmp", ".deleted"))
+    ]
