@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
-from broker.api.incremental_alter_configs import altered
+from broker.api.incremental_alter_configs import altered, topic_to_alter
 from config import broker_entries
 from protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
-from protocol.errors import InvalidRequest, UnknownTopicOrPartition
+from protocol.errors import InvalidRequest
 from storage.timestamps import APPEND_BASIS
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ async def handle(
 async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     name, image = resource.resource_name, node.metadata.image
     if resource.resource_type == TOPIC:
-        topic = image.topics.get(name)
-        if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name}")
-        changes = _changes(resource, topic.configs)
+        changes = _changes(resource, topic_to_alter(node, name).configs)
         await node.alter_topic(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         check_broker(node, name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
 from broker.context import as_broker_error
+from broker.metadata.names import check_topic_name
 from config import TOPIC_SETTINGS, Type, broker_entries, topic_entries
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from broker.context import Context
+    from broker.metadata.store import Topic
     from broker.node import Node
     from config import Entry
     from protocol.api import alter_configs
@@ -75,9 +77,7 @@ async def altered(
 async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
-        topic = node.metadata.image.topics.get(name)
-        if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name}")
+        topic = topic_to_alter(node, name)
         entries = topic_entries(
             node.config, node.config_of_topic(topic.name, topic.configs), topic.configs
         )
@@ -93,6 +93,17 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
         await node.alter_broker(changes, validate_only=validate_only)
     else:
         raise no_such_resource(resource.resource_type)
+
+
+def topic_to_alter(node: Node, name: str) -> Topic:
+    """A topic by its name; raises InvalidRequest, InvalidTopic, UnknownTopicOrPartition."""
+    if not name:
+        raise InvalidRequest("topics have no defaults of their own: the broker's are of type 4")
+    topic = node.metadata.image.topics.get(name)
+    if topic is None:
+        check_topic_name(name)
+        raise UnknownTopicOrPartition(f"there is no topic {name}")
+    return topic
 
 
 def _changes(resource: AlterConfigsResource, entries: Mapping[str, Entry]) -> dict[str, str | None]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.asking import BROKER, TOPIC, all_versions, create, new_name
 
-UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST = 3, 40, 42
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, INVALID_REQUEST = 3, 17, 40, 42
 
 
 def replace(connection, kind, name, configs, *, version=2, validate_only=False):
@@ -81,6 +81,8 @@ def test_validate_only(connection, topic):
     ("kind", "name", "code"),
     [
         (TOPIC, "nowhere", UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "no/name", INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "", INVALID_REQUEST),
         (BROKER, "7", INVALID_REQUEST),
         (8, "1", INVALID_REQUEST),
         (16, "x", INVALID_REQUEST),

@@ -78,6 +78,23 @@ def test_each_for_itself(connection):
     assert [each["error_code"] for each in got] == [0, UNKNOWN_TOPIC_OR_PARTITION, 0]
 
 
+@pytest.mark.parametrize("version", all_versions("DeleteTopics"))
+def test_what_is_named_twice_stays(connection, version):
+    name, other = new_name(), new_name()
+    topic_id = create(connection, name)
+    create(connection, other)
+    got = ask(connection, version, name, other, name)
+    assert {each["name"]: each["error_code"] for each in got} == {name: INVALID_REQUEST, other: 0}
+    assert len(got) == 2
+    if version >= 6:
+        got = ask(connection, version, name, ids=[topic_id])
+        assert [each["error_code"] for each in got] == [INVALID_REQUEST] * 2
+        nobody = str(uuid.uuid4())
+        (got,) = ask(connection, version, ids=[nobody, nobody])
+        assert got["error_code"] == INVALID_REQUEST
+    assert ask(connection, version, name)[0]["error_code"] == 0
+
+
 def test_name_and_id_together(connection):
     name = new_name()
     topic_id = create(connection, name)

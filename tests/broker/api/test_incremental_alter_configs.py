@@ -21,7 +21,7 @@ from tests.broker.asking import (
 from tests.oracle import codecs, recordset
 
 UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP = 3, 10, 32
-INVALID_CONFIG, INVALID_REQUEST = 40, 42
+INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, INVALID_REQUEST = 17, 40, 42
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -131,6 +131,8 @@ class TestOperations:
         ("kind", "name", "code"),
         [
             (TOPIC, "nowhere", UNKNOWN_TOPIC_OR_PARTITION),
+            (TOPIC, "no/name", INVALID_TOPIC_EXCEPTION),
+            (TOPIC, "", INVALID_REQUEST),
             (BROKER, "2", INVALID_REQUEST),
             (3, "x", INVALID_REQUEST),
             (8, "1", INVALID_REQUEST),
