@@ -39,6 +39,7 @@ from storage import (
 from storage.epochs import NO_EPOCH, LeaderEpochs
 from storage.largest_event import LargestEvent
 from storage.leaving import Leaving
+from storage.segment import Segment, Tail
 from storage.settings import settings_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
     from config.topic import TopicConfig
     from storage.producers import Producers
-    from storage.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -291,6 +291,29 @@ class DurableLog:
             with self._append_lock:
                 swaps = self.swaps
         return swaps
+
+    def _roll(self) -> Segment:
+        """Begin a new active segment at the log's end; raises OSError."""
+        base_offset = self.log_end_offset
+        previous = self._active
+        previous.mend()
+        snapshots.write(self.directory, base_offset, self.producers)
+        active = Segment(self.directory, base_offset, Tail(base_offset, 0))
+        active.event_slack_ms = self._event_slack_ms
+        try:
+            active.activate()
+        except OSError:  # a batch may go to the segment before it, and none must begin here then
+            active.remove()
+            raise
+        self._segments = (*self._segments, active)
+        self._active = active
+        try:
+            previous.seal()
+        except OSError as error:  # an index that is too short costs time, not answers
+            _log.warning(
+                "index not written", extra={"segment": previous.path, "reason": str(error)}
+            )
+        return active
 
     # --- make durable -----------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.records.plan import Plan
 from storage import timestamps
 from storage.offset_index import ENTRY_SIZE
 
@@ -24,6 +25,31 @@ class Settings(NamedTuple):
     index_interval_bytes: int
     segment_ms: int
     min_roll_interval_ms: int
+
+    def plan(
+        self,
+        stamps: timestamps.Stamps,
+        first_offset: int,
+        leader_epoch: int,
+        internal: bool,
+        unpack_limit: int | None,
+    ) -> Plan:
+        """Say what an append wants that is made now, at the log's end."""
+        # What Plan(...) does, without the Python frame of a NamedTuple's constructor.
+        return tuple.__new__(
+            Plan,
+            (
+                first_offset,
+                self.magic,
+                self.compression,
+                *stamps,
+                leader_epoch,
+                self.compacted,
+                self.max_message_bytes,
+                internal,
+                unpack_limit,
+            ),
+        )
 
 
 def settings_of(config: TopicConfig, magic: int) -> Settings:
