@@ -15,11 +15,9 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
-from protocol.records.batch import summarize, verify
-from storage import filenames, files, leftovers, timestamps
-from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from storage import checking, filenames, files, leftovers, timestamps
+from storage.offset_index import OffsetIndex
 from storage.segment import Segment, Tail
-from storage.time_index import TimeEntry
 from storage.timestamps import SegmentTimes
 
 if TYPE_CHECKING:
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.partition_times import PartitionTimes
-    from storage.segment import Found
-
-_NO_LIMIT = 2**63
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -68,17 +63,9 @@ def load(
     if leftovers.tidy(directory) and known is not None:
         known = known._replace(segments=())  # it speaks of what has been replaced
     found = listed(directory)
-    sizes = {
-        base: (directory / filenames.segment_file(base, filenames.LOG_SUFFIX)).stat().st_size
-        for base in found.base_offsets
-    }
-    bases = found.base_offsets or [log_start_offset]
-    segments = [
-        Segment(directory, base, Tail(following, sizes.get(base, 0)))
-        for base, following in zip(bases, [*bases[1:], bases[-1]], strict=True)
-    ]
+    segments = _described(directory, found.base_offsets, log_start_offset)
     stamps: dict[int, int | None] = {}
-    if not sizes:
+    if not found.base_offsets:
         segments[-1].activate()
         return Loaded(tuple(segments), None, 0)
     _adopt(segments, known, was_clean=was_clean)
@@ -109,16 +96,24 @@ def load(
         _doubt_append_times(segments, segments[0].base_offset)
     elif known is not None and (was_clean or known.boot_id != boot_id or not is_ours):
         _doubt_append_times(segments, known.covered_offset)
-    for segment in segments:
-        times, size = segment.known_times
-        if size < segment.tail.size:
-            times.has_unknown |= not segment.append_times.is_complete
-        elif times.has_unknown and not was_clean:  # may have been said of what was cut off since
-            times.has_unknown = not segment.append_times.is_complete
+    _note_unknown(segments, was_clean=was_clean)
     segments[-1].activate()
     if known is not None:
         last_time = timestamps.later(known.last_append_time_ms, last_time)
     return Loaded(tuple(segments), last_time, back_offset)
+
+
+def _described(directory: Path, base_offsets: Sequence[int], start_offset: int) -> list[Segment]:
+    """Return the segments there are, as long as their files are; else one that is empty. Raises OSError."""
+    sizes = {
+        base: (directory / filenames.segment_file(base, filenames.LOG_SUFFIX)).stat().st_size
+        for base in base_offsets
+    }
+    bases = base_offsets or [start_offset]
+    return [
+        Segment(directory, base, Tail(following, sizes.get(base, 0)))
+        for base, following in zip(bases, [*bases[1:], bases[-1]], strict=True)
+    ]
 
 
 def _was_open_in_kafka(segment: Segment) -> bool:
@@ -189,6 +184,16 @@ def _doubt_append_times(segments: Sequence[Segment], covered_offset: int) -> Non
             )
             segment.append_times.mark_unknown(from_offset)
             segment.known_times = SegmentTimes(), 0
+
+
+def _note_unknown(segments: Sequence[Segment], *, was_clean: bool) -> None:
+    """Have segments' times say whether some append time is unknown; raises OSError."""
+    for segment in segments:
+        times, size = segment.known_times
+        if size < segment.tail.size:
+            times.has_unknown |= not segment.append_times.is_complete
+        elif times.has_unknown and not was_clean:  # may have been said of what was cut off since
+            times.has_unknown = not segment.append_times.is_complete
 
 
 def _ends_at(segment: Segment, offset: int) -> bool:
@@ -264,11 +269,11 @@ def _recover(
         if not is_last and segment.tail.end_offset <= recovery_point:
             continue
         size = segment.tail.size
-        limit = _NO_LIMIT if is_last else segment.tail.end_offset
+        limit = checking.NO_LIMIT if is_last else segment.tail.end_offset
         times_size = segment.append_times.size()
         segment.append_times.check(covered_offset)
         strict = contiguous and _began_here(segment, is_ours)
-        checked = _check(segment, recovery_point, limit, index_interval_bytes, strict)
+        checked = checking.check(segment, recovery_point, limit, index_interval_bytes, strict)
         is_whole = checked.tail.size == size
         is_gone = not is_last and limit <= log_start_offset
         if is_last or is_gone or not contiguous:
@@ -329,93 +334,6 @@ def _goes_on(later: Sequence[Segment], is_ours: bool) -> bool:
     Where no batch follows, a hole would only keep consumers waiting for what is in it.
     """
     return _began_here(later[0], is_ours) or not any(segment.tail.size for segment in later)
-
-
-class _Checked(NamedTuple):
-    tail: Tail
-    stamp: int | None
-
-
-def _check(
-    segment: Segment,
-    recovery_point: int,
-    limit_offset: int,
-    index_interval_bytes: int,
-    strict: bool,
-) -> _Checked:
-    """Verify a segment's batches from the recovery point on, and complete its index.
-
-    A batch is good when its checksum holds and its offsets follow, below the next segment's. The
-    base offset of format 2 is outside its checksum: in a log that we wrote, and that was not
-    compacted (`strict`), it must be the next offset exactly.
-    """
-    good = _starting_point(segment, recovery_point)
-    bound = min(
-        limit_offset, segment.base_offset + MAX_RELATIVE_OFFSET + 1
-    )  # as an index can tell it
-    segment.truncate_indexes(good)
-    largest = segment.time_index.last()
-    if strict and segment.append_times.is_complete and not good.size:
-        segment.is_true = True  # we wrote it, and make its indexes now
-    stamp = None
-    try:
-        for found in segment.walk(good.size):
-            batch = found.batch
-            verify(found.buffer, batch)
-            if not _follows(found, good.end_offset, strict) or batch.last_offset >= bound:
-                raise CorruptMessage(f"offset {batch.base_offset} where {good[0]} comes next")
-            candidate = segment.largest_of(found)
-            if timestamps.exceeds(candidate, None if largest is None else largest.timestamp):
-                assert candidate is not None
-                largest = TimeEntry(candidate, batch.last_offset)
-            segment.note_index(batch, found.position, index_interval_bytes, largest)
-            good = Tail(batch.last_offset + 1, found.position + batch.size)
-            if batch.is_log_append_time:
-                seen = timestamps.or_none(batch.max_timestamp)
-                if timestamps.exceeds(seen, stamp):
-                    stamp = seen
-    except CorruptMessage as error:
-        _log.warning(
-            "bad batch",
-            extra={"segment": segment.path, "position": good.size, "reason": error.message},
-        )
-    if limit_offset != _NO_LIMIT and largest is not None:
-        segment.time_index.append(*largest)
-    return _Checked(good, stamp)
-
-
-def _starting_point(segment: Segment, recovery_point: int) -> Tail:
-    """Return from where to check: behind the last index entry before the recovery point.
-
-    As (offset that comes next there, position). The segment's beginning when there is no entry, or
-    when the entry does not hold true; then the whole index is made anew.
-    """
-    segment.read_indexes()
-    entry = segment.index.floor(recovery_point - 1)
-    if entry is not None:
-        try:
-            found = next(segment.walk(entry.position), None)
-        except CorruptMessage:
-            found = None
-        if found is not None and found.batch.last_offset == entry.offset:
-            return Tail(entry.offset + 1, entry.position + found.batch.size)
-    segment.index.clear()
-    segment.time_index.clear()
-    return Tail(segment.base_offset, 0)
-
-
-def _follows(found: Found, expected_offset: int, strict: bool) -> bool:
-    """Tell whether a batch may come where `expected_offset` is the next offset."""
-    base_offset, last_offset = found.batch.base_offset, found.batch.last_offset
-    if base_offset < 0:  # a compressed wrapper of format 0 or 1 shows its last offset alone
-        if not strict:
-            return last_offset >= expected_offset
-        summary = summarize(found.buffer, found.batch)
-        base_offset = summary.base_offset
-        last_offset = summary.last_offset if summary.last_offset == last_offset else -1
-    if strict:
-        return base_offset == expected_offset <= last_offset
-    return expected_offset <= base_offset <= last_offset
 
 
 # --- snapshots of producers ----------------------------------------------------------------------

@@ -20,7 +20,7 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
-from storage import log_directory, partition_times, recovery
+from storage import checking, log_directory, partition_times, recovery
 from storage.append_times import AppendTimes
 from storage.segment import Segment
 from storage.store import LogStore
@@ -313,7 +313,7 @@ def patched(target, name, replacement):
 
 READ = log_directory._read
 PLANTS = {  # what is patched, and which files' damages can show it
-    "a torn batch is accepted": (patched(recovery, "verify", lambda *_: None), ".log"),
+    "a torn batch is accepted": (patched(checking, "verify", lambda *_: None), ".log"),
     "a log that has been cut is taken to be clean": (
         patched(recovery, "_clean_end", lambda _, recovery_point, __: recovery_point),
         ".log",
