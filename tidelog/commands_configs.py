@@ -53,6 +53,8 @@ class Doomed(NamedTuple):
 
 def add_configs(parser: argparse.ArgumentParser) -> None:
     """The command line of `tidelog configs`."""
+    add_broker(parser)
+    add_common(parser)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     show = actions.add_parser("show", help="the settings there are", allow_abbrev=False)
     show.add_argument(
@@ -67,8 +69,8 @@ def add_configs(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "--of-broker", action="store_true", help="the broker's settings; no TOPIC is named"
         )
-        add_broker(action)
-        add_common(action)
+        add_broker(action, again=True)
+        add_common(action, again=True)
     for action in (change, unset):
         add_asking(action)
 
@@ -201,10 +203,8 @@ def alter(
         )
         refusal = f"{sentence}: name it with --http, or add --yes"
     else:
-        sentence = (
-            f"with {_listed(changes)} the next round of retention deletes for good "
-            f"{'; '.join(map(str, doomed)) or 'nothing more'}"
-        )
+        going = f"for good {'; '.join(map(str, doomed))}" if doomed else "nothing more"
+        sentence = f"with {_listed(changes)} the next round of retention deletes {going}"
         refusal = f"{sentence}: add --yes to change it, --dry-run to look only"
     sentence = f"{sentence[0].upper()}{sentence[1:]}."
     if options.dry_run:

@@ -117,6 +117,21 @@ def test_what_deletes_nothing_is_changed_at_once(run, old):
     assert settings(run, old)["segment.ms"]["source"] == "default"
 
 
+def test_what_would_delete_nothing_says_so(run, old):
+    status, out, _ = run("configs", "set", old, "retention.ms=40000d", "--dry-run")
+    assert (status, out) == (
+        0,
+        "With retention.ms=3456000000000 the next round of retention deletes nothing more.\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["topics", "configs", "groups"])
+def test_where_the_broker_is_may_be_said_before_the_action(capsys, command):
+    arguments = {"topics": ["list"], "configs": ["show", "T"], "groups": ["list"]}[command]
+    assert main([command, "--broker", "127.0.0.1:1", *arguments]) == 1
+    assert "no broker answers at 127.0.0.1:1 " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "change",
     [("configs", "set", "T", "retention.ms=1h"), ("configs", "unset", "T", "retention.ms")],
