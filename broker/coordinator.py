@@ -272,7 +272,9 @@ class Coordinator:
                     await self._append(kept.group.group_id, [written])
                 except BrokerError as error:
                     log.warning("group not stored: %s", error, extra={"group": kept.group.group_id})
-                    failure = CoordinatorNotAvailable(str(error))
+                    # What is too large stays so however often it is sent: its sender has to know.
+                    is_too_large = isinstance(error, MessageTooLarge | RecordListTooLarge)
+                    failure = error if is_too_large else CoordinatorNotAvailable(str(error))
             else:
                 is_refused = failure is not None and not isinstance(action.outcome, BrokerError)
                 _resolve(action.ticket, failure if is_refused and failure else action.outcome)

@@ -2,6 +2,8 @@
 
 Behaviour: answered when the leader's assignment is stored; see broker/groups.py. While the group is being
 read the answer is REBALANCE_IN_PROGRESS, as Kafka's is: a consumer gives up at COORDINATOR_LOAD_IN_PROGRESS.
+A group too large for a record of __consumer_offsets is MESSAGE_TOO_LARGE, where it gives up, too
+(Kafka: UNKNOWN_SERVER_ERROR): it would be as large the next time.
 
 Version notes: 3 static members; 4 flexible; 5 protocol type and name, which must be the group's (KIP-559).
 """

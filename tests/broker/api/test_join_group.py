@@ -11,7 +11,7 @@ from tests.broker.subject import eventually
 
 NONE, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 0, 22, 23, 24
 UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS = 25, 26, 27
-MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID = 79, 81, 82
+MESSAGE_TOO_LARGE, MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID = 10, 79, 81, 82
 
 
 @pytest.fixture
@@ -232,6 +232,16 @@ def test_a_member_that_comes_back_to_a_full_group_is_none_any_longer(start):
     assert second.heartbeat() == UNKNOWN_MEMBER_ID
     for member in (first, second, third):
         member.close()
+
+
+def test_an_assignment_too_large_to_be_kept_is_refused_for_good(member):
+    """Whoever was told to try again would do so for ever; with less the group goes on."""
+    one = member(new_name("group"))
+    assert one.join_now()["error_code"] == NONE
+    assert one.sync_now({one.member_id: b"x" * 2_000_000})["error_code"] == MESSAGE_TOO_LARGE
+    assert one.heartbeat() == REBALANCE_IN_PROGRESS
+    assert one.join_now()["error_code"] == NONE
+    assert one.sync_now({one.member_id: b"x" * 100_000})["assignment"] == b"x" * 100_000
 
 
 def test_members_of_a_group_that_is_being_read_carry_on(tmp_path):
