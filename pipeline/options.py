@@ -39,7 +39,7 @@ INLINE: Final = "inline"
 DEFAULT_MASTER: Final = "local[*]"
 _NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
 _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, which is no option
-_RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
+_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")  # what begins with a dot is half a file
 _SIZE = re.compile(r"([0-9]+)(k|m|g)?", re.IGNORECASE)
 
 
@@ -185,8 +185,10 @@ def size(text: str) -> int:
 
 def run_id(text: str) -> str:
     """The name of a run: a file is named for it."""
-    if not _RUN_ID.fullmatch(text) or text in {".", ".."}:
-        raise argparse.ArgumentTypeError(f"'{text}' is no name: letters, digits, . _ - alone")
+    if not _RUN_ID.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no name: letters, digits, . _ - alone, the first a letter, a digit or _"
+        )
     return text
 
 

@@ -163,11 +163,12 @@ class Plan:
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{PLAN}.{os.getpid()}")
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
+        with removed_if_failed(partial):
+            with partial.open("w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            partial.rename(path)
 
 
 def _time_in(arguments: Mapping[str, Any], name: str) -> str:
@@ -177,6 +178,19 @@ def _time_in(arguments: Mapping[str, Any], name: str) -> str:
         return f"no --{name}"
     typed = arguments.get(TYPED, {}).get(name)
     return f"--{name} {to_iso(time_ms)}" if typed is None else f"--{name} {typed}"
+
+
+@contextlib.contextmanager
+def removed_if_failed(partial: Path) -> Iterator[None]:
+    """Leave no half of a file where the disk is full, say, and name it. Raises OSError."""
+    try:
+        yield
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(partial)) from error
 
 
 @contextlib.contextmanager

@@ -94,6 +94,13 @@ class Manifest:
         """Its file."""
         return name_of(self.run)
 
+    def refuse_other(self, kind: str) -> None:
+        """Raise PipelineError where the run of this name was one of another kind."""
+        if self.kind != kind:
+            raise PipelineError(
+                f"run {self.run} of this archive was of {self.kind}, not of {kind}: choose another --run"
+            )
+
     def encoded(self) -> bytes:
         """The bytes of its file."""
         told = {

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pipeline.errors import PipelineError
+from pipeline.plan import removed_if_failed
 from pipeline.source import places
 
 if TYPE_CHECKING:
@@ -55,11 +56,12 @@ class Store:
         target = Path(places.local(self.place), name)
         _make(target.parent)
         partial = target.with_name(f"{PARTIAL}{uuid.uuid4().hex}-{target.name}")
-        with partial.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)  # noqa: PTH105 - what the tests of crashes stop at
+        with removed_if_failed(partial):
+            with partial.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, target)  # noqa: PTH105 - what the tests of crashes stop at
         _sync(target.parent)
 
     def _put(self, name: str, data: Any) -> None:

@@ -58,8 +58,7 @@ class Run:
         with self.store.locked():
             done = Archive.read(self.store).of_run(self.name)
             if done is not None:
-                if done.kind != manifests.ARCHIVE:
-                    raise PipelineError(f"run {self.name} of this archive was a {done.kind}")
+                done.refuse_other(manifests.ARCHIVE)
                 _say(f"{JOB} {self.name}: was done before")
                 return OK
             plan = self.plan(now_ms)

@@ -81,11 +81,14 @@ def compact(
         problems = archive.problems()
         if problems:
             raise PipelineError(f"nothing was changed, for {problems[0]}")
+        done = archive.of_run(name)
+        if done is not None:
+            done.refuse_other(manifests.COMPACT)
         groups = keeping.groups(store, archive.files, options.file_bytes)
         if options.dry_run:
             _say(f"{sum(len(one.files) for one in groups)} files would become {len(groups)}")
             return OK
-        if archive.of_run(name) is not None:
+        if done is not None:
             groups = []  # it was published; what it replaced may still be there
         if groups:
             with watching(session, "compact", len(groups), unit="files") as watch:
