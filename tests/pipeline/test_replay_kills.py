@@ -132,8 +132,24 @@ def test_a_task_that_died_is_done_again(place, topic, stop_after):
     assert outcome.found == 1000
 
 
+@dataclasses.dataclass(frozen=True)
+class Together(ListSource):
+    """It gives its records to nobody before all have asked for them: nobody is done before another begins."""
+
+    all_ask: threading.Barrier = dataclasses.field(kw_only=True)
+    have_asked: threading.Event = dataclasses.field(default_factory=threading.Event, kw_only=True)
+
+    def read(self):
+        if not self.have_asked.is_set():  # who comes second reads again
+            self.all_ask.wait(DEADLINE_S)
+            self.have_asked.set()
+        yield from super().read()
+
+
 def three_at_once(task):
     outcomes = []
+    together = Together(task.source.records, all_ask=threading.Barrier(3))
+    task = dataclasses.replace(task, source=together)
     threads = [
         threading.Thread(target=lambda: outcomes.append(replay_partition(task))) for _ in range(3)
     ]

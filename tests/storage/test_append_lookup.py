@@ -23,6 +23,7 @@ from storage import lookup, recovery, timestamps
 from storage.append_times import UNKNOWN, AppendTimes, Reached
 from storage.lookup import AppendedSince
 from storage.store import LogStore
+from tests.broker.subject import eventually
 from tests.storage.conftest import TOPIC_ID
 
 LOOKUPS = int(os.environ.get("TIDELOG_APPEND_LOOKUPS", "4000"))
@@ -301,10 +302,10 @@ def test_lookups_beside_appends(make_log):
     try:
         for now in range(3000):
             log.append([5], now=now)
+        eventually(lambda: len(told) > 20, what="lookups")
     finally:
         stop.set()
         asking.join()
-    assert len(told) > 20
     for time, end, found in told:
         right = AppendedSince(time, time, None) if time < end else AppendedSince(None, None, None)
         assert found == right, (time, end)

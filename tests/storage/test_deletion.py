@@ -59,14 +59,14 @@ def test_a_deletion_waits_for_what_is_under_way(make_log):
         reached = []
         flushing = threading.Thread(target=lambda: reached.append(partition.flush()))
         flushing.start()
-        assert disk.is_syncing.wait(20)
+        assert disk.is_syncing.wait(60)
         deleting = threading.Thread(target=lambda: log.store.delete_partition("t", 0))
         deleting.start()
         deleting.join(0.2)  # it would be done by then, if it did not wait
         assert log.store.indexes("t"), "it is there as long as somebody works on it"
         disk.may_sync.set()
-        flushing.join(20)
-        deleting.join(20)
+        flushing.join(60)
+        deleting.join(60)
         assert reached == [1]
         assert not log.store.indexes("t")
     finally:

@@ -86,10 +86,10 @@ def test_appends_go_on_while_a_sync_runs_and_wait_for_the_next(make_log, disk):
     reached = []
     thread = threading.Thread(target=lambda: reached.append(log.partition.commit()))
     thread.start()
-    assert disk.is_syncing.wait(20)
+    assert disk.is_syncing.wait(60)
     log.append([3])
     disk.may_sync.set()
-    thread.join(20)
+    thread.join(60)
     assert reached == [2]
     assert log.partition.high_watermark == 2, "the third is not durable yet"
     assert log.partition.commit() == 3
@@ -156,6 +156,8 @@ def test_a_sync_under_way_while_another_fails_makes_nothing_durable(make_log, di
 
     def sync(number):
         if threading.current_thread() is checkpoint:
+            if not checkpoint_may_go.is_set():
+                disk.failures = 1
             checkpoint_may_go.set()
             commit_has_failed.wait(0.2)  # where it may fail meanwhile it has by then
         by_turns(number)
@@ -171,14 +173,13 @@ def test_a_sync_under_way_while_another_fails_makes_nothing_durable(make_log, di
 
     checkpoint = threading.Thread(target=flush)
     checkpoint.start()
-    assert checkpoint_may_go.wait(20)
-    disk.failures = 1
+    assert checkpoint_may_go.wait(60)
     try:
         partition.commit()
     except KafkaStorageError as error:
         errors.append(error)
     commit_has_failed.set()
-    checkpoint.join(20)
+    checkpoint.join(60)
     assert partition.offline is not None
     assert len(errors) == 2, "somebody was told that all is well"
     assert (partition.recovery_point, partition.high_watermark) == (1, 1)

@@ -75,7 +75,7 @@ def while_it_judges(log, disk, meanwhile):
     def reading():
         if threading.current_thread() is thread:
             reads.set()
-            assert go_on.wait(20)
+            assert go_on.wait(200)
 
     def run():
         try:
@@ -87,14 +87,14 @@ def while_it_judges(log, disk, meanwhile):
     thread = threading.Thread(target=run)
     disk.reading = reading
     thread.start()
-    assert reads.wait(20), "retention read nothing"
+    assert reads.wait(60), "retention read nothing"
     doing = threading.Thread(target=meanwhile)
     doing.start()
-    doing.join(10)
+    doing.join(60)
     waited = doing.is_alive()
     go_on.set()
-    thread.join(20)
-    doing.join(20)
+    thread.join(60)
+    doing.join(60)
     assert not waited, "it waited for retention"
     return [deletion.base_offset for deletion in outcome[0]]
 

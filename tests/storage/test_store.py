@@ -305,7 +305,7 @@ class Together(files.System):
     def sync(self, number):
         if not self.met:
             try:
-                self.both.wait(20)
+                self.both.wait(60)
             except threading.BrokenBarrierError:
                 raise OSError(errno.EIO, "nobody else syncs") from None
             self.met = True

@@ -19,6 +19,7 @@ from storage.partition_times import PartitionTimes, SegmentLine
 from storage.store import LogStore
 from storage.time_index import TimeIndex
 from storage.timestamps import SegmentTimes
+from tests.broker.subject import eventually
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"
 
@@ -262,6 +263,7 @@ def test_retention_beside_readers_and_appends(make_log):
         thread.start()
     for i in range(1500):
         assert log.append([i], now=i).base_offset == i
+    eventually(lambda: partition.log_start_offset > 1000 or problems, what="retention")
     done.set()
     for thread in threads:
         thread.join()
