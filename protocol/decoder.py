@@ -23,6 +23,7 @@ from protocol.schema import FIXED, Field, Message, default_source, struct_of
 from protocol.source import Source
 from protocol.wire import (
     ELEMENTS_MAX,
+    STRING_MAX,
     Buffer,
     DecodeError,
     bad_length,
@@ -30,6 +31,7 @@ from protocol.wire import (
     read_uuid,
     read_uvarint,
     skip_tags,
+    too_long,
     too_many_elements,
 )
 
@@ -79,6 +81,7 @@ class _Decoder:
                 "read_uuid": read_uuid,
                 "bad_length": bad_length,
                 "bad_tag": bad_tag,
+                "too_long": too_long,
                 "too_many_elements": too_many_elements,
                 "unpack_from": struct.unpack_from,
             }
@@ -249,6 +252,8 @@ class _Decoder:
         source.line(
             f"if n < 0 or end > limit: raise bad_length({field.name!r}, n, limit - position)"
         )
+        if self._flexible and field.kind == "String":
+            source.line(f"if n > {STRING_MAX}: raise too_long({field.name!r}, n)")
         source.line(f"{target} = {data}")
         source.line("position = end")
         if nullable:

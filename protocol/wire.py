@@ -18,6 +18,8 @@ ZERO_UUID: Final = UUID(int=0)
 ELEMENTS_MAX: Final = 1_000_000
 """The most array elements in one message. Three bytes on the wire can become an object of 150, so a
 frame of 100 MB could otherwise fill 5 GB; the largest honest request has some ten thousand."""
+STRING_MAX: Final = 32_767
+"""The most bytes of a string. Flexible versions could carry more, but no others could then tell of it."""
 _UUIDS_MAX: Final = 4096
 
 
@@ -125,6 +127,11 @@ def bad_length(field: str, length: int, remaining: int) -> DecodeError:
     if length < 0:
         return DecodeError(f"{field} has the length {length}")
     return DecodeError(f"{field} claims {length} but only {remaining} bytes remain")
+
+
+def too_long(field: str, length: int) -> DecodeError:
+    """Return the error for a string that only a flexible version could carry."""
+    return DecodeError(f"{field} has {length} bytes: a string has at most {STRING_MAX}")
 
 
 def too_many_elements() -> DecodeError:

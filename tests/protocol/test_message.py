@@ -18,6 +18,7 @@ from protocol.api.fetch import (
 )
 from protocol.api.list_groups import ListGroupsRequest
 from protocol.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from protocol.api.offset_fetch import OffsetFetchRequest
 from protocol.api.produce import (
     API,
     LeaderIdAndEpoch,
@@ -255,6 +256,18 @@ class TestCodecs:
         lying = encoded[:-3] + bytes([size]) + encoded[-2:]
         with pytest.raises(DecodeError, match="tagged field"):
             codec(FetchRequest, 12).decode(lying + bytes(2 if size == 3 else 0))
+
+    @pytest.mark.parametrize("version", [5, 6])
+    def test_a_string_is_as_long_in_flexible_versions_as_in_others(self, version):
+        """What came in by one of those could not be told by the others."""
+        longest = "ü" * (wire.STRING_MAX // 2) + "x"
+        request = OffsetFetchRequest(group_id=longest, topics=None)
+        encoded = codec(OffsetFetchRequest, version).encode(request)
+        assert codec(OffsetFetchRequest, version).decode(encoded)[0].group_id == longest
+        lying = wire.write_uvarint(wire.STRING_MAX + 2) + longest.encode() + b"y\0\0"
+        if version >= 6:
+            with pytest.raises(DecodeError, match="group_id has 32768 bytes"):
+                codec(OffsetFetchRequest, version).decode(lying)
 
     def test_topic_ids_that_a_client_invents_do_not_pile_up(self):
         for number in range(5000):
