@@ -3,8 +3,9 @@
 A round comes due when log.cleaner.backoff.ms of the broker's clock have passed. It looks at every log of a
 topic with cleanup.policy=compact, and cleans those that need it, the longest overdue and dirtiest first,
 each in one of log.cleaner.threads processes (`cleaning_process`), which write files of their own; what they
-have finished the log takes in here, in a thread. A log that cannot be read is left alone until the
-next start, and says so; what failed otherwise is tried again with the next round.
+have finished the log takes in here, in a thread. A log that cannot be read, or on which a process made no
+progress for log.cleaner.progress.timeout.ms and was killed, is left alone until the next start or until
+somebody asks, and says so; what failed otherwise is tried again with the next round.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker import compaction_figures
+from broker.compaction_figures import Uncleanable
 from broker.retention import finished
 from broker.rounds import DueRounds
 from protocol.errors import BrokerError, CorruptMessage
@@ -40,14 +43,15 @@ _ROOT = Path(__file__).resolve().parent.parent
 _START = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from broker.cleaning_process import main; main()"
 _LEAST_BACKOFF_MS = 100
 _MOST_LINE_BYTES = 1 << 24
+_MOST_END_S = 10  # of a process that was killed
 
 
 class CleaningError(Exception):
     """A log could not be cleaned; nothing of it is lost."""
 
-    def __init__(self, reason: str, *, is_corrupt: bool = False) -> None:
+    def __init__(self, reason: str, held_by: str | None = None) -> None:
         super().__init__(reason)
-        self.is_corrupt = is_corrupt
+        self.held_by = held_by  # where another round would come to no other end
 
 
 class Cleaning(NamedTuple):
@@ -111,28 +115,51 @@ class Worker:
         """The number of the process."""
         return self._process.pid
 
-    async def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Ask for one step; raises CleaningError."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+    async def ask(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
+        """Ask for one step; raises CleaningError, also when it makes no progress for so long."""
         try:
-            self._process.stdin.write(json.dumps(question).encode() + b"\n")
-            await self._process.stdin.drain()
-            line = await self._process.stdout.readline()
+            answer = await self._answer(question, patience_s)
+        except TimeoutError as error:
+            raise CleaningError(
+                f"process {self.pid}, which cleaned it, has made no progress for {patience_s:g} s",
+                compaction_figures.STUCK,
+            ) from error
         except (OSError, ValueError, RuntimeError) as error:  # uvloop's word for a closed pipe
             raise CleaningError(f"the cleaning process is gone: {error}") from error
-        if not line.endswith(b"\n"):
-            raise CleaningError("the cleaning process has ended")
-        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise CleaningError(answer["error"], is_corrupt=answer["corrupt"])
+            held_by = compaction_figures.UNREADABLE if answer["corrupt"] else None
+            raise CleaningError(answer["error"], held_by)
         return answer
 
-    async def stop(self) -> None:
-        """End the process, wherever it is, and wait until it is gone."""
+    async def _answer(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question).encode() + b"\n")
+        seen = -1
+        async with asyncio.timeout(patience_s) as waiting:
+            await self._process.stdin.drain()
+            while True:
+                line = await self._process.stdout.readline()
+                if not line.endswith(b"\n"):
+                    raise CleaningError("the cleaning process has ended")
+                told: dict[str, Any] = json.loads(line)
+                if "progress" not in told:
+                    return told
+                if told["progress"] > seen:
+                    seen = told["progress"]
+                    waiting.reschedule(asyncio.get_running_loop().time() + patience_s)
+
+    async def stop(self) -> bool:
+        """End the process, wherever it is; False where it does not go: it waits for a disk."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        await self._process.wait()
+        try:
+            async with asyncio.timeout(_MOST_END_S):
+                await self._process.wait()
+        except TimeoutError:
+            log.error("process that compacts does not end", extra={"pid": self.pid})  # noqa: TRY400
+            return False
+        return True
 
 
 class CompactionRounds(DueRounds):
@@ -234,20 +261,22 @@ class CompactionRounds(DueRounds):
             error = None
         except CleaningError as failure:
             error = str(failure)
-            if failure.is_corrupt:
-                where = partition.topic, partition.index
-                self._figures.uncleanable[where] = partition.topic_id, error
+            if failure.held_by is not None:
+                self._figures.uncleanable[partition.topic, partition.index] = Uncleanable(
+                    partition.topic_id, error, failure.held_by
+                )
             raise
         except (BrokerError, OSError) as failure:
             error = str(failure)
             raise
         finally:
-            if error is not None:  # whoever writes there must be gone before
-                await worker.stop()
-                await finished(partition.discard_cleaned)
             read, size = sum(c.bytes_read for c in written), sum(c.size for c in written)
-            ended_ms = node.clock.now_ms()
-            partition.end_cleaning(end_offset, Compaction(ended_ms, read, size, error))
+            # Whoever writes there must be gone before; if not, nobody else cleans it until the next start.
+            if error is None or await worker.stop():
+                if error is not None:
+                    await finished(partition.discard_cleaned)
+                ended_ms = node.clock.now_ms()
+                partition.end_cleaning(end_offset, Compaction(ended_ms, read, size, error))
         self._figures.uncleanable.pop((partition.topic, partition.index), None)
         self._figures.cleaned(read, size, node.clock.monotonic_s() - started_s)
         told = Cleaning(
@@ -261,11 +290,14 @@ class CompactionRounds(DueRounds):
     ) -> int:
         """Have every group cleaned and take it in; return before what offset all is clean."""
         directory = str(partition.directory.resolve())
-        answer = await worker.ask({"directory": directory, "job": job.packed()})
+        patience_s = self._node.config.log_cleaner_progress_timeout_ms / 1_000
+        answer = await worker.ask({"directory": directory, "job": job.packed()}, patience_s)
         for group in range(answer["groups"]):
             if not self._node.ready:
                 raise CleaningError("the broker stops")
-            told = await worker.ask({"group": group})
+            if partition.is_deleted:  # before it writes: another may have had the directory's name
+                raise CleaningError("it was deleted meanwhile")
+            told = await worker.ask({"group": group}, patience_s)
             cleaned = Cleaned.unpacked(told["cleaned"])
             now_ms = self._node.clock.now_ms()
             if not await _take_in(partition, cleaned, now_ms):
@@ -325,7 +357,9 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
             reason = error.message if isinstance(error, BrokerError) else str(error)
             failed.append(FailedCleaning(topic, index, reason))
             if isinstance(error, CorruptMessage):
-                figures.uncleanable[topic, index] = known.topic_id, reason
+                figures.uncleanable[topic, index] = Uncleanable(
+                    known.topic_id, reason, compaction_figures.UNREADABLE
+                )
             continue
         figures.seen(dirt)
         if dirt.is_due or (asked and dirt.held_by == cleanable.RATIO):

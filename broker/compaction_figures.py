@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -10,6 +10,18 @@ if TYPE_CHECKING:
 
     from broker.metadata.store import Topic
     from storage.cleanable import Dirt
+
+
+UNREADABLE = "unreadable"
+STUCK = "stuck"  # its cleaning got nowhere
+
+
+class Uncleanable(NamedTuple):
+    """A log that no round takes any more."""
+
+    topic_id: UUID | None
+    reason: str
+    held_by: str  # UNREADABLE or STUCK
 
 
 class CompactionFigures:
@@ -25,8 +37,7 @@ class CompactionFigures:
         self.last_look_ms: int | None = None  # of the steady clock, when a round last began
         self.max_dirty_ratio = 0.0  # as of the last look
         self.max_delay_ms = 0
-        # Logs that cannot be read: the topic's id, and why.
-        self.uncleanable: dict[tuple[str, int], tuple[UUID | None, str]] = {}
+        self.uncleanable: dict[tuple[str, int], Uncleanable] = {}
         self.processes: set[int] = set()  # that clean now
         self._ratio, self._delay_ms = 0.0, 0
 
@@ -41,9 +52,9 @@ class CompactionFigures:
 
     def forget_others(self, topics: Mapping[str, Topic]) -> None:
         """Topics are gone, or others have their names: those may be cleaned."""
-        for (name, index), (topic_id, _) in list(self.uncleanable.items()):
+        for (name, index), given_up in list(self.uncleanable.items()):
             known = topics.get(name)
-            if known is None or known.topic_id != topic_id:
+            if known is None or known.topic_id != given_up.topic_id:
                 del self.uncleanable[name, index]
 
     def end_look(self, steady_ms: int) -> None:

@@ -324,10 +324,10 @@ def _hindrance(node: Node, partition: Partition) -> Hindrance | None:
     if not node.config.log_cleaner_enable:
         return Hindrance("log.cleaner.enable", "log.cleaner.enable=false: no round compacts it.")
     known = node.metrics.compaction.uncleanable.get((partition.topic, partition.index))
-    if known is None or known[0] != partition.topic_id:
+    if known is None or known.topic_id != partition.topic_id:
         return None
     return Hindrance(
-        "unreadable", f"Compaction leaves the log alone until the next start: {known[1]}."
+        known.held_by, f"Compaction leaves the log alone until the next start: {known.reason}."
     )
 
 

@@ -108,7 +108,7 @@ FAMILIES = (
     Family(
         _MANAGER + "uncleanable_partitions_count",
         GAUGE,
-        "Logs that cannot be compacted, for they cannot be read",
+        "Logs that are compacted no more, for they cannot be read, or it got nowhere",
         (),
         _uncleanable,
     ),

@@ -287,6 +287,14 @@ class BrokerConfig:
         "How many bytes of a compacted segment are gathered before they are written.",
         low=0,
     )
+    log_cleaner_progress_timeout_ms: int = setting(
+        "log.cleaner.progress.timeout.ms",
+        Type.LONG,
+        600_000,
+        "After how many ms without progress the process that compacts a log is killed, and the log left "
+        "alone until the next start. Not a Kafka setting.",
+        low=2_000,
+    )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         Type.INT,

@@ -25,7 +25,7 @@ from storage.segment import Segment, Tail
 from storage.time_index import TimeIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from protocol.records.layout import Batch
@@ -92,13 +92,20 @@ class Job(NamedTuple):
         return max(int(self.dedupe_bytes / slot * self.load_factor), _LEAST_KEYS)
 
 
+class Progress:
+    """How far a cleaning has come: a number that grows, for whoever looks from another thread."""
+
+    steps = 0
+
+
 class Cleaner:
     """One cleaning of one log."""
 
-    def __init__(self, directory: Path, job: Job) -> None:
+    def __init__(self, directory: Path, job: Job, progress: Progress | None = None) -> None:
         """Read the keys of the dirty part; raises OSError and CorruptMessage."""
         self.directory = directory
         self.job = job
+        self._progress = Progress() if progress is None else progress
         self.segments = [
             Segment(directory, each.base_offset, Tail(each.end_offset, each.size))
             for each in job.sources
@@ -132,9 +139,14 @@ class Cleaner:
             self._weigh_clean_part()
         return latest
 
+    def _walk(self, segment: Segment) -> Iterator[Found]:
+        for found in segment.walk():
+            self._progress.steps += 1
+            yield found
+
     def _read_keys_of(self, segment: Segment, transactions: Transactions) -> int | None:
         first_offset = self.job.first_dirty_offset
-        for found in segment.walk():
+        for found in self._walk(segment):
             batch = found.batch
             if batch.is_control:
                 transactions.is_marker_idle(found.buffer, batch)
@@ -151,7 +163,7 @@ class Cleaner:
         for segment in self.segments:
             if segment.base_offset >= job.first_dirty_offset:
                 break
-            for found in segment.walk():
+            for found in self._walk(segment):
                 if found.batch.base_offset >= job.first_dirty_offset:
                     break
                 if not found.batch.is_control:
@@ -176,6 +188,7 @@ class Cleaner:
         last_time: int | None = None
         taken = _Room(0, 0, 0, 0)
         for segment in wanted:
+            self._progress.steps += 1
             times = segment.append_times
             goes_back = segment.base_offset == self.job.back_offset or timestamps.exceeds(
                 last_time, times.first_known_time if len(times) else None
@@ -220,7 +233,7 @@ class Cleaner:
                 _written_ms(segment), self._old_horizon_ms
             )
             target.enter(segment, _modified_ms(segment))
-            for found in segment.walk():
+            for found in self._walk(segment):
                 target.note_read(found.batch)
                 survivor = self._survivor(found, keep_old_tombstones=keep_old)
                 if survivor is not None:

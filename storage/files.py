@@ -10,6 +10,7 @@ as a power loss does.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 
+_MOST_REMOVALS = 10  # a cleaning of a log that was deleted makes fewer files before it notices
 _MAX_VECTORS = 512  # Linux takes 1024 buffers at once; beyond this they are joined instead
 
 
@@ -66,7 +68,15 @@ class System:
         path.mkdir()
 
     def remove_directory(self, path: Path) -> None:
-        """Remove a directory and all it holds."""
+        """Remove a directory and all it holds, and what is put into it meanwhile."""
+        for _ in range(_MOST_REMOVALS - 1):
+            try:
+                shutil.rmtree(path)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+            else:
+                return
         shutil.rmtree(path)
 
 

@@ -62,7 +62,8 @@ _COMPACTION = """\
 ## Of compaction
 
 Ratios and delays are as of the last time a round looked at every log (`log.cleaner.backoff.ms`). A log
-is uncleanable from when it could not be read until the next start, or until somebody asks for it.
+is uncleanable from when it could not be read, or a cleaning of it made no progress
+(`log.cleaner.progress.timeout.ms`), until the next start, or until somebody asks for it.
 """
 
 

@@ -372,7 +372,7 @@ def test_asking_a_process_that_is_gone_is_an_error_of_the_cleaning(run):
         await worker._process.wait()
         for _ in range(2):  # the first may find the pipe still open
             with pytest.raises(CleaningError, match="the cleaning process"):
-                await worker.ask({"group": 0})
+                await worker.ask({"group": 0}, 60)
         await worker.stop()
 
     run(ask())

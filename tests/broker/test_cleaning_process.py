@@ -1,0 +1,238 @@
+"""The process in which a log is compacted: where it writes, and what becomes of one that gets nowhere."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import uuid
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from broker.compaction import CleaningError, Worker
+from config.topic import TopicConfig
+from protocol.records.batch import Record, build
+from storage import files
+from storage.cleaner import Cleaner, Progress
+from storage.store import LogStore
+from tests.broker import asking
+from tests.broker.subject import eventually
+from tests.oracle.recordset import Rec, batch
+
+_nothing = contextlib.nullcontext
+CONFIG = TopicConfig(segment_bytes=2_000, cleanup_policy=("compact",))
+NOW = 9_000
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A log that waits to be cleaned: its directory, and what a process is told."""
+    store = LogStore([tmp_path / "log"], default_config=CONFIG)
+    store.open(NOW)
+    partition = store.create_partition("t", uuid.UUID(int=7), 0, CONFIG, NOW)
+    for number in range(200):
+        sent = [Record(0, number, b"k%d" % (number % 7), b"v")]
+        partition.append(build(sent), now_ms=NOW, produce_version=9)
+    partition.flush()
+    told = partition.begin_cleaning(NOW, asked=True)
+    yield partition.directory, told
+    store.close()
+
+
+def conversation(talk, patience_s=60):
+    async def run():
+        worker = await Worker.start()
+        try:
+            return await talk(worker, lambda question: worker.ask(question, patience_s))
+        finally:
+            assert await worker.stop()
+
+    return asyncio.run(run())
+
+
+def test_nothing_is_written_into_what_has_the_directorys_name_since(job):
+    """A topic is deleted, and one of its name made, while the old one's log is cleaned."""
+    directory, told = job
+    gone = directory.with_name("t-0.gone")
+
+    async def talk(_, ask):
+        answer = await ask({"directory": str(directory), "job": told.packed()})
+        assert answer["groups"] > 1
+        os.rename(directory, gone)
+        directory.mkdir()
+        for group in range(answer["groups"]):
+            await ask({"group": group})
+
+    conversation(talk)
+    assert os.listdir(directory) == []
+    assert [name for name in os.listdir(gone) if name.endswith(".log.cleaned")]
+    directory.rmdir()
+    os.rename(gone, directory)
+
+
+@pytest.mark.parametrize("late", [1, 9, 10])
+def test_a_directory_goes_with_what_is_put_into_it_meanwhile(tmp_path, monkeypatch, late):
+    def rmtree(path):
+        nonlocal put
+        if put < late:
+            put += 1
+            (path / f"{put}.index.cleaned").touch()
+            os.rmdir(path)
+        removed(path)
+
+    put, removed = 0, shutil.rmtree
+    directory = tmp_path / "t-0.x-delete"
+    directory.mkdir()
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    with _nothing() if late < 10 else pytest.raises(OSError, match="not empty"):
+        files.System().remove_directory(directory)
+    assert directory.exists() is (late == 10)
+
+
+def test_a_cleaning_says_how_far_it_is(job):
+    directory, told = job
+    progress, seen = Progress(), [0]
+    cleaner = Cleaner(directory, told, progress)
+    for group in cleaner.groups():
+        seen.append(progress.steps)
+        cleaner.clean(group)
+    assert seen == sorted(set(seen)), "each step is some progress"
+    assert progress.steps >= 2 * 150, "every batch was met twice"
+
+
+def test_one_that_makes_no_progress_is_given_up(job):
+    directory, told = job
+
+    async def talk(worker, ask):
+        await ask({"directory": str(directory), "job": told.packed()})
+        os.kill(worker.pid, signal.SIGSTOP)
+        with pytest.raises(CleaningError, match=r"has made no progress for 2 s") as caught:
+            await ask({"group": 0})
+        return caught.value.held_by
+
+    assert conversation(talk, 2) == "stuck"
+
+
+class Slow:
+    """A process that says a number every 50 s of its loop's clock, and answers after the last."""
+
+    pid = 1
+
+    def __init__(self, loop, numbers):
+        self.stdin = self.stdout = self
+        self.passed_s, self.numbers = 0.0, iter(numbers)
+        loop.time = partial(self.now, loop.time)
+
+    def now(self, since_when):
+        return since_when() + self.passed_s
+
+    def write(self, line):
+        pass
+
+    async def drain(self):
+        pass
+
+    async def readline(self):
+        self.passed_s += 50
+        for _ in range(3):
+            await asyncio.sleep(0)
+        number = next(self.numbers, None)
+        told = {"groups": 1} if number is None else {"progress": number}
+        return json.dumps(told).encode() + b"\n"
+
+
+@pytest.mark.parametrize(("numbers", "is_stuck"), [(range(12), False), ([5] * 12, True)])
+def test_one_that_is_slow_goes_on_as_long_as_it_gets_anywhere(numbers, is_stuck):
+    async def ask():
+        process = Slow(asyncio.get_running_loop(), numbers)
+        return await Worker(process).ask({"group": 0}, 60)
+
+    with pytest.raises(CleaningError, match="no progress") if is_stuck else _nothing():
+        assert asyncio.run(ask()) == {"groups": 1}
+
+
+def test_a_log_on_which_a_process_hangs_is_left_alone_and_the_others_cleaned(start):
+    subject = start(
+        {
+            "control.listener": "127.0.0.1:0",
+            "log.cleaner.backoff.ms": 300,
+            "log.cleaner.progress.timeout.ms": 2_000,
+        }
+    )
+    names = {"stuck", "other"}
+    with subject.connect() as connection:
+        for name in names:
+            asking.create(
+                connection,
+                name,
+                cleanup_policy="compact",
+                segment_bytes="1000000",
+                file_delete_delay_ms="0",
+                min_compaction_lag_ms=str(10**15),
+            )
+            long_log(connection, name)
+        stopped = stop_one(subject, connection)
+        done = cleanings(subject)
+        hung = eventually(lambda: subject.lines("made no progress", str(stopped)))
+        (stuck,) = (name for name in names if f"{name}-0" in hung[0])
+        assert subject.metric("kafka_log_logcleanermanager_uncleanable_partitions_count") == 1
+        explained = json.loads(subject.page(f"/v1/topics/{stuck}/explain"))["partitions"][0]
+        assert explained["compaction"]["held_by"] == "stuck"
+        assert f"process {stopped}" in json.dumps(explained)
+        (other,) = names - {stuck}
+        asking.alter(connection, asking.TOPIC, other, ("min.compaction.lag.ms", 0, "0"))
+        eventually(lambda: cleanings(subject) > done, 60)
+        assert other in subject.lines("log compacted")[-1]
+        assert not os.path.exists(f"/proc/{stopped}")
+        assert [t["topic"] for t in subject.compact(stuck)] == [stuck], "somebody asks for it"
+        assert subject.metric("kafka_log_logcleanermanager_uncleanable_partitions_count") == 0
+
+
+def long_log(connection, name):
+    """Some megabytes, so that a cleaning takes a while."""
+    for number in range(60):
+        sent = [Rec(1_000 + number, b"x" * 300, b"key-%d" % (i * 7 % 400)) for i in range(400)]
+        assert asking.produce(connection, name, batch(sent))["error_code"] == 0
+
+
+def stop_one(subject, connection):
+    """Stop a process in the middle of a cleaning; return its number. One too quick is begun again."""
+    asking.alter(connection, asking.TOPIC, "stuck", ("min.compaction.lag.ms", 0, "0"))
+    for before in range(20):
+        found = eventually(partial(cleaning_or_over, subject, before))
+        if found is not True:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(found[0], signal.SIGSTOP)
+                if cleanings(subject) == before:
+                    return found[0]
+                os.kill(found[0], signal.SIGCONT)
+        eventually(partial(is_over, subject, before))
+        long_log(connection, "stuck")
+    raise AssertionError("every cleaning was over too soon")
+
+
+def cleaning_or_over(subject, before):
+    return children(subject.pid) or is_over(subject, before)
+
+
+def is_over(subject, before):
+    return cleanings(subject) > before
+
+
+def cleanings(subject):
+    return len(subject.lines("log compacted"))
+
+
+def children(pid):
+    """Those that have begun: a broker waits for one that has not."""
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+        return [int(each) for each in file.read().split() if "cleaning_process" in said_of(each)]
+
+
+def said_of(pid):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
+    return ""
