@@ -1,9 +1,9 @@
 """The control listener: a clock in the hand, faults, sweeps and more, as JSON over HTTP below /v1.
 
 It exists only where it is asked for at start, has no authentication and serves tests: whoever reaches it
-can stop time and break the disk. ROUTES says what there is. Times are shown twice: `*_ms`, exact, and as
-ISO 8601 (null where the year is beyond 9999). A mistake is answered `{"error": NAME, "message": sentence}`
-with status 400, what is not there with 404.
+can stop time and break the disk, but no page in a browser (`http_answers.guarding`). ROUTES says what there
+is. Times are shown twice: `*_ms`, exact, and as ISO 8601 (null where the year is beyond 9999). A mistake is
+answered `{"error": NAME, "message": sentence}` with status 400, what is not there with 404.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker.fault_requests import wrapped
 from broker.fault_storage import FaultySystem
 from broker.faults import Fault, Faults
 from broker.http import readable
-from broker.http_answers import Refused, answering, line, partition_number
+from broker.http_answers import Refused, answering, guarding, line, partition_number
 from broker.retention import finished
 from config.instants import parse_duration, parse_instant, to_iso
 from storage import files, timestamps
@@ -312,7 +312,10 @@ async def start_control(control: Control, listening: socket.socket) -> Any:
     await readable(listening)
     web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
     routes = ", ".join(f"{route.method} {route.path}" for route in ROUTES)
-    app = web.Application(middlewares=[answering(web, log, routes)], client_max_size=_MOST_BYTES)
+    app = web.Application(
+        middlewares=[answering(web, log, routes), guarding(web, listening)],
+        client_max_size=_MOST_BYTES,
+    )
     for route in ROUTES:
         app.router.add_route(route.method, route.path, _handler(control, route, web))
     runner = web.AppRunner(app, access_log=None, handle_signals=False)

@@ -1,20 +1,23 @@
 """JSON over HTTP, as every listener of the broker answers it.
 
 A mistake is answered `{"error": NAME, "message": sentence}`: status 400, what is not there 404, a log that
-is offline 503. Times are shown twice: `*_ms`, exact, and as ISO 8601 in UTC (null where the year is
-beyond 9999).
+is offline 503, what a page in a browser asks for 403 where something can be changed (`guarding`). Times are
+shown twice: `*_ms`, exact, and as ISO 8601 in UTC (null where the year is beyond 9999).
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from config.instants import to_iso
 from protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     import logging
+    import socket
     from collections.abc import Callable
 
 _STATUS = {
@@ -48,6 +51,45 @@ def partition_number(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"{text[:40]!r} is no partition's number")
     return int(text)
+
+
+def guarding(web: Any, listening: socket.socket) -> Any:
+    """A middleware that refuses what a page in somebody's browser asks for; no program sends that.
+
+    A browser says from what page a change is asked for (Origin, Sec-Fetch-Site). What it reads for a page
+    whose name was pointed at this machine shows that name as Host: on loopback only this machine's
+    own names and plain addresses are answered, in whatever way the name was made to lead here.
+    """
+    address = listening.getsockname()[0]
+    is_loopback = ipaddress.ip_address(address).is_loopback
+
+    async def guard(request: Any, handler: Any) -> Any:
+        headers = request.headers
+        if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
+            raise Refused(403, "FORBIDDEN", "pages in a browser are not answered here")
+        if is_loopback and not _is_this_machine(headers.get("Host")):
+            raise Refused(
+                403,
+                "FORBIDDEN",
+                f"Host: {headers['Host'][:80]}: on loopback only localhost and plain addresses are answered",
+            )
+        return await handler(request)
+
+    return web.middleware(guard)
+
+
+def _is_this_machine(host: str | None) -> bool:
+    """Whether a Host header is missing, an address, or localhost."""
+    if host is None:  # HTTP/1.0; browsers send one
+        return True
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+        if name == "localhost" or name.endswith(".localhost"):
+            return True
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def answering(

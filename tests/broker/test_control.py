@@ -45,12 +45,12 @@ def connection(broker):
         yield connection
 
 
-def ask(broker, method, path, body=None):
+def ask(broker, method, path, body=None, headers=None):
     """A request by hand; status and JSON of the answer."""
     host, _, port = broker.control.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=60)
     text = body if isinstance(body, str | None) else json.dumps(body)
-    connection.request(method, path, text)
+    connection.request(method, path, text, headers or {})
     answer = connection.getresponse()
     told = json.loads(answer.read())
     connection.close()
@@ -201,6 +201,67 @@ def test_a_listener_that_others_reach_is_warned_about(start):
     broker = start({"control.listener": "0.0.0.0:0"})
     eventually(lambda: broker.lines("level=warning", "control.listener is open to others"))
     assert not start({"control.listener": "127.0.0.1:0"}).lines("open to others")
+
+
+FROM_A_PAGE = {
+    "another page": {"Origin": "https://example.com"},
+    "a page in a sandbox, or a file": {"Origin": "null"},
+    "a page that says it is this one": {"Origin": "http://{host}"},
+    "a page whose name leads here": {
+        "Host": "evil.example:9099",
+        "Origin": "http://evil.example:9099",
+    },
+    "one that only reads": {"Host": "evil.example:9099"},
+    "one that begins as an address does": {"Host": "127.0.0.1.evil.example"},
+    "one that ends as localhost does": {"Host": "notlocalhost"},
+    "no name at all": {"Host": "[::1"},
+    "a form": {"Sec-Fetch-Site": "cross-site"},
+    "a link": {"Sec-Fetch-Site": "same-site"},
+}
+
+
+@pytest.mark.parametrize("page", FROM_A_PAGE)
+def test_no_page_in_a_browser_moves_the_clock_or_plants_a_fault(broker, page):
+    headers = {name: value.format(host=broker.control) for name, value in FROM_A_PAGE[page].items()}
+    for method, path, body in (
+        ("POST", "/v1/clock/step", {"by": "1h"}),
+        ("POST", "/v1/faults", {"api": "Produce", "disconnect": True}),
+        ("DELETE", "/v1/faults", None),
+        ("GET", "/v1/faults", None),
+        ("GET", "/v1/nothing", None),
+    ):
+        status, told = ask(broker, method, path, body, headers)
+        assert (status, told["error"]) == (403, "FORBIDDEN")
+    assert ask(broker, "GET", "/v1/clock") == shown(NEW_YEAR_MS, "2026-01-01T00:00:00.000Z")
+    assert broker.faults.list() == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:9099",
+        "localhost.:1",
+        "a.localhost",
+        "127.0.0.1:1",
+        "[::1]:9",
+        "10.0.0.7",
+    ],
+)
+def test_programs_on_this_machine_are_answered(broker, host):
+    headers = {"Host": host, "Sec-Fetch-Site": "none"}
+    assert ask(broker, "GET", "/v1/clock", None, headers)[0] == 200
+
+
+def test_where_others_reach_it_they_may_call_it_by_any_name_but_no_page_may(start):
+    broker = start({"control.listener": "0.0.0.0:0"})
+    broker.control = "127.0.0.1:" + broker.control.rpartition(":")[2]
+    named = {"Host": "tidelog:9099"}
+    assert ask(broker, "GET", "/v1/clock", None, named)[0] == 200
+    assert ask(broker, "POST", "/v1/sweep", {}, named)[0] == 200
+    assert (
+        ask(broker, "POST", "/v1/sweep", {}, {**named, "Origin": "http://tidelog:9099"})[0] == 403
+    )
 
 
 def test_a_sweep_says_what_went_and_why(broker, connection):
