@@ -107,11 +107,16 @@ def _from_iso(text: str, iso: re.Match[str]) -> int:
     offset_minutes = 0
     if iso[8] not in "Zz":
         digits = iso[8][1:].replace(":", "").ljust(4, "0")
-        offset_minutes = int(digits[:2]) * 60 + int(digits[2:])
+        hours, minutes = int(digits[:2]), int(digits[2:])
+        if hours > 23 or minutes > 59:
+            raise ValueError(
+                f"{text!r}: there is no zone {iso[8]}: offsets go from -23:59 to +23:59"
+            )
+        offset_minutes = hours * 60 + minutes
         if iso[8][0] == "-":
             offset_minutes = -offset_minutes
     is_date = 1 <= month <= 12 and 1 <= day <= _days_in(year, month)
-    if not is_date or hour > 23 or minute > 59 or second > 59 or abs(offset_minutes) > 24 * 60:
+    if not is_date or hour > 23 or minute > 59 or second > 59:
         raise ValueError(f"{text!r}: there is no such day or time of day")
     ms = int((iso[7] or "0").ljust(3, "0")[:3])
     in_day_ms = ((hour * 60 + minute - offset_minutes) * 60 + second) * 1000 + ms

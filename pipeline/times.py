@@ -50,10 +50,14 @@ def parse_time(value: int | str, now_ms: int | None = None) -> int:
     text = str(value).strip()
     if long_year := _LONG_YEAR.fullmatch(text):
         cycles, year = divmod(int(long_year[1]), _CYCLE_YEARS)
+        short = f"{year + 2000:04d}{long_year[2]}"
         try:
-            found = parse_instant(f"{year + 2000:04d}{long_year[2]}", 0)
-        except ValueError:
-            raise ValueError(f"{text!r} is no time: expected +12026-01-01T00:00Z") from None
+            found = parse_instant(short, 0)
+        except ValueError as error:
+            said = str(error).removeprefix(repr(short))
+            if said.startswith(" is no time"):
+                said = " is no time: expected +12026-01-01T00:00Z"
+            raise ValueError(f"{text!r}{said}") from None
         found += (cycles - 5) * _CYCLE_MS
         if not FIRST_MS <= found <= LAST_MS:
             raise ValueError(f"{text!r} is beyond the times there are: 64 bits of milliseconds")

@@ -34,6 +34,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
         ("-0001-03-01T00:00Z", -62_162_035_200_000 - 366 * 86_400_000),
         (str(2**63 - 1), 2**63 - 1),
         (str(-(2**63)), -(2**63)),
+        ("1970-01-01T00:00+23:59", -86_340_000),
+        ("1970-01-01T00:00-2359", 86_340_000),
     ],
 )
 def test_a_time(text, time_ms):
@@ -49,6 +51,10 @@ def test_a_time(text, time_ms):
         ("2026-02-29T00:00Z", "there is no such day"),
         ("2026-13-01T00:00Z", "there is no such day"),
         ("2026-01-01T24:00Z", "there is no such day or time of day"),
+        ("2026-01-01T00:00+01:99", "there is no zone +01:99: offsets go from -23:59 to +23:59"),
+        ("2026-01-01T00:00-0160", "there is no zone -0160"),
+        ("2026-01-01T00:00+24:00", "there is no zone +24:00"),
+        ("2026-01-01T00:00-99", "there is no zone -99"),
         (2**63, "is beyond the times there are"),
         ("1.5", "is no time"),
         ("\u0661", "is no time"),

@@ -55,6 +55,24 @@ def test_beyond_int64_is_refused(text):
         times.parse_time(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("2026-01-01T00:00+01:99", "'2026-01-01T00:00+01:99': there is no zone +01:99"),
+        ("+12026-01-01T00:00+01:99", "'+12026-01-01T00:00+01:99': there is no zone +01:99"),
+        ("+12026-02-29T00:00Z", "'+12026-02-29T00:00Z': there is no such day"),
+        ("+12026-01-01T00:00", "'+12026-01-01T00:00' does not say its zone"),
+        ("+12026-01", "'+12026-01' is no time: expected +12026-01-01T00:00Z"),
+    ],
+)
+def test_a_mistake_is_told_as_it_was_made(text, sentence):
+    with pytest.raises(ValueError, match="'") as caught:
+        times.parse_time(text)
+    assert str(caught.value).startswith(sentence)
+    with pytest.raises(ValueError, match="'"):
+        times.to_ms(text, "iso")
+
+
 @pytest.mark.parametrize("text", ["now", "-2h", "+7d"])
 def test_what_is_told_from_now_on_needs_a_now(text):
     with pytest.raises(ValueError, match="from now on"):
