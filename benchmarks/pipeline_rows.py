@@ -7,7 +7,8 @@ it is not counted, and the first turn is thrown away.
 
 read     whole rows counted, measured and their times compared, through Spark's own Kafka source as its users
          tune it, and through `timelog`, over the wire and from the log directory
-audit    the job beside a query of Spark SQL that computes less, and must come to the same sums
+audit    the job beside a query of Spark SQL that computes less, and must come to the same sums; as the
+         command does it unless told (what is small in this process), and once on Spark whatever the size
 replay   `mirror` to a broker of ours, beside Spark's source and sink, which leaves the times behind. Per core
          are the CPU seconds of the tasks; of Spark those of everything it does
 
@@ -38,6 +39,7 @@ from run import RESULTS, code
 
 from pipeline import cli
 from pipeline.client import Client
+from pipeline.options import AUTO, DEFAULT_MASTER
 from pipeline.session import Session
 from pipeline.source.timelog import register
 from tests.oracle.apache_kafka import ApacheKafka, available
@@ -68,6 +70,7 @@ DECLARED = {
     "audit-brokers": _figures("audit, over the wire", _AUDIT),
     "audit-logs": _figures("audit, log directory, without retention", _AUDIT),
     "audit-whole": _figures("audit, log directory, retention tried too", _AUDIT),
+    "audit-on-spark": _figures("audit, over the wire, on Spark whatever the size", _AUDIT),
     "replay": (*_figures("replay"), Figure(CORE, "replay, for each core", "k/s", 0, _REPLAY)),
 }
 # What Spark has no second way to do is measured once, and stands beside each of ours.
@@ -132,9 +135,10 @@ class Bench(NamedTuple):
         rows[:] = audits.asked(self.session, self.source)
         return 0.0
 
-    def audit(self, rows: list[Any], name: str, *where: str) -> float:
+    def audit(self, rows: list[Any], name: str, master: str, *where: str) -> float:
         """The job; stops where it and the query differ."""
-        report = audits.audited(self.session, list(where), self.out, name)
+        session = Session("bench", master=master, spark=self.session.spark)
+        report = audits.audited(session, list(where), self.out, name)
         audits.agree(rows, report)
         return 0.0
 
@@ -182,9 +186,10 @@ class Bench(NamedTuple):
         yield "read-logs", OURS, self.measured(self.read_logs)
         yield "audit", SPARK, self.measured(lambda: self.audit_spark(rows))
         for row, where in (
-            ("audit-brokers", ("--brokers", self.source)),
-            ("audit-logs", (*logs, "--no-retention")),
-            ("audit-whole", logs),
+            ("audit-brokers", (AUTO, "--brokers", self.source)),
+            ("audit-logs", (AUTO, *logs, "--no-retention")),
+            ("audit-whole", (AUTO, *logs)),
+            ("audit-on-spark", (DEFAULT_MASTER, "--brokers", self.source)),
         ):
             run = f"{row}-{name}"
             yield row, OURS, self.measured(lambda: self.audit(rows, run, *where))  # noqa: B023

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _TIMES: Final = {"from": "low_time", "to": "high_time", "at": "at"}
 INLINE: Final = "inline"
 DEFAULT_MASTER: Final = "local[*]"
+AUTO: Final = "auto"  # what is small in this process, the rest on DEFAULT_MASTER
 _NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
 _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, which is no option
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")  # what begins with a dot is half a file
@@ -106,8 +107,13 @@ def add_ends(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_run(parser: argparse.ArgumentParser, *, out: str | None = "tidelog-runs") -> None:
-    """Add how to run and what to leave behind; a job with an output of its own says `out=None`."""
+def add_run(
+    parser: argparse.ArgumentParser, *, out: str | None = "tidelog-runs", small: bool = False
+) -> None:
+    """Add how to run and what to leave behind; a job with an output of its own says `out=None`.
+
+    `small`: the job says what it reads, and where that is little, does without Spark unless told.
+    """
     group = parser.add_argument_group("how to run")
     group.add_argument(
         "--dry-run", action="store_true", help="say what would be done: splits and bytes; no Spark"
@@ -125,9 +131,10 @@ def add_run(parser: argparse.ArgumentParser, *, out: str | None = "tidelog-runs"
     )
     group.add_argument(
         "--master",
-        default=DEFAULT_MASTER,
+        default=AUTO if small else DEFAULT_MASTER,
         metavar="URL",
-        help=f"a Spark master ({DEFAULT_MASTER}), or '{INLINE}': this process, without Spark",
+        help=f"a Spark master ({DEFAULT_MASTER}), or '{INLINE}': this process, without Spark"
+        + (f"; '{AUTO}', the default, is that for what is small" if small else ""),
     )
     group.add_argument(
         "--conf",

@@ -6,16 +6,19 @@
 `run` gives each item to one task and returns what they return, in the order of the items. `task` gets an item
 and returns a picklable value; it and everything it calls is imported where it runs, so tidelog has to be
 installed there (docs/pipeline.md says how). With the master "inline" there is no Spark: the items are done
-one after the other, here.
+one after the other, here. With "auto" that is so for items of few bytes altogether: Spark takes seconds to
+start, and a job of it costs more than reading some megabytes. What is not done in some seconds goes to Spark.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from importlib import metadata
@@ -23,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pipeline.errors import SetupError
-from pipeline.options import DEFAULT_MASTER, INLINE
+from pipeline.options import AUTO, DEFAULT_MASTER, INLINE
 from pipeline.tasks import at_home, pack, unpack
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ OLDEST_PYSPARK: Final = (4, 1)
 TOO_NEW_PYSPARK: Final = 5
 OLDEST_JAVA: Final = 17
 INSTALL: Final = "pip install 'tidelog[spark]'"
+SMALL_BYTES: Final = 256 << 20
+"""What is less than this is done in this process first, with "auto"."""
+_HERE_S: Final = 5.0  # about what Spark takes to start; after that it does the rest
 _WATCH_S: Final = 1.0
 _LOCAL = re.compile(r"local(?:\[([0-9]+|\*)\])?")
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
@@ -96,6 +102,11 @@ class Session:
         """Whether there is no Spark."""
         return self.master == INLINE
 
+    @property
+    def has_spark(self) -> bool:
+        """Whether Spark has been started."""
+        return self._given is not None or "spark" in self.__dict__
+
     def close(self) -> None:
         """Stop Spark if it was started here."""
         started = self.__dict__.pop("spark", None)
@@ -114,7 +125,8 @@ class Session:
         _prepare_workers()
         from pyspark.sql import SparkSession  # noqa: PLC0415 - checked first; help and dry runs do without
 
-        master = with_retries(self.master, int(self.settings()["spark.task.maxFailures"]))
+        master = DEFAULT_MASTER if self.master == AUTO else self.master
+        master = with_retries(master, int(self.settings()["spark.task.maxFailures"]))
         builder = SparkSession.builder.master(master).appName(f"tidelog {self.job}")
         for name, value in self.settings().items():
             builder = builder.config(name, value)
@@ -124,7 +136,8 @@ class Session:
 
     def settings(self) -> dict[str, str]:
         """Every Spark setting of this session."""
-        local = LOCAL_SETTINGS if self.master.startswith("local") else {}
+        is_local = self.master == AUTO or self.master.startswith("local")
+        local = LOCAL_SETTINGS if is_local else {}
         return {**SETTINGS, **local, **self.conf}
 
     def run(
@@ -133,16 +146,34 @@ class Session:
         items: Sequence[Any],
         *,
         watch: Callable[[], None] | None = None,
+        size_bytes: int | None = None,
     ) -> list[Any]:
         """Do `task` for every item, one Spark task each; `watch` is called every second meanwhile.
 
-        A task that raises is tried again by Spark, four times in all; then its error is raised here.
+        `size_bytes` is about what is read for all of them, if that is known. A task that raises is tried
+        again by Spark, four times in all; then its error is raised here.
         """
-        if self.is_inline or not items:
-            return [_watched(task(item), watch) for item in items]
+        until_s = self._until_s(size_bytes)
+        done: list[Any] = []
+        for item in items:
+            if time.monotonic() >= until_s:
+                break
+            done.append(_watched(task(item), watch))
+        left = items[len(done) :]
+        if not left:
+            return done
         context = self.spark.sparkContext
-        rows = context.parallelize([pack(item) for item in items], len(items))
-        return [unpack(packed) for packed in _collected(context, rows, at_home(task), watch)]
+        rows = context.parallelize([pack(item) for item in left], len(left))
+        found = _collected(context, rows, at_home(task), watch)
+        return [*done, *(unpack(packed) for packed in found)]
+
+    def _until_s(self, size_bytes: int | None) -> float:
+        """Until when items are begun in this process."""
+        if self.is_inline:
+            return math.inf
+        if self.master == AUTO and size_bytes is not None and size_bytes < SMALL_BYTES:
+            return time.monotonic() + _HERE_S
+        return -math.inf
 
 
 def with_retries(master: str, failures: int) -> str:

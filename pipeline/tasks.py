@@ -7,6 +7,7 @@ without a name (nested ones travel by value); it puts the finder there and opens
 
 from __future__ import annotations
 
+import gc
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,21 @@ def unpack(data: bytes) -> Any:
     return pickle.loads(data)  # noqa: S301 - our own bytes
 
 
+_is_settled = False
+
+
+def settle() -> None:
+    """Have a worker's modules looked through no more for garbage, from its first task on.
+
+    PySpark collects garbage after each task, and what pandas and its like have imported is all it finds:
+    that took a third of the CPU of a small task.
+    """
+    global _is_settled  # noqa: PLW0603 - once for each process
+    if not _is_settled:
+        _is_settled = True
+        gc.freeze()
+
+
 def at_home(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
     """A function for `mapPartitions` over packed items; its rows are packed results."""
     packed = pack(task)
@@ -36,6 +52,7 @@ def at_home(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[
         with contextlib.suppress(ModuleNotFoundError):  # a checkout, its packages on the path
             importlib.import_module("tidelog._house").open_house()
         do = pickle.loads(packed)  # noqa: S301 - as above
+        importlib.import_module("pipeline.tasks").settle()
         for item in items:
             yield pickle.dumps(do(pickle.loads(item)), protocol=5)  # noqa: S301 - as above
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the job's options."""
     common.add_source(parser)
-    common.add_run(parser)
+    common.add_run(parser, small=True)
     group = parser.add_argument_group("what to look at")
     group.add_argument(
         "--cluster",

@@ -165,7 +165,7 @@ class Auditing:
             by_partition[split.topic, split.partition].append(number)
         total = sum(split.size_bytes for split in splits)
         with watching(self.session, "audit", total) as watch:
-            done = self.session.run(work, [*items, *kept], watch=watch)
+            done = self.session.run(work, [*items, *kept], watch=watch, size_bytes=total)
         found: list[Piece] = done[: len(items)]
         again = [
             (numbers[each.number], each.carry)
@@ -176,10 +176,9 @@ class Auditing:
             repeated = [items[number]._replace(carry=carry) for number, carry in again]
             total = sum(item.split.size_bytes for item in repeated)
             with watching(self.session, "audit, again", total) as watch:
-                for (number, _), piece in zip(
-                    again, self.session.run(work, repeated, watch=watch), strict=True
-                ):
-                    found[number] = piece
+                anew = self.session.run(work, repeated, watch=watch, size_bytes=total)
+            for (number, _), piece in zip(again, anew, strict=True):
+                found[number] = piece
         audits = {
             key: pieces.partition_audit([found[n] for n in by_partition.get(key, ())], settings)
             for key in self.plan.offsets

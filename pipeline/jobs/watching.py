@@ -25,7 +25,7 @@ def watching(
 
 def _done(session: Session, total: int) -> int:
     """Return about how much has been done: tasks are taken for equally large."""
-    if session.is_inline:
+    if not session.has_spark:
         return 0
     tracker: Any = session.spark.sparkContext.statusTracker()
     tasks = done = 0

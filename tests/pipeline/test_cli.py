@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli
+from pipeline import cli, tasks
+from pipeline import session as session_module
 from pipeline.client import RequestError
 from pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, SetupError, UsageError
-from pipeline.session import Session, check_java, check_pyspark, with_retries
+from pipeline.jobs.watching import watching
+from pipeline.session import SMALL_BYTES, Session, check_java, check_pyspark, with_retries
 from pipeline.source.splits import SourceError
 
 ROOT = Path(__file__).parents[2]
@@ -171,6 +173,94 @@ def test_without_spark_the_items_are_done_here():
         with pytest.raises(SetupError, match="needs Spark"):
             _ = session.spark
     assert len(seen) == 2
+
+
+class Rows:
+    """What the sessions below have for Spark: it does the work at once, and remembers what it was given."""
+
+    def __init__(self):
+        self.sparkContext, self.given, self.settled = self, [], []
+
+    def parallelize(self, items, count):
+        assert len(items) == count
+        self.given.append(count)
+        self._items = items
+        return self
+
+    def mapPartitions(self, task):
+        self._task = task
+        return self
+
+    def collect(self):
+        return list(self._task(iter(self._items)))
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    spark = Rows()
+    monkeypatch.setattr(tasks, "settle", lambda: spark.settled.append(1))
+    return spark
+
+
+@pytest.mark.parametrize(
+    ("master", "size_bytes", "on_spark"),
+    [
+        ("auto", SMALL_BYTES - 1, False),
+        ("auto", SMALL_BYTES, True),
+        ("auto", None, True),
+        ("local[2]", 0, True),
+        ("inline", 2**60, False),
+    ],
+)
+def test_what_is_small_is_done_here_unless_told(rows, master, size_bytes, on_spark):
+    with Session("x", master=master, spark=rows) as session:
+        assert session.run(abs, [-3, 4, -5], size_bytes=size_bytes) == [3, 4, 5]
+        assert session.run(abs, [], size_bytes=size_bytes) == []
+    assert rows.given == ([3] if on_spark else [])
+    assert len(rows.settled) == len(rows.given), "a worker's modules are settled before it works"
+
+
+def test_spark_is_not_even_started_for_what_is_small(monkeypatch):
+    monkeypatch.setattr("pipeline.session.check_pyspark", lambda: pytest.fail("started"))
+    with Session("x", master="auto") as session:
+        with watching(session, "x", 10) as watch:
+            assert session.run(abs, [-1], watch=watch, size_bytes=10) == [1]
+        assert not session.has_spark
+
+
+def test_what_takes_long_after_all_goes_to_spark(rows, monkeypatch):
+    """Sizes are estimates: a broker tells no bytes."""
+    moments = iter((0.0, 4.9, 4.99, 5.0))
+    clock = types.SimpleNamespace(monotonic=lambda: next(moments) + 100)
+    monkeypatch.setattr(session_module, "time", clock)
+    monkeypatch.setattr(session_module, "_HERE_S", 5.0)
+    seen = []
+    with Session("x", master="auto", spark=rows) as session:
+        found = session.run(abs, [-1, -2, -3, -4], watch=lambda: seen.append(1), size_bytes=7)
+    assert found == [1, 2, 3, 4]
+    assert rows.given == [2], "two were begun in time"
+    assert len(seen) >= 2
+
+
+def test_an_audit_does_without_spark_what_is_small_and_others_say():
+    for job, master in (("audit", "auto"), ("mirror", "local[*]"), ("whatif", "local[*]")):
+        parser = cli._parser(job)
+        known = {action.dest: action.default for action in _options_of(parser, job)}
+        assert known["master"] == master
+
+
+def _options_of(parser, job):
+    (commands,) = (a for a in parser._actions if a.dest == "job")
+    return commands.choices[job]._actions
+
+
+def test_a_worker_settles_once(monkeypatch):
+    frozen = []
+    monkeypatch.setattr(tasks, "_is_settled", False)
+    monkeypatch.setattr(tasks.gc, "freeze", lambda: frozen.append(1))
+    tasks.settle()
+    tasks.settle()
+    assert frozen == [1]
 
 
 def test_a_setting_given_wins():
