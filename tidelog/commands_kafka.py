@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 _CONNECT_S = 10.0
+_OLDEST_KAFKA_PYTHON = 3  # older ones have other names for half of what is called here
+_INSTALL = "pip install 'kafka-python>=3,<4', or give tidelog an environment of its own (docs/installing.md)"
 EARLIEST, LATEST = -2, -1  # what ListOffsets calls them
 UNSAYABLE_MS = range(-6, 0)  # times that ListOffsets has no number for
 _TOPIC, _BROKER = 2, 4
@@ -77,11 +79,14 @@ def check_broker(address: str) -> None:
     """Make sure that kafka-python is there and that something listens. Raises CommandError."""
     check_address("--broker", address)
     try:
-        import kafka  # noqa: F401, PLC0415 - only here, and optional
+        import kafka  # noqa: PLC0415 - only here, and optional
     except ImportError:
+        raise CommandError(f"Kafka's protocol needs kafka-python 3: {_INSTALL}") from None
+    version = str(kafka.__version__)
+    if int(version.partition(".")[0]) < _OLDEST_KAFKA_PYTHON:
         raise CommandError(
-            "Kafka's protocol needs kafka-python 3: pip install 'tidelog[admin]'"
-        ) from None
+            f"Kafka's protocol needs kafka-python 3, and {version} is installed: {_INSTALL}"
+        )
     import logging  # noqa: PLC0415 - as above
     import socket  # noqa: PLC0415 - as above
 
