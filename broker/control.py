@@ -154,6 +154,7 @@ async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any
 async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """Apply retention now, to one topic or to all; what went since the last sweep, and what failed.
 
+    `forgotten` counts deletions of rounds in between that were too many to be kept until somebody asks.
     With `compact` logs are compacted first, however little of them is dirty.
     """
     topic = given.get("topic")
@@ -165,12 +166,13 @@ async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(compact, bool):
         raise Refused(400, "BAD_REQUEST", f"compact={compact!r}: expected true or false")
     compacted = await control.compaction.sweep(topic) if compact else CompactionRound([], [])
-    deleted, failed = await control.rounds.sweep(topic)
+    deleted, failed, forgotten = await control.rounds.sweep(topic)
     now_ms = control.node.clock.now_ms()
     return {
         "now_ms": now_ms,
         "now": to_iso(now_ms),
         "deleted": [_deletion(each) for each in deleted],
+        **({"forgotten": forgotten} if forgotten else {}),
         **({"compacted": [each._asdict() for each in compacted.cleaned]} if compact else {}),
         "failed": [e._asdict() for e in failed] + [e._asdict() for e in compacted.failed],
     }

@@ -3,7 +3,7 @@
 A round comes due when log.retention.check.interval.ms of the broker's clock have passed, whether they
 went by or were stepped over: a step over seven days is one round. Who asks for a round gets what was
 deleted and why, what the rounds in between deleted included, so that nobody misses it, and which logs
-could not be looked at.
+could not be looked at. Of more deletions than are kept for that the oldest are counted alone.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Round(NamedTuple):
 
     deleted: list[Swept]
     failed: list[Failed]
+    forgotten: int = 0  # deletions of earlier rounds, of whatever topic, that are not told any more
 
 
 def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> Round:
@@ -100,23 +101,28 @@ class Rounds(DueRounds):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self._untold: deque[Swept] = deque(maxlen=_MOST_UNTOLD)
+        self._forgotten = 0
 
     def _interval_ms(self) -> int:
         return self._node.config.log_retention_check_interval_ms
 
     async def _do_due(self) -> None:
-        self._untold += (await self._round(None, asked=False)).deleted
+        deleted = (await self._round(None, asked=False)).deleted
+        self._forgotten += max(len(self._untold) + len(deleted) - _MOST_UNTOLD, 0)
+        self._untold += deleted
 
     async def sweep(self, topic: str | None = None) -> Round:
         """Do a round now, of one topic or of all; what went since the last one that was asked for."""
         async with self._lock:
             done = await self._round(topic, asked=True)
-            told = [*self._untold, *done.deleted]
+            told, forgotten = [*self._untold, *done.deleted], self._forgotten
             self._untold.clear()
-            if topic is not None:
+            if topic is None:
+                self._forgotten = 0
+            else:
                 self._untold += (swept for swept in told if swept.topic != topic)
                 told = [swept for swept in told if swept.topic == topic]
-            return Round(told, done.failed)
+            return Round(told, done.failed, forgotten)
 
     async def _round(self, topic: str | None, *, asked: bool) -> Round:
         done = await finished(lambda: delete_due(self._node, topic, asked=asked))

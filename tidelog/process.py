@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,9 +145,17 @@ class BrokerProcess:
         """Apply retention now, to one topic or to all; what was deleted since the last sweep, and why.
 
         Each is a dict: topic, partition, base_offset, end_offset, size, policy, largest_time_ms,
-        last_append_time_ms, limit, and more. Raises BrokerFailed as `faults` does.
+        last_append_time_ms, limit, and more. Raises BrokerFailed as `faults` does. Warns where earlier
+        rounds deleted more than the broker remembers.
         """
-        return list(self._asked().ask("POST", "/v1/sweep", {"topic": topic})["deleted"])
+        told = self._asked().ask("POST", "/v1/sweep", {"topic": topic})
+        if told.get("forgotten"):
+            warnings.warn(
+                f"{told['forgotten']} deletions of earlier rounds are not told: sweep more often",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return list(told["deleted"])
 
     def compact(self, topic: str | None = None) -> list[dict[str, Any]]:
         """Compact the logs of one topic or of all now, however little is dirty, and apply retention.

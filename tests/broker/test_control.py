@@ -1,20 +1,26 @@
 """The control listener: every route, what it answers, and what it says to mistakes."""
 
+import asyncio
 import http.client
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from broker import dispatch
+from broker import dispatch, retention
 from broker.api import produce_one
-from broker.control import ROUTES, faults_in_the_way
+from broker.clock import ManualClock
+from broker.control import ROUTES, Control, faults_in_the_way, sweep
 from broker.fault_storage import FaultySystem
+from broker.faults import Faults
+from config import BrokerConfig
 from protocol.message import RequestHeader
 from storage import files
+from storage.retention import Deletion
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.subject import eventually
@@ -288,6 +294,35 @@ def test_a_sweep_says_what_went_and_why(broker, connection):
     assert set(by_policy) == {(other, "retention.ms"), (sized, "retention.bytes")}
     assert by_policy[sized, "retention.bytes"]["limit"] == 200
     assert broker.sweep() == []
+
+
+def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
+    """More was deleted in between than is kept for whoever asks."""
+    node = SimpleNamespace(clock=ManualClock(NEW_YEAR_MS), config=BrokerConfig())
+    node.metadata = SimpleNamespace(image=SimpleNamespace(topics={"a": None}))
+    deletion = Deletion(0, 1, 69, "retention.ms", None, None, 1, None, None)
+    going = []
+    monkeypatch.setattr(retention, "_MOST_UNTOLD", 5)
+    monkeypatch.setattr(
+        retention,
+        "delete_due",
+        lambda *_, **more: retention.Round([going.pop() for _ in going[:]], []),
+    )
+    rounds = retention.Rounds(node)
+
+    async def scenario():
+        for topic, count in (("a", 3), ("b", 4), ("a", 1)):
+            going.extend(retention.Swept(topic, 0, deletion, asked=False) for _ in range(count))
+            await rounds._do_due()
+        asked = Control(node, rounds, None, Faults([tmp_path]))
+        return [await sweep(asked, given) for given in ({"topic": "a"}, {}, {})]
+
+    one, every, later = asyncio.run(scenario())
+    assert [each["topic"] for each in one["deleted"]] == ["a"]
+    assert [each["topic"] for each in every["deleted"]] == ["b"] * 4
+    assert (one["forgotten"], every["forgotten"]) == (3, 3)
+    assert later["deleted"] == []
+    assert "forgotten" not in later
 
 
 EXPECTED = {

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,7 @@ def test_kafka_variables_of_the_tests_do_not_reach_it(tmp_path, monkeypatch):
 
 PARENT = """
 import sys
+import warnings
 from pathlib import Path
 from tidelog.process import BrokerProcess
 broker = BrokerProcess(Path(sys.argv[1]))
@@ -138,3 +140,21 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
         parent.send_signal(signal.SIGKILL)
     wait_for_end(pid)
     assert "stopped" in (tmp_path / "data.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("forgotten", [0, 3])
+def test_a_sweep_warns_of_what_it_does_not_tell(monkeypatch, forgotten):
+    class Client:
+        def ask(self, method, path, body):
+            assert (method, path, body) == ("POST", "/v1/sweep", {"topic": None})
+            return {"deleted": [{"topic": "a"}], **({"forgotten": forgotten} if forgotten else {})}
+
+    broker = BrokerProcess.__new__(BrokerProcess)  # none is started
+    monkeypatch.setattr(BrokerProcess, "_asked", lambda _: Client())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert broker.sweep() == [{"topic": "a"}]
+    said = [str(each.message) for each in caught if each.category is RuntimeWarning]
+    assert said == ["3 deletions of earlier rounds are not told: sweep more often"] * bool(
+        forgotten
+    )
