@@ -43,6 +43,7 @@ from protocol.errors import (
 )
 from protocol.group_records import partition_of
 from protocol.records import batch as batches
+from protocol.wire import STRING_MAX
 from storage.segment import NotAtHandError
 
 if TYPE_CHECKING:
@@ -522,8 +523,10 @@ def _too_large_for_a_commit(error: BrokerError) -> BrokerError:
 
 
 def new_member_id(prefix: str | None) -> str:
-    """An id nobody has, as Kafka makes them."""
-    return f"{prefix or ''}-{uuid.uuid4()}"
+    """An id nobody has, as Kafka makes them; of a prefix that leaves no room for it only the beginning."""
+    ending = f"-{uuid.uuid4()}"
+    kept = (prefix or "").encode()[: STRING_MAX - len(ending)]
+    return kept.decode(errors="ignore") + ending
 
 
 def _resolve(ticket: asyncio.Future[Any], outcome: Joined | Synced | BrokerError) -> None:

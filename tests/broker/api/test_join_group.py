@@ -234,6 +234,15 @@ def test_a_member_that_comes_back_to_a_full_group_is_none_any_longer(start):
         member.close()
 
 
+def test_an_id_made_of_the_longest_name_can_be_kept_and_told(member, connection):
+    group, name = new_name("group"), "ü" * 16_383 + "x"
+    one = member(group, instance=name)
+    settled(one)
+    assert len(one.member_id.encode()) <= len(name.encode()) == 32_767
+    answer = connection.ask("DescribeGroups", 4, groups=[group])
+    assert [each["member_id"] for each in answer["groups"][0]["members"]] == [one.member_id]
+
+
 def test_an_assignment_too_large_to_be_kept_is_refused_for_good(member):
     """Whoever was told to try again would do so for ever; with less the group goes on."""
     one = member(new_name("group"))
