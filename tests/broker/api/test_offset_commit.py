@@ -236,6 +236,39 @@ def test_offsets_expire_when_nobody_is_left(start):
         member.close()
 
 
+def test_what_a_stable_group_reads_no_longer_expires(start):
+    """Of other topics what was committed too long ago goes, by the time it was committed with."""
+    broker = start(
+        {
+            "clock": "manual",
+            "clock.scope": "all",
+            "control.listener": "127.0.0.1:0",
+            "group.max.session.timeout.ms": "2000000000",
+        }
+    )
+    with broker.connect() as connection:
+        for name in ("read", "left", "old"):
+            create(connection, name)
+        member = RawMember(broker, "reading", session_ms=2_000_000_000)
+        member.protocols = [("range", _subscription("read"))]
+        settled(member)
+        now_ms = broker.clock.now_ms()
+        who = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
+        assert commit(connection, "reading", "read", 1, **who) == NONE
+        assert commit(connection, "reading", "left", 2, **who) == NONE
+        early = now_ms - 3 * DAY_MS
+        assert commit(connection, "reading", "old", 3, version=1, timestamp=early, **who) == NONE
+        broker.clock.step(4 * DAY_MS - 60_000)
+        assert len(all_fetched(connection, "reading")) == 3
+        broker.clock.step(660_000)
+        eventually(lambda: all_fetched(connection, "reading") == {("read", 0): 1, ("left", 0): 2})
+        broker.clock.step(3 * DAY_MS)
+        eventually(lambda: all_fetched(connection, "reading") == {("read", 0): 1})
+        broker.clock.step(20 * DAY_MS)
+        assert all_fetched(connection, "reading") == {("read", 0): 1}
+        member.close()
+
+
 def test_commits_wait_for_the_disk_where_the_log_says_so(start):
     broker = start({"log.flush.interval.messages": "1"})
     with broker.connect() as connection:
