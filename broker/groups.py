@@ -9,23 +9,35 @@ error its sender should see.
 
 PREPARING gathers the members, until all have joined again or the longest rebalance timeout is over.
 COMPLETING waits for the leader's assignment. What members say of themselves and are assigned is
-opaque: consumers, Connect and any other user of the protocol are treated alike.
+opaque: consumers, Connect and any other user of the protocol are treated alike. What passes in and out is in
+group_protocol.py, who the members are and what they know together in group_members.py.
 
 Source: Kafka's GroupCoordinator and GroupMetadata as of 3.9; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from broker.group_members import Member, Membership
+from broker.group_protocol import (
+    ON_COMMIT,
+    ON_HEARTBEAT,
+    ON_JOIN,
+    ON_SYNC,
+    Action,
+    Answer,
+    Join,
+    Joined,
+    State,
+    Store,
+    Synced,
+)
 from protocol.errors import (
-    BrokerError,
     CoordinatorNotAvailable,
     FencedInstanceId,
     GroupMaxSizeReached,
-    IllegalGeneration,
     InconsistentGroupProtocol,
     MemberIdRequired,
     RebalanceInProgress,
@@ -33,151 +45,30 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+
+__all__ = [
+    "Action",
+    "Answer",
+    "Group",
+    "Join",
+    "Joined",
+    "Member",
+    "State",
+    "Store",
+    "Synced",
+]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long one who joins for the first time is kept while it waits, for its connection may be gone."""
 
 
-class State(Enum):
-    """Where a group is; the value is the name clients know it by."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-# What a request of a known member of the present generation gets in each state; None: it is served.
-ON_HEARTBEAT: Mapping[State, type[BrokerError] | None] = {
-    State.EMPTY: UnknownMemberId,
-    State.PREPARING: RebalanceInProgress,
-    State.COMPLETING: None,
-    State.STABLE: None,
-    State.DEAD: CoordinatorNotAvailable,
-}
-ON_SYNC: Mapping[State, type[BrokerError] | None] = {
-    State.EMPTY: UnknownMemberId,
-    State.PREPARING: RebalanceInProgress,
-    State.COMPLETING: None,
-    State.STABLE: None,
-    State.DEAD: CoordinatorNotAvailable,
-}
-ON_COMMIT: Mapping[State, type[BrokerError] | None] = {
-    State.EMPTY: None,
-    State.PREPARING: None,
-    State.COMPLETING: RebalanceInProgress,
-    State.STABLE: None,
-    State.DEAD: CoordinatorNotAvailable,
-}
-ON_JOIN: Mapping[State, type[BrokerError] | None] = {
-    State.EMPTY: UnknownMemberId,
-    State.PREPARING: None,
-    State.COMPLETING: None,
-    State.STABLE: None,
-    State.DEAD: CoordinatorNotAvailable,
-}
-
-Protocols = tuple[tuple[str, bytes], ...]
-
-
-class Join(NamedTuple):
-    """A request to join; `new_id` names who comes without an id."""
-
-    member_id: str
-    new_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    needs_id: bool = False  # v4: join again with the id you are given
-    can_skip: bool = False  # v9: a leader can be told not to assign
-
-
-class Joined(NamedTuple):
-    """What a member learns when its join is answered; `members` only for the leader."""
-
-    member_id: str
-    generation: int
-    protocol_type: str
-    protocol: str
-    leader: str
-    members: tuple[tuple[str, str | None, bytes], ...] = ()
-    skip_assignment: bool = False
-
-
-class Synced(NamedTuple):
-    """A member's part of the assignment."""
-
-    protocol_type: str
-    protocol: str
-    assignment: bytes
-
-
-class Answer(NamedTuple):
-    """Answer one who waits."""
-
-    ticket: Any
-    outcome: Joined | Synced | BrokerError
-
-
-class Store(NamedTuple):
-    """Write the group down, before the answers that come with it."""
-
-
-Action = Answer | Store
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """One member, and what it waits for."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: Protocols
-    assignment: bytes = b""
-    joining: Any = None
-    syncing: Any = None
-    is_new: bool = True
-    has_synced: bool = False
-    deadline_ms: int = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether its silence means nothing, for it waits for us."""
-        return (self.joining is not None and not self.is_new) or self.syncing is not None
-
-    def metadata(self, protocol: str) -> bytes:
-        """What it said of itself for a protocol."""
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
-
-
 @dataclass(slots=True)
-class Group:
-    """One group; `planted` switches off rules, for tests that want to see them missed."""
+class Group(Membership):
+    """One group."""
 
-    group_id: str
-    initial_delay_ms: int = 0
-    max_size: int = 2**31 - 1
-    state: State = State.EMPTY
-    generation: int = 0
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
-    static: dict[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending: dict[str, int] = field(default_factory=dict)  # given ids, and until when they are kept
     join_deadline_ms: int | None = None
     sync_deadline_ms: int | None = None
-    planted: frozenset[str] = frozenset()
     _is_initial: bool = False
     _has_grown: bool = False
     _left_ms: int = 0
@@ -220,29 +111,6 @@ class Group:
             raise MemberIdRequired(request.new_id)
         return self._add(request, request.new_id, ticket, now_ms)
 
-    def _supports(self, request: Join) -> bool:
-        """Whether the group, without the one who asks, can do with its protocols."""
-        if self.state is State.EMPTY or not self.members:
-            return True
-        if request.protocol_type != self.protocol_type:
-            return False
-        names = {name for name, _ in request.protocols}
-        return bool(names & self._candidates())
-
-    def _candidates(self) -> set[str]:
-        """Protocols that every member knows."""
-        known = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*known) if known else set()
-
-    def _has_room(self, member_id: str) -> bool:
-        """Whether one more may join; while members gather, those who come first are the ones kept."""
-        member = self.members.get(member_id)
-        if self.state is State.PREPARING:
-            if member is not None and member.joining is not None:
-                return True
-            return sum(each.joining is not None for each in self.members.values()) < self.max_size
-        return member is not None or len(self.members) < self.max_size
-
     def _turn_away(self, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
         """Refuse one too many; a member that comes too late to keep its place is none any longer."""
         full = GroupMaxSizeReached(f"group {self.group_id} has {self.max_size} members")
@@ -283,12 +151,6 @@ class Group:
         member.joining = ticket
         return actions + self._rebalance(now_ms)
 
-    def _take_on(self, member: Member, request: Join) -> None:
-        member.protocols = request.protocols
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.client_id, member.client_host = request.client_id, request.client_host
-
     def _replace(self, member: Member, request: Join, ticket: Any, now_ms: int) -> list[Action]:
         """A static member is back under a new id (KIP-345); the old one is fenced."""
         fenced = FencedInstanceId(
@@ -320,24 +182,6 @@ class Group:
             joined = joined._replace(leader=leader_before or "", members=())
         return [*actions, Store(), Answer(ticket, joined)]
 
-    def _joined(self, member: Member) -> Joined:
-        """What a member of the present generation is told."""
-        protocol = self.protocol or ""
-        members: tuple[tuple[str, str | None, bytes], ...] = ()
-        if member.member_id == self.leader:
-            members = tuple(
-                (each.member_id, each.instance_id, each.metadata(protocol))
-                for each in self.members.values()
-            )
-        return Joined(
-            member.member_id,
-            self.generation,
-            self.protocol_type or "",
-            protocol,
-            self.leader or "",
-            members,
-        )
-
     # -- rebalance ------------------------------------------------------------------------------
 
     def _rebalance(self, now_ms: int) -> list[Action]:
@@ -367,9 +211,6 @@ class Group:
         for member in waiting:
             member.syncing = None
         return actions
-
-    def _rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def _try_complete(self, now_ms: int) -> list[Action]:
         if self.state is not State.PREPARING or (self._is_initial and self.members):
@@ -407,25 +248,6 @@ class Group:
                 member.joining, member.is_new = None, False
                 self._touch(member, now_ms)
         return actions
-
-    def _vote(self) -> str:
-        """Each member votes for the first of its protocols that all know; most votes win."""
-        candidates = self._candidates()
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = next((name for name, _ in member.protocols if name in candidates), None)
-            if choice is not None:
-                votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=lambda name: votes[name])
-
-    def _drop(self, member: Member) -> list[Action]:
-        """Take a member out; who it was for does not wait any longer."""
-        del self.members[member.member_id]
-        if member.instance_id is not None:
-            self.static.pop(member.instance_id, None)
-        gone = UnknownMemberId(f"{member.member_id} is no longer in group {self.group_id}", "")
-        waiting = [at for at in (member.joining, member.syncing) if at is not None]
-        return [Answer(ticket, gone) for ticket in waiting]
 
     def _after_removal(self, now_ms: int) -> list[Action]:
         if self.state in (State.STABLE, State.COMPLETING):
@@ -478,9 +300,6 @@ class Group:
                 each.syncing = None
                 self._touch(each, now_ms)
         return actions
-
-    def _synced(self, member: Member) -> Synced:
-        return Synced(self.protocol_type or "", self.protocol or "", member.assignment)
 
     def not_stored(self, now_ms: int) -> list[Action]:
         """The assignment could not be written down: nobody may have it, so begin again."""
@@ -535,26 +354,6 @@ class Group:
             raise refusal
         self._touch(member, now_ms)
 
-    def _known(self, member_id: str, instance_id: str | None) -> Member:
-        if instance_id is not None:
-            current = self.static.get(instance_id)
-            if current is None:
-                raise UnknownMemberId(f"group {self.group_id} has no instance {instance_id}")
-            if current != member_id and "no fencing" not in self.planted:
-                raise FencedInstanceId(f"{instance_id} is {current} now")
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMemberId(f"group {self.group_id} has no member {member_id!r}")
-        return member
-
-    def _check_generation(self, generation: int) -> None:
-        if generation != self.generation:
-            raise IllegalGeneration(f"generation {generation}: it is {self.generation}")
-
-    def _touch(self, member: Member, now_ms: int) -> None:
-        lasts_ms = 2**40 if "never expire" in self.planted else member.session_timeout_ms
-        member.deadline_ms = now_ms + lasts_ms
-
     # -- time -----------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
@@ -592,21 +391,3 @@ class Group:
         return self._complete_join(now_ms)
 
     # -- the end, and the beginning after a restart -------------------------------------------------
-
-    def tickets(self) -> list[Any]:
-        """Everybody who waits; for a broker that stops."""
-        found = []
-        for member in self.members.values():
-            found += [at for at in (member.joining, member.syncing) if at is not None]
-            member.joining = member.syncing = None
-        return found
-
-    def restore(self, members: Iterable[Member], now_ms: int) -> None:
-        """Be as the log tells it; every member has its session timeout to show that it is alive."""
-        for member in members:
-            member.is_new, member.has_synced = False, True
-            self.members[member.member_id] = member
-            if member.instance_id is not None:
-                self.static[member.instance_id] = member.member_id
-            self._touch(member, now_ms)
-        self.state = State.STABLE if self.members else State.EMPTY
