@@ -122,12 +122,17 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
             heads = _heads(fetched.records)
             if not len(heads):
                 _refuse_broken(split, filling, fetched.records)
-                if fetched.high_watermark < split.end_offset:
+                end = (
+                    fetched.last_stable_offset if isolation == ISOLATED else fetched.high_watermark
+                )
+                if end < split.end_offset:
                     raise SourceError(
-                        f"{split.topic}-{split.partition} ends at offset {fetched.high_watermark}"
-                        f" now: {split.end_offset - 1} was there when it was planned"
+                        f"{split.topic}-{split.partition} ends at offset {end} now:"
+                        f" {split.end_offset - 1} was there when it was planned"
                     )
-                idle += 1  # compaction may have taken all there was, or the broker is slow
+                idle += 1
+                if idle == _IDLE_FETCHES:
+                    _refuse_silence(client, split, offset)
                 continue
             idle = 0
             following = int(heads[-1, LAST_OFFSET]) + 1
@@ -164,6 +169,19 @@ def _fetch(client: Client, split: Split, offset: int, isolation: int) -> Fetched
             f"{split.topic}-{split.partition} has no offset {offset} any more, which was there when"
             " it was planned: retention took it, or the log was cut"
         ) from error
+
+
+def _refuse_silence(client: Client, split: Split, offset: int) -> None:
+    """Raise SourceError where nothing comes of offsets that are there, unless compaction may have taken them.
+
+    A broker that is slow to read what it keeps elsewhere (KIP-405) sends nothing as well.
+    """
+    policy = client.topic_settings(split.topic).get("cleanup.policy")
+    if policy is None or "compact" not in (policy.value or ""):
+        raise SourceError(
+            f"{split.topic}-{split.partition} of {split.brokers}: the broker sends nothing of offsets {offset}"
+            f" to {split.end_offset - 1}, which it says are there"
+        )
 
 
 def _refuse_broken(split: Split, filling: Filling, records: memoryview) -> None:

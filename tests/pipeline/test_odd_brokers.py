@@ -14,19 +14,26 @@ import pytest
 from pipeline.connection import METADATA, Connection, ConnectionBroken
 from pipeline.producing import Appender
 from pipeline.source.reading import Options, read
-from pipeline.source.splits import SourceError, Split
-from protocol.api import api_versions, fetch, metadata, produce
+from pipeline.source.splits import READ_COMMITTED, SourceError, Split
+from protocol.api import api_versions, describe_configs, fetch, metadata, produce
 from protocol.message import api_of, codec
 from protocol.records.batch import Record, build
 from protocol.records.column_batches import EncodedBatch
 
-SERVED = {1: (4, 11), 3: (1, 8), 18: (0, 3)}  # none of them flexible, but for what is asked first
+SERVED = {
+    1: (4, 11),
+    3: (1, 8),
+    18: (0, 3),
+    32: (1, 3),
+}  # none of them flexible, but for what is asked first
 HEAD = Struct(">hhi")
 SIZE = Struct(">i")
 
 
 class Scripted:
     """A broker on a port: it leads topic `t`, and answers each fetch with the next of some answers."""
+
+    policy = "delete"
 
     def __init__(self, fetches, served=SERVED):
         self.fetches = fetches
@@ -74,14 +81,22 @@ class Scripted:
             topic = metadata.MetadataResponseTopic(name="t", partitions=[partition])
             node = metadata.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
             return metadata.MetadataResponse(brokers=[node], topics=[topic], controller_id=1)
+        if key == 32:
+            policy = describe_configs.DescribeConfigsResourceResult(
+                name="cleanup.policy", value=self.policy, config_source=5
+            )
+            topic = describe_configs.DescribeConfigsResult(
+                resource_type=2, resource_name="t", configs=[policy]
+            )
+            return describe_configs.DescribeConfigsResponse(results=[topic])
         return next(self.fetches)
 
 
-def fetched(records, *, high_watermark=5):
+def fetched(records, *, high_watermark=5, last_stable_offset=5):
     data = fetch.PartitionData(
         partition_index=0,
         high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
+        last_stable_offset=last_stable_offset,
         log_start_offset=0,
         records=records,
     )
@@ -97,14 +112,37 @@ def batch(count=5, offset=0):
     return build([Record(offset + n, 1000 + n, None, b"v") for n in range(count)])
 
 
-def offsets_read(answers, end=5):
+def offsets_read(answers, end=5, *, policy="delete", **how):
     with Scripted(answers) as broker:
+        broker.policy = policy
         split = Split("t", 0, 0, end, 1, brokers=f"127.0.0.1:{broker.port}")
-        return [int(one) for columns in read(split, Options()) for one in columns.offset]
+        return [int(one) for columns in read(split, Options(**how)) for one in columns.offset]
 
 
 def test_a_quota_slows_a_read_and_does_not_end_it():
     assert offsets_read(iter([*[THROTTLED] * 4, fetched(batch())])) == [0, 1, 2, 3, 4]
+
+
+def test_a_broker_that_sends_nothing_of_what_it_has_is_no_end():
+    with pytest.raises(SourceError, match="sends nothing of offsets 3 to 4, which it says are"):
+        offsets_read(itertools.chain([fetched(batch(3))], itertools.repeat(fetched(b""))))
+
+
+def test_a_broker_that_is_slow_is_waited_for():
+    slow = [fetched(batch(3)), *[fetched(b"")] * 10, fetched(batch(2, 3))]
+    assert offsets_read(iter(slow)) == [0, 1, 2, 3, 4]
+
+
+def test_what_compaction_took_at_the_end_is_the_end():
+    answers = itertools.chain([fetched(batch(3))], itertools.repeat(fetched(b"")))
+    assert offsets_read(answers, policy="compact,delete") == [0, 1, 2]
+
+
+def test_a_stable_offset_that_went_back_is_no_end():
+    held = fetched(b"", last_stable_offset=3)
+    answers = itertools.chain([fetched(batch(3))], itertools.repeat(held))
+    with pytest.raises(SourceError, match="ends at offset 3 now: 4 was there"):
+        offsets_read(answers, policy="compact", isolation=READ_COMMITTED)
 
 
 @pytest.mark.parametrize(
