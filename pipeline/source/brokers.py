@@ -179,8 +179,8 @@ def _refuse_silence(client: Client, split: Split, offset: int) -> None:
     policy = client.topic_settings(split.topic).get("cleanup.policy")
     if policy is None or "compact" not in (policy.value or ""):
         raise SourceError(
-            f"{split.topic}-{split.partition} of {split.brokers}: the broker sends nothing of offsets {offset}"
-            f" to {split.end_offset - 1}, which it says are there"
+            f"{split.topic}-{split.partition} of {split.brokers}: the broker sends nothing of offsets"
+            f" {offset} to {split.end_offset - 1}, which it says are there"
         )
 
 
