@@ -88,6 +88,7 @@ class Fetched(NamedTuple):
     """What one fetch read: whole batches, the first perhaps beginning before the offset asked for.
 
     `records` may end in a partial batch. `aborted` are (producer id, first offset) of aborted transactions.
+    `append_times` are (base offset, entries of `.appendtimes`) of each segment; none where none were told.
     """
 
     records: memoryview
@@ -95,6 +96,7 @@ class Fetched(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...]
+    append_times: tuple[tuple[int, bytes], ...]
 
 
 class Produced(NamedTuple):
@@ -226,10 +228,12 @@ class Client(Cluster):
         min_bytes: int = 1,
         max_wait_ms: int = 500,
         isolation: int = READ_UNCOMMITTED,
+        with_append_times: bool = False,
     ) -> Fetched:
         """Read whole batches from the one that holds `offset` on; nothing new in time: no records.
 
-        Raises RequestError: OFFSET_OUT_OF_RANGE where the log does not reach there.
+        Brokers other than tidelog pass over being asked for append times. Raises RequestError:
+        OFFSET_OUT_OF_RANGE where the log does not reach there.
         """
         asked = fetch.FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
@@ -240,6 +244,7 @@ class Client(Cluster):
             max_bytes=max_bytes,
             isolation_level=isolation,
             topics=[fetch.FetchTopic(topic=topic, partitions=[asked])],
+            with_append_times=with_append_times,
         )
 
         def once() -> Fetched:
@@ -259,6 +264,7 @@ class Client(Cluster):
                 tuple(
                     (each.producer_id, each.first_offset) for each in one.aborted_transactions or ()
                 ),
+                tuple((each.base_offset, each.entries) for each in one.append_times or ()),
             )
 
         return self.until_done(once)

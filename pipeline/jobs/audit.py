@@ -7,7 +7,8 @@ safe, and what others would have refused or deleted. Read-only. Exit status 1: t
     tidelog pipeline audit --brokers localhost:9092 --topics orders
     tidelog pipeline audit --logs /var/lib/kafka --cluster localhost:9092 --groups billing
 
-Log directories tell more than brokers: append times (of tidelog's logs), segments, what retention deletes.
+Log directories tell more than brokers: segments, and what retention deletes. Of tidelog's logs both tell when
+records were appended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How far groups are behind, in real time: both times of the first record that each has not read.
 
-The record is read, from the log directories where there are any (they know append times), else from the
-cluster: nothing is interpolated.
+The record is read, from the log directories where there are any, else from the cluster: nothing is
+interpolated.
 """
 
 from __future__ import annotations

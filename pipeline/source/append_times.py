@@ -1,19 +1,23 @@
 """When records were appended: the entries of a segment's `.appendtimes`, as arrays.
 
-Only what the broker itself would believe is taken: entries whose offsets grow and whose times do not go
-back, up to the first that is none, and of offsets before `until` (see `logs.append_times_until`) or before
-what the file vouches for in its end. Everywhere else the answer is UNKNOWN: nothing is guessed.
+From a file, only what the broker itself would believe is taken: entries whose offsets grow and whose times do
+not go back, up to the first that is none, and of offsets before `until` (see `logs.append_times_until`) or
+before what the file vouches for in its end. What a running broker tells goes for the offsets it was asked for
+and sent, and must look like entries, too. Everywhere else the answer is UNKNOWN: nothing is guessed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from storage import append_times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     Ints = npt.NDArray[np.int64]
@@ -33,10 +37,8 @@ class AppendTimes:
         head = append_times.HEADER
         if data is None or not data.startswith(head):
             return
-        count = (len(data) - len(head)) // append_times.ENTRY_SIZE
-        entries = np.frombuffer(data, _ENTRY, count, len(head))
-        times = entries["time"].astype(np.int64)
-        offsets = entries["offset"].astype(np.int64)
+        times, offsets = _entries(data, len(head))
+        count = len(times)
         ends = np.flatnonzero(times == append_times.END)
         if len(ends):
             first = int(ends[0])
@@ -44,7 +46,7 @@ class AppendTimes:
             # An end that is not the last is left of a power loss: nothing behind it is known.
             self._until = max(until, vouched) if first == count - 1 else vouched
             times, offsets = times[:first], offsets[:first]
-        count = _believable(times, offsets)
+        count = _believable(times, offsets) if count and offsets[0] == 0 else 0
         if count < len(times):
             self._until = min(
                 self._until, base_offset + int(offsets[count - 1]) + 1 if count else 0
@@ -53,19 +55,82 @@ class AppendTimes:
 
     def at(self, offsets: Ints) -> Ints:
         """Return when each of these offsets was appended; UNKNOWN where nobody knows."""
-        if not len(self._times):
-            return np.full(len(offsets), UNKNOWN, np.int64)
-        found = np.searchsorted(self._offsets, offsets, side="right") - 1
-        times = self._times[np.maximum(found, 0)]
-        return np.where((found >= 0) & (offsets < self._until), times, UNKNOWN)
+        times = _floor(self._offsets, self._times, offsets)
+        return np.where(offsets < self._until, times, UNKNOWN)
+
+
+class Answer(NamedTuple):
+    """What one fetch told: `segments` are (base offset, entries), none where the broker tells nothing."""
+
+    offset: int  # the one asked for
+    following: int  # the one after the last batch
+    segments: tuple[tuple[int, bytes], ...]
+
+
+class ToldTimes:
+    """The append times a broker told, answer by answer, in the order of their offsets."""
+
+    def __init__(self, answers: tuple[Answer, ...] = ()) -> None:
+        """Take them as they are: nothing is unpacked before it is asked for."""
+        self._answers = answers
+
+    def and_then(self, answer: Answer) -> ToldTimes:
+        """Return these, and those of one more answer."""
+        return ToldTimes((*self._answers, answer))
+
+    def of_the_last(self) -> ToldTimes:
+        """Return what the last answer told alone."""
+        return ToldTimes(self._answers[-1:])
+
+    def at(self, offsets: Ints) -> Ints:
+        """Return when each of these offsets was appended; UNKNOWN where nobody knows."""
+        return _floor(*self._entries, offsets)
+
+    @cached_property
+    def _entries(self) -> tuple[Ints, Ints]:
+        parts = [part for answer in self._answers for part in _parts(answer)]
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        offsets = np.concatenate([part[0] for part in parts])
+        return np.maximum.accumulate(offsets), np.concatenate([part[1] for part in parts])
+
+
+def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
+    """Yield offsets and times that hold from there on, of nothing but what the answer is about."""
+    yield np.array([answer.offset], np.int64), np.array([UNKNOWN], np.int64)
+    for base_offset, data in answer.segments:
+        times, offsets = _entries(data, 0)
+        offsets += base_offset
+        count = _believable(times, offsets)
+        if count < len(times) or not count:
+            behind = int(offsets[count - 1]) + 1 if count else base_offset
+            times = np.append(times[:count], UNKNOWN)
+            offsets = np.append(offsets[:count], behind)
+        is_meant = offsets < answer.following
+        yield np.maximum(offsets[is_meant], answer.offset), times[is_meant]
+
+
+def _entries(data: bytes, start: int) -> tuple[Ints, Ints]:
+    """Return times and relative offsets of the whole entries from a position on."""
+    count = (len(data) - start) // append_times.ENTRY_SIZE
+    entries = np.frombuffer(data, _ENTRY, count, start)
+    return entries["time"].astype(np.int64), entries["offset"].astype(np.int64)
+
+
+def _floor(starts: Ints, times: Ints, offsets: Ints) -> Ints:
+    """Return the time that holds at each offset, UNKNOWN before the first start."""
+    if not len(starts):
+        return np.full(len(offsets), UNKNOWN, np.int64)
+    found = np.searchsorted(starts, offsets, side="right") - 1
+    return np.where(found >= 0, times[np.maximum(found, 0)], UNKNOWN)
 
 
 def _believable(times: Ints, offsets: Ints) -> int:
-    """Return how many entries at the start can be: offset 0 first, growing; known times never go back."""
-    if not len(times) or offsets[0] != 0:
+    """Return how many entries at the start can be: offsets grow, known times do not go back, no end."""
+    if not len(times):
         return 0
     known = times != UNKNOWN
     largest = np.maximum.accumulate(times)  # UNKNOWN is the smallest number there is
-    wrong = np.zeros(len(times), np.bool_)
-    wrong[1:] = (offsets[1:] <= offsets[:-1]) | (known[1:] & (times[1:] < largest[:-1]))
+    wrong = times == append_times.END
+    wrong[1:] |= (offsets[1:] <= offsets[:-1]) | (known[1:] & (times[1:] < largest[:-1]))
     return int(np.argmax(wrong)) if wrong.any() else len(times)

@@ -3,6 +3,7 @@
 The first offset of a split is where the log begins, or, where only later event times are wanted, what the
 broker finds for the earliest of them: no record before it has such a time. The end is the high watermark (for
 read_committed the last stable offset) when planned. Sizes are estimates: a broker tells no bytes here.
+Append times come with the records, of batches as they are in the log; Apache Kafka tells none.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from pipeline.client import EARLIEST, Client
 from pipeline.client import READ_COMMITTED as ISOLATED
 from pipeline.client import READ_UNCOMMITTED as OPEN
 from pipeline.cluster import RequestError
+from pipeline.source.append_times import Answer, ToldTimes
 from pipeline.source.columns import (
     ATTRIBUTES,
     LAST_OFFSET,
     MAGIC,
-    NOTHING_KNOWN,
     POSITION,
     PRODUCER_ID,
 )
@@ -114,7 +115,8 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
     """Read a split by Fetch. Raises SourceError where the log does not reach there, and ClientError."""
     assert split.brokers is not None
     isolation = ISOLATED if options.isolation == READ_COMMITTED else OPEN
-    filling = Filling(split, options.wanted(split), NOTHING_KNOWN)
+    told = ToldTimes()
+    filling = Filling(split, options.wanted(split), told)
     offset, idle = split.start_offset, 0
     with Client(split.brokers) as client:
         while offset < split.end_offset and idle < _IDLE_FETCHES:
@@ -144,6 +146,8 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
             if fetched.aborted:
                 aborted = _spans(fetched.aborted, heads)
                 filling.wanted = filling.wanted._replace(aborted=aborted)
+            told = told.and_then(Answer(offset, following, fetched.append_times))
+            filling.append_times = told
             at, why = 0, FULL
             while why == FULL:
                 try:
@@ -152,6 +156,7 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
                     raise broken(split, error, 0) from error
                 if why == FULL:
                     yield _taken(filling)
+                    filling.append_times = told = told.of_the_last()
             offset = following
     if not filling.is_empty:
         yield _taken(filling)
@@ -160,7 +165,12 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
 def _fetch(client: Client, split: Split, offset: int, isolation: int) -> Fetched:
     try:
         return client.fetch(
-            split.topic, split.partition, offset, max_bytes=_FETCH_BYTES, isolation=isolation
+            split.topic,
+            split.partition,
+            offset,
+            max_bytes=_FETCH_BYTES,
+            isolation=isolation,
+            with_append_times=True,
         )
     except RequestError as error:
         if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -35,6 +35,7 @@ from storage import filenames
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pipeline.source.append_times import ToldTimes
     from pipeline.source.splits import Part, Selection, Split
     from protocol.records.layout import Buffer
 
@@ -126,10 +127,10 @@ def _refuse_changed(part: Part, size: int) -> None:
 class Filling:
     """Fills buffers with record sets, and makes `Columns` of them."""
 
-    def __init__(self, split: Split, wanted: Wanted, append_times: AppendTimes) -> None:
-        """Begin with nothing. `wanted` may be changed between two record sets."""
+    def __init__(self, split: Split, wanted: Wanted, append_times: AppendTimes | ToldTimes) -> None:
+        """Begin with nothing. `wanted` and `append_times` may be changed between two record sets."""
         self._split = split
-        self._append_times = append_times
+        self.append_times = append_times
         self.wanted = wanted
         self._last_offset = -1
         self._begin()
@@ -166,7 +167,7 @@ class Filling:
             )
         self._last_offset = int(offsets[-1])
         self._begin()
-        return Columns(split.topic, split.partition, buffers, batches, self._append_times)
+        return Columns(split.topic, split.partition, buffers, batches, self.append_times)
 
 
 def _where(split: Split) -> str:
