@@ -139,17 +139,18 @@ def prepare(
 
     Raises UsageError where it is not there, or has too few partitions (or others than `exactly` so many).
     """
+    if create and not client.has_topic(topic):
+        try:
+            client.create_topic(topic, partition_count, settings)
+        except RequestError as error:  # perhaps somebody else has just made it
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
     try:
         found = look_at(client, topic)
     except RequestError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-        if not create:
-            raise UsageError(
-                f"the target has no topic {topic}: make it, or say --create"
-            ) from error
-        client.create_topic(topic, partition_count, settings)
-        found = look_at(client, topic)
+        raise UsageError(f"the target has no topic {topic}: make it, or say --create") from error
     if found.partition_count < partition_count or (
         exactly and found.partition_count != partition_count
     ):
