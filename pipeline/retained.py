@@ -15,7 +15,8 @@ from protocol.errors import CorruptMessage
 from protocol.records.batch import find_time
 from storage import checkpoints, filenames, partition_times, recovery, timestamps
 from storage.append_times import UNKNOWN, AppendTimes
-from storage.segment import Segment, Tail
+from storage.log_file import Tail
+from storage.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

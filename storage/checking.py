@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import CorruptMessage
 from protocol.records.batch import summarize, verify
 from storage import timestamps
+from storage.log_file import Tail
 from storage.offset_index import MAX_RELATIVE_OFFSET
-from storage.segment import Tail
 from storage.time_index import TimeEntry
 
 if TYPE_CHECKING:
-    from storage.segment import Found, Segment
+    from storage.log_file import Found
+    from storage.segment import Segment
 
 NO_LIMIT = 2**63  # no segment follows
 

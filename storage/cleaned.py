@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from protocol.records.key_map import Sifted
     from protocol.records.layout import Batch
     from storage.append_times import Entry
-    from storage.segment import Found, Segment
+    from storage.log_file import Found
+    from storage.segment import Segment
 
 SUFFIXES = (
     filenames.OFFSET_INDEX_SUFFIX,

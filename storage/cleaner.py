@@ -20,8 +20,9 @@ from protocol.records.batch import verify
 from storage import filenames, timestamps, transaction_index
 from storage.cleaned import CleanedSegment, Survivor
 from storage.decided import Transactions
+from storage.log_file import Tail
 from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from storage.segment import Segment, Tail
+from storage.segment import Segment
 from storage.time_index import TimeIndex
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from protocol.records.layout import Batch
     from storage.cleaned import Cleaned
-    from storage.segment import Found
+    from storage.log_file import Found
 
 _SLOT_BYTES = 24  # of a key by offset; by time it is a third more, as in the compiled map
 _SLOT_BYTES_BY_TIME = 32

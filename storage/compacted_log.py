@@ -17,9 +17,10 @@ from storage import cleanable, files, replacing, retention, timestamps
 from storage.cleaner import Job, Source, Writer
 from storage.compaction_explanation import Compacting
 from storage.durable_log import DurableLog
+from storage.log_file import Tail
 from storage.partition_times import SegmentLine
 from storage.producer_recovery import load_producers
-from storage.segment import Segment, Tail
+from storage.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

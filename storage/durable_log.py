@@ -39,7 +39,8 @@ from storage import (
 from storage.epochs import NO_EPOCH, LeaderEpochs
 from storage.largest_event import LargestEvent
 from storage.leaving import Leaving
-from storage.segment import Segment, Tail
+from storage.log_file import Tail
+from storage.segment import Segment
 from storage.settings import settings_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from storage import filenames, files
-from storage.segment import Segment, Tail
+from storage.log_file import Tail
+from storage.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from protocol.records.batch import Batch
     from storage.files import Buffer
-    from storage.segment import Found, Segment, Slice
+    from storage.log_file import Found
+    from storage.segment import Segment, Slice
 
 
 class AppendedSince(NamedTuple):

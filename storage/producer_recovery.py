@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from protocol.records.batch import Batch
+    from storage.log_file import Found
     from storage.producers import Producer
-    from storage.segment import Found, Segment
+    from storage.segment import Segment
 
 _REFILL_BYTES = 8 * 1024 * 1024  # five batches of the largest usual size, and room for others
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from storage import checking, filenames, files, leftovers, timestamps
+from storage.log_file import Tail
 from storage.offset_index import OffsetIndex
-from storage.segment import Segment, Tail
+from storage.segment import Segment
 from storage.timestamps import SegmentTimes
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from storage.compacted_log import CompactedLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from storage.log_file import Tail
     from storage.retention import Deletion
-    from storage.segment import Segment, Tail
+    from storage.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -19,7 +19,8 @@ from storage import timestamps
 from storage.timestamps import SegmentTimes
 
 if TYPE_CHECKING:
-    from storage.segment import Found, Segment
+    from storage.log_file import Found
+    from storage.segment_files import SegmentFiles
 
 _INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
 _MS_PER_NS = 1_000_000
@@ -28,12 +29,12 @@ _log = logging.getLogger("tidelog.storage")
 _locks = tuple(threading.Lock() for _ in range(64))  # by segment; see `_one_at_a_time`
 
 
-def _one_at_a_time(segment: Segment) -> threading.Lock:
+def _one_at_a_time(segment: SegmentFiles) -> threading.Lock:
     """Return a lock: two threads must not learn the same segment at once."""
     return _locks[hash(segment) % len(_locks)]
 
 
-def catch_up(segment: Segment) -> None:
+def catch_up(segment: SegmentFiles) -> None:
     """Complete what is known of a segment's times; raises OSError."""
     with _one_at_a_time(segment):
         times, size = segment.known_times
@@ -47,7 +48,7 @@ def catch_up(segment: Segment) -> None:
         segment.known_times = (times, tail.size)
 
 
-def rebuild_indexes(segment: Segment) -> None:
+def rebuild_indexes(segment: SegmentFiles) -> None:
     """Make both indexes from the log; raises OSError.
 
     For a segment that is appended to only before the first append.
@@ -68,7 +69,7 @@ def rebuild_indexes(segment: Segment) -> None:
     segment.adopt_indexes(index, time_index)
 
 
-def verify(segment: Segment) -> None:
+def verify(segment: SegmentFiles) -> None:
     """Read every record of a sealed segment that somebody else wrote; raises OSError.
 
     Then its times are known, its indexes are ours, and they and the headers are believed
@@ -95,7 +96,7 @@ def verify(segment: Segment) -> None:
         _log.warning("headers do not tell the times", extra={"segment": segment.path})
 
 
-def _note(segment: Segment, found: Found, times: SegmentTimes, fallback_ms: int) -> bool:
+def _note(segment: SegmentFiles, found: Found, times: SegmentTimes, fallback_ms: int) -> bool:
     """Take a batch into account by its records; False if its header says something else.
 
     Where nobody knows when it was appended, the file's last change stands in: it was not later.

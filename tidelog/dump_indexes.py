@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from storage.segment import Found
+    from storage.log_file import Found
     from storage.time_index import TimeEntry
 
 

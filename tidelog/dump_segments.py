@@ -15,14 +15,15 @@ from protocol.records.layout import CODEC_MASK
 from storage import filenames, files, timestamps
 from storage.append_times import AppendTimes
 from storage.headers import HEADER_SIZE, batch_size
-from storage.segment import Segment, Tail
+from storage.log_file import Tail
+from storage.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from protocol.records.batch import Batch, Record, Summary
-    from storage.segment import Found
+    from storage.log_file import Found
 
     AppendedAt = Callable[[int], int | None]
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from protocol.records.batch import Record, build
-from storage import files, segment
+from storage import files, log_file
 from tests.storage.conftest import TOPIC_ID
 
 PARTITIONS = 40
@@ -25,7 +25,7 @@ def open_files(directory):
 
 @pytest.fixture
 def few_recent(monkeypatch):
-    monkeypatch.setattr(segment, "RECENT", files.Recent(RECENT))
+    monkeypatch.setattr(log_file, "RECENT", files.Recent(RECENT))
 
 
 def append(partition, now):

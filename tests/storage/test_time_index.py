@@ -13,8 +13,7 @@ from crc32c import crc32c
 from config.topic import TopicConfig
 from protocol.errors import OffsetOutOfRange
 from protocol.records.batch import records
-from storage import files, partition_times
-from storage import segment as segments_module
+from storage import files, log_file, partition_times
 from storage.partition_times import PartitionTimes, SegmentLine
 from storage.store import LogStore
 from storage.time_index import TimeIndex
@@ -203,7 +202,7 @@ def test_a_log_of_kafkas_is_verified_once(tmp_path, reads):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_few_descriptors_are_held(make_log, monkeypatch):
-    monkeypatch.setattr(segments_module, "RECENT", files.Recent(10))
+    monkeypatch.setattr(log_file, "RECENT", files.Recent(10))
     log = make_log(segment_bytes=100).create()
     stores = [
         log.store.create_partition(f"u{n}", log.partition.topic_id, 0, log.config, 0)
