@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from protocol.errors import InvalidTxnState, KafkaStorageError, RecordListTooLarge
 from protocol.records.prepare import inspect, prepare
 from storage import files, producer_recovery, reading, timestamps
-from storage.durable_log import NEWEST_MAGIC
+from storage.opened_log import NEWEST_MAGIC
 from storage.readable_log import ReadableLog
 
 if TYPE_CHECKING:
