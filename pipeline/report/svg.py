@@ -102,7 +102,9 @@ def date_ticks(low: int, high: int) -> list[tuple[float, str]]:
 
 def _hour(ms: int) -> str:
     day, _, hour = to_iso(ms).partition("T")
-    return f"{day[-5:]} {hour[:5]}"  # from behind: a year may have a sign, and more digits than four
+    return (
+        f"{day[-5:]} {hour[:5]}"  # from behind: a year may have a sign, and more digits than four
+    )
 
 
 def plot(
