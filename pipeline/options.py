@@ -50,28 +50,26 @@ class Instant(int):
     typed: str | None = None
 
 
-def add_source(parser: argparse.ArgumentParser, *, logs: bool = True) -> None:
-    """Add where records come from and which are meant."""
+def add_source(
+    parser: argparse.ArgumentParser, *, is_required: bool = True, is_timed: bool = True
+) -> argparse._ArgumentGroup:
+    """Add where records come from and which are meant; returns the group of these options."""
     group = parser.add_argument_group("which records")
-    where = group.add_mutually_exclusive_group(required=True) if logs else group
+    where = group.add_mutually_exclusive_group(required=is_required)
     where.add_argument(
-        "--brokers",
-        type=brokers,
-        metavar="HOST:PORT,...",
-        required=not logs,
-        help="read from a cluster",
+        "--brokers", type=brokers, metavar="HOST:PORT,...", help="read from a cluster"
     )
-    if logs:
-        where.add_argument(
-            "--logs",
-            metavar="DIR|URI",
-            action="append",
-            help="read log directories, or copies of them in an object store (s3://bucket/logs)",
-        )
+    where.add_argument(
+        "--logs",
+        metavar="DIR|URI",
+        action="append",
+        help="read log directories, or copies of them in an object store (s3://bucket/logs)",
+    )
     group.add_argument(
         "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all but __ topics)"
     )
-    add_times(group)
+    if is_timed:
+        add_times(group)
     group.add_argument(
         "--split-bytes",
         type=size,
@@ -79,6 +77,7 @@ def add_source(parser: argparse.ArgumentParser, *, logs: bool = True) -> None:
         metavar="SIZE",
         help="read at a time (128m)",
     )
+    return group
 
 
 def add_times(group: argparse._ArgumentGroup) -> None:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 from pipeline import options as shared
 from pipeline.errors import OK, UsageError
 from pipeline.plan import at_work, described
-from pipeline.source import splits as source
 
 if TYPE_CHECKING:
     from pipeline.session import Session
@@ -35,20 +34,7 @@ _TASK_OFFSETS: Final = 1_000_000
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the job's options."""
-    group = parser.add_argument_group("which records")
-    where = group.add_mutually_exclusive_group()
-    where.add_argument(
-        "--brokers", type=shared.brokers, metavar="HOST:PORT,...", help="read from a cluster"
-    )
-    where.add_argument(
-        "--logs",
-        metavar="DIR|URI",
-        action="append",
-        help="read log directories, or copies of them in an object store (s3://bucket/logs)",
-    )
-    group.add_argument(
-        "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all but __ topics)"
-    )
+    group = shared.add_source(parser, is_required=False, is_timed=False)  # `verify` has none
     group.add_argument(
         "--cluster",
         type=shared.brokers,
@@ -56,13 +42,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="with --logs: the cluster they belong to, which knows the settings of topics",
     )
     shared.add_ends(group)
-    group.add_argument(
-        "--split-bytes",
-        type=shared.size,
-        default=source.SPLIT_BYTES,
-        metavar="SIZE",
-        help="read at a time (128m)",
-    )
     group = parser.add_argument_group("where to")
     group.add_argument("--to", metavar="DIR|URI", help="the archive")
     group.add_argument(
