@@ -6,21 +6,36 @@ import http.client
 import secrets
 import socket
 import time
+from contextlib import ExitStack
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.docker import engine
 
+# What docker and podman say of a port that somebody has.
+TAKEN = ("address already in use", "port is already allocated")
 
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+
+def on_free_ports(count, start):
+    """Start something on ports that nobody has; on others if somebody takes one in between."""
+    for is_last in (False, False, False, True):
+        with ExitStack() as stack:
+            taken = [stack.enter_context(socket.socket()) for _ in range(count)]
+            for one in taken:
+                one.bind(("127.0.0.1", 0))
+            ports = [one.getsockname()[1] for one in taken]
+        try:
+            start(*ports)
+        except AssertionError as error:
+            if is_last or not any(words in str(error) for words in TAKEN):
+                raise
+        else:
+            return
 
 
 def ready(port):
     """Whether /readyz says so."""
-    ask = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    ask = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         ask.request("GET", "/readyz")
         return ask.getresponse().status == 200
@@ -34,17 +49,25 @@ class Container:
     """A broker in a container, on ports of its own."""
 
     def __init__(self, image, *, environ=(), volume=None, arguments=()):
+        self.image, self.environ, self.volume, self.arguments = image, environ, volume, arguments
+        on_free_ports(2, self._run)
+
+    def _run(self, port, http_port):
         self.name = f"tidelog-test-{secrets.token_hex(4)}"
-        self.port, self.http = free_port(), free_port()
+        self.port, self.http = port, http_port
         words = [engine.name(), "run", "--detach", "--name", self.name, "--read-only"]
         words += ["--publish", f"127.0.0.1:{self.port}:9092"]
         words += ["--publish", f"127.0.0.1:{self.http}:8080"]
         advertised = f"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:{self.port}"
-        for variable in (advertised, *environ):
+        for variable in (advertised, *self.environ):
             words += ["--env", variable]
-        if volume:
-            words += ["--volume", f"{volume}:/var/lib/tidelog"]
-        engine.run(*words, image, *arguments)
+        if self.volume:
+            words += ["--volume", f"{self.volume}:/var/lib/tidelog"]
+        try:
+            engine.run(*words, self.image, *self.arguments)
+        except AssertionError:  # it may be there all the same, and not run
+            engine.run(engine.name(), "rm", "--force", self.name, status=None)
+            raise
 
     def __enter__(self):
         return self
@@ -59,7 +82,7 @@ class Container:
     def log(self):
         return engine.run(engine.name(), "logs", self.name)
 
-    def until_ready(self, within_s=60):
+    def until_ready(self, within_s=120):
         deadline_s = time.monotonic() + within_s
         while not ready(self.http):
             state = engine.inspect("container", self.name)["State"]
@@ -70,7 +93,7 @@ class Container:
     def execute(self, *command, status=0):
         return engine.run(engine.name(), "exec", self.name, *command, status=status)
 
-    def ended(self, within_s=30):
+    def ended(self, within_s=60):
         """Wait for its end; the exit status."""
         return int(engine.run(engine.name(), "wait", self.name, within_s=within_s).split()[-1])
 

@@ -64,8 +64,8 @@ COORDINATES: dict[str, tuple[str, ...]] = {
 }
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 FETCH_TIMEOUT_S = 600
-START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 20
+START_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 60
 
 # Old Kafka reaches into the JDK's own packages when it unmaps index files.
 OPENED_PACKAGES = (

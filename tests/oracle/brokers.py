@@ -7,6 +7,7 @@ plays them; the same list gives the same partitions on every broker.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections import Counter
@@ -14,14 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.oracle import wire
-from tests.oracle.apache_kafka import Process, answers_metadata, free_ports
+from tests.oracle.apache_kafka import Process
 from tests.oracle.scenario import CLOSED, SETTINGS, SILENT, Case, Context, play
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-START_TIMEOUT_S = 20
+START_TIMEOUT_S = 120
 LEADERS_TIMEOUT_S = 90
+READY = re.compile(rb"^ready listeners=PLAINTEXT://127\.0\.0\.1:(\d+)", re.MULTILINE)
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -57,23 +59,25 @@ class Tidelog:
     def start(self) -> None:
         """Start it and wait until it answers. Raises TidelogError with its last words if it does not."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.port,) = free_ports(1)
         config = self.directory / "server.properties"
         lines = {
-            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": self.log_dir,
             **self.settings,
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         command = [sys.executable, "-m", "tidelog", "serve", "--config", str(config)]
+        before = self.directory / "tidelog.out"
+        said = before.stat().st_size if before.exists() else 0
         self._process = Process("tidelog", command, self.directory, cwd=REPOSITORY)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not answers_metadata(self.port):
+        while not (ready := READY.search(self._process.out.read_bytes(), said)):
             if not self._process.alive() or time.monotonic() > deadline:
                 words = self._process.tail()
                 self.stop()
                 raise TidelogError(f"tidelog did not start:\n{words}")
             time.sleep(0.02)  # a foreign process can only be polled
+        self.port = int(ready[1])
 
     def stop(self) -> None:
         """End it in order."""

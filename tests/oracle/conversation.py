@@ -20,8 +20,8 @@ from tests.oracle.scenario import ANY_TEXT, CLOSED, SILENT, Case, Step
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-PATIENCE_S = 8.0
-SURELY_NEVER_S = 1.5
+PATIENCE_S = 30.0
+SURELY_NEVER_S = 6.0
 LOAD_IN_PROGRESS, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 ID_REQUIRED = 79
 TOOL = "tool"
