@@ -1,78 +1,54 @@
 """The coordinator of every group: a thin shell around the state machine in groups.py.
 
-It keeps the groups, hands events down, does what comes back (answers those who wait, writes to
-__consumer_offsets), and has one timer for all deadlines. What is committed is answered once it is in the log,
-by the log's own flush rules. The topic is made when the first group is to be kept.
+It hands events down, does what comes back (answers those who wait, writes to the log of groups), and has one
+timer for all deadlines. What is committed is answered once it is in the log, by the log's own flush rules.
+Which groups there are is in kept_groups.py, where they are kept in group_log.py.
 
-At start the topic is read in a thread, partition by partition; until a group's partition has been read it
-is COORDINATOR_LOAD_IN_PROGRESS. Sessions and the expiry of offsets go by the machine's clock, or with
-clock.scope=all by the broker's.
+At start the log is read in a thread, partition by partition. Sessions and the expiry of offsets go by the
+machine's clock, or with clock.scope=all by the broker's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import logging
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.clock import SystemClock
-from broker.group_store import Committed, Kept, Loading
+from broker.group_log import TOPIC
+from broker.group_store import Committed, Kept
 from broker.groups import Answer, Group, Join, Joined, State, Store, Synced
+from broker.kept_groups import KeptGroups
 from broker.retention import finished
 from protocol.errors import (
     BrokerError,
-    CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    GroupIdNotFound,
     IllegalGeneration,
     InvalidCommitOffsetSize,
-    InvalidGroupId,
     InvalidSessionTimeout,
-    KafkaStorageError,
     MessageTooLarge,
-    NonEmptyGroup,
-    NotCoordinator,
     RecordListTooLarge,
-    TopicAlreadyExists,
     UnknownMemberId,
-    UnknownTopicOrPartition,
 )
-from protocol.group_records import partition_of
-from protocol.records import batch as batches
 from protocol.wire import STRING_MAX
-from storage.segment import NotAtHandError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from broker.clock import Clock
-    from broker.group_store import Log, Name, Written
+    from broker.group_store import Name, Written
     from broker.groups import Action
     from broker.node import Node
-    from storage.partition import Partition
 
 log = logging.getLogger("tidelog.groups")
 
-TOPIC = "__consumer_offsets"
-_READ_BYTES = 1 << 20
-_PRODUCE_VERSION = 13
-_RECORDS_PER_BATCH = 1_000
 
-
-class Coordinator:
+class Coordinator(KeptGroups):
     """The groups of one node."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
-        self._clock: Clock = node.clock if node.config.clock_scope == "all" else SystemClock()
-        self._groups: dict[str, Kept] = {}
-        self._loading: set[int] = set()
-        self._unloadable: dict[int, str] = {}
-        self._creating = asyncio.Lock()
+        super().__init__(node)
         self._due: list[tuple[int, str]] = []  # deadlines of groups; some are no longer true
         self._next: dict[str, int] = {}  # each group's deadline that is true
         self._woken = asyncio.Event()
@@ -83,8 +59,8 @@ class Coordinator:
 
     def start(self) -> None:
         """Read what is kept, and begin to watch the time."""
-        topic = self._node.metadata.image.topics.get(TOPIC)
-        self._loading = set(range(topic.partitions)) if topic is not None else set()
+        if TOPIC in self._node.metadata.image.topics:
+            self._loading = set(range(self._partitions()))
         loop = asyncio.get_running_loop()
         self._chores = [
             loop.create_task(self._load()),
@@ -106,7 +82,7 @@ class Coordinator:
         """Read the partitions, one after another."""
         for index in sorted(self._loading):
             try:
-                loading = await finished(partial(self._read, index))
+                loading = await finished(partial(self._log.read, index, self._new_group))
             except Exception as error:
                 self._unloadable[index] = str(error)
                 log.exception("groups cannot be read", extra={"log": f"{TOPIC}-{index}"})
@@ -120,7 +96,7 @@ class Coordinator:
         """Take in a group that a partition tells of; of several the one it belongs to is right."""
         group_id = kept.group.group_id
         known = self._groups.get(group_id)
-        if known is not None and index != partition_of(group_id, self._partitions()):
+        if known is not None and index != self._log.index_of(group_id):
             known.fill_in(kept)
             return
         if known is not None:
@@ -128,63 +104,11 @@ class Coordinator:
         self._groups[group_id] = kept
         self._schedule(kept.group)
 
-    def _read(self, index: int) -> Loading:
-        """In a thread: take in every record of one partition."""
-        partition = self._node.partition(TOPIC, index)
-        loading = Loading(self._new_group, (partition.topic_id, index))
-        offset = partition.log_start_offset
-        while offset < partition.high_watermark and self._node.ready:
-            fetched = partition.read(
-                offset, _READ_BYTES, upper_offset=partition.high_watermark, minimum_one=True
-            )
-            before = offset
-            for buffer in fetched.buffers:
-                for batch in batches.scan(buffer):
-                    for record in batches.records(buffer, batch):
-                        if not batch.is_control:
-                            loading.record(record.offset, record.key, record.value)
-                    offset = batch.last_offset + 1
-            if offset == before:
-                break
-        return loading
-
-    # -- finding groups -------------------------------------------------------------------------
-
-    def _new_group(self, group_id: str) -> Group:
-        config = self._node.config
-        return Group(group_id, config.group_initial_rebalance_delay_ms, config.group_max_size)
-
-    def _partitions(self) -> int:
-        topic = self._node.metadata.image.topics.get(TOPIC)
-        return self._node.config.offsets_topic_num_partitions if topic is None else topic.partitions
-
-    def _check_loaded(self, group_id: str) -> None:
-        if not self._loading and not self._unloadable:
-            return
-        index = partition_of(group_id, self._partitions())
-        if index in self._loading:
-            raise CoordinatorLoadInProgress(f"group {group_id} is being read")
-        if index in self._unloadable:
-            raise CoordinatorNotAvailable(f"group {group_id}: {self._unloadable[index]}")
-
-    def find(self, group_id: str, *, may_be_empty: bool = False) -> Kept | None:
-        """The group, if there is one; raises InvalidGroupId, CoordinatorLoadInProgress."""
-        if group_id == "" and not may_be_empty:
-            raise InvalidGroupId("the group id is empty")
-        self._check_loaded(group_id)
-        return self._groups.get(group_id)
-
     def _known(self, group_id: str) -> Kept:
         kept = self.find(group_id)
         if kept is None:
             raise UnknownMemberId(f"there is no group {group_id}")
         return kept
-
-    def all(self) -> list[Kept]:
-        """Every group; raises CoordinatorLoadInProgress until all have been read."""
-        if self._loading:
-            raise CoordinatorLoadInProgress("the groups are being read")
-        return list(self._groups.values())
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -270,7 +194,7 @@ class Coordinator:
         for action in actions:
             if isinstance(action, Store):
                 try:
-                    await self._append(kept.group.group_id, [written])
+                    await self._log.append(kept.group.group_id, [written])
                 except BrokerError as error:
                     log.warning("group not stored: %s", error, extra={"group": kept.group.group_id})
                     # What is too large stays so however often it is sent: its sender has to know.
@@ -281,50 +205,6 @@ class Coordinator:
                 _resolve(action.ticket, failure if is_refused and failure else action.outcome)
         if failure is not None:
             self._act(kept, kept.group.not_stored(self._clock.steady_ms()))
-
-    async def _append(self, group_id: str, records: Sequence[Written]) -> tuple[Log, int]:
-        """Put records of a group into its log; which that is, and the first offset, once they are stored.
-
-        A log that cannot take them is NotCoordinator, as in Kafka: clients look for another and ask again.
-        """
-        try:
-            partition = await self._log_of(group_id)
-            appended = self._node.append(partition, self._batch(records), _PRODUCE_VERSION)
-            if isinstance(appended, asyncio.Future):
-                appended = await appended
-        except BrokerError as error:
-            raise _refused_as_kafka_does(error) from None
-        return (partition.topic_id, partition.index), appended.base_offset
-
-    def _batch(self, records: Sequence[Written]) -> bytes:
-        return batches.build_plain(records, self._clock.now_ms())
-
-    def _log_at_hand(self, group_id: str) -> Partition | None:
-        """The partition a group is kept in, if it is there and open."""
-        if TOPIC not in self._node.metadata.image.topics:
-            return None
-        try:
-            return self._node.opened_partition(TOPIC, partition_of(group_id, self._partitions()))
-        except (NotAtHandError, BrokerError):
-            return None  # whoever may wait will see
-
-    async def _log_of(self, group_id: str) -> Partition:
-        """The partition a group is kept in; makes the topic."""
-        node, config = self._node, self._node.config
-        if TOPIC not in node.metadata.image.topics:
-            async with self._creating:
-                if TOPIC not in node.metadata.image.topics:
-                    settings = {
-                        "cleanup.policy": "compact",
-                        "compression.type": "producer",
-                        "segment.bytes": str(config.offsets_topic_segment_bytes),
-                    }
-                    with contextlib.suppress(TopicAlreadyExists):
-                        await node.create_topic(
-                            TOPIC, partitions=config.offsets_topic_num_partitions, configs=settings
-                        )
-        index = partition_of(group_id, self._partitions())
-        return await node.open_partition(TOPIC, index)
 
     # -- offsets --------------------------------------------------------------------------------
 
@@ -341,18 +221,17 @@ class Coordinator:
         Raises why they may not be.
         """
         kept = self._committing(group_id, member_id, instance_id, generation)
-        partition = self._log_at_hand(group_id) if offsets else None
-        if partition is None:
-            return not offsets
+        if not offsets:
+            return True
         kept = self._groups.setdefault(group_id, kept)
-        made = self._batch([kept.offset_record(name, each) for name, each in offsets.items()])
+        records = [kept.offset_record(name, each) for name, each in offsets.items()]
         try:
-            appended = self._node.appends.append_now(partition, made, _PRODUCE_VERSION)
+            stored = self._log.append_now(group_id, records)
         except BrokerError as error:
-            raise _too_large_for_a_commit(_refused_as_kafka_does(error)) from None
-        if appended is None:
+            raise _too_large_for_a_commit(error) from None
+        if stored is None:
             return False
-        kept.take_in(offsets, (partition.topic_id, partition.index), appended.base_offset)
+        kept.take_in(offsets, *stored)
         return True
 
     async def commit(
@@ -370,7 +249,7 @@ class Coordinator:
         kept = self._groups.setdefault(group_id, kept)
         records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
         try:
-            place, base_offset = await self._append(group_id, records)
+            place, base_offset = await self._log.append(group_id, records)
         except BrokerError as error:
             raise _too_large_for_a_commit(error) from None
         if kept.group.state is State.DEAD:  # deleted meanwhile: this came after
@@ -395,48 +274,6 @@ class Coordinator:
     def now_ms(self) -> int:
         """The time of a commit."""
         return self._clock.now_ms()
-
-    async def forget(self, group_id: str) -> None:
-        """Delete a group; raises GroupIdNotFound, NonEmptyGroup."""
-        kept = self.find(group_id, may_be_empty=True)
-        if kept is None or kept.group.state is State.DEAD:
-            raise GroupIdNotFound(f"there is no group {group_id}")
-        if kept.group.state is not State.EMPTY:
-            raise NonEmptyGroup(f"group {group_id} has members")
-        kept.group.state = State.DEAD
-        try:
-            await self._append_all(group_id, kept.tombstones())
-        except BrokerError:
-            kept.group.state = State.EMPTY
-            raise
-        self._groups.pop(group_id, None)
-        log.info("group deleted", extra={"group": group_id, "offsets": len(kept.offsets)})
-
-    async def forget_offsets(self, group_id: str, names: Sequence[Name]) -> None:
-        """Delete offsets of a group, and an empty group with its last one."""
-        kept = self.find(group_id, may_be_empty=True)
-        if kept is None:
-            return
-        going = [name for name in names if name in kept.offsets]
-        before = {name: kept.offsets[name] for name in going}
-        await self._append_all(group_id, [kept.offset_record(name, None) for name in going])
-        for name in going:
-            if kept.offsets.get(name) == before[name]:  # not committed again meanwhile
-                del kept.offsets[name]
-        if going and kept.is_idle and self._groups.get(group_id) is kept:
-            await self.forget(group_id)
-
-    async def _append_all(self, group_id: str, records: Sequence[Written]) -> None:
-        for at in range(0, len(records), _RECORDS_PER_BATCH):
-            await self._append(group_id, records[at : at + _RECORDS_PER_BATCH])
-
-    async def forget_topic(self, topic: str) -> None:
-        """A topic is gone, and so are the offsets in it."""
-        for kept in list(self._groups.values()):
-            names = [name for name in kept.offsets if name[0] == topic]
-            if names:
-                with contextlib.suppress(BrokerError):
-                    await self.forget_offsets(kept.group.group_id, names)
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -491,29 +328,6 @@ class Coordinator:
             except Exception:  # the next round may go better; the loop must not end
                 log.exception("offsets could not expire")
             due_ms = self._clock.steady_ms() + every_ms
-
-    async def expire(self) -> int:
-        """Let offsets go that are not kept any longer, and groups of which nothing is left."""
-        retention_ms = self._node.config.offsets_retention_minutes * 60_000
-        gone = 0
-        for group_id, kept in list(self._groups.items()):
-            names = kept.expired(self._clock.now_ms(), retention_ms)
-            if names:
-                await self.forget_offsets(group_id, names)
-                gone += len(names)
-                log.info("offsets expired", extra={"group": group_id, "offsets": len(names)})
-            if kept.is_idle and self._groups.get(group_id) is kept:
-                await self.forget(group_id)
-        return gone
-
-
-def _refused_as_kafka_does(error: BrokerError) -> BrokerError:
-    """A log that cannot take a group makes its clients look for another coordinator."""
-    if isinstance(error, UnknownTopicOrPartition):
-        return CoordinatorNotAvailable(error.message)
-    if isinstance(error, KafkaStorageError):
-        return NotCoordinator(error.message)
-    return error
 
 
 def _too_large_for_a_commit(error: BrokerError) -> BrokerError:
