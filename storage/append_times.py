@@ -294,9 +294,11 @@ class AppendTimes:
         The first of them may begin before the offsets; where the first offset has none, nothing is known
         of it. Raises OSError.
         """
-        count = self._count
+        count, last_entry = self._count, self._last
         if not count:
             return b""
+        if first_offset - self.base_offset >= last_entry.offset >= 0:
+            return _ENTRY.pack(*last_entry)
         descriptor = self._reader()
         first = max(self._floor(descriptor, first_offset - self.base_offset, count), 0)
         last = self._floor(descriptor, last_offset - self.base_offset, count)

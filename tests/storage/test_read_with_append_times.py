@@ -111,6 +111,19 @@ def test_one_entry_tells_of_many_batches(make_log):
     assert one.entries == struct.pack(">qiqi", 1001, 100, 1002, 200)
 
 
+def test_who_reads_at_the_end_costs_no_read(make_log, monkeypatch):
+    log = make_log().create()
+    for number in range(9):
+        log.append([5], now=1000 + number)
+    times = log.partition.segments[0].append_times
+    monkeypatch.setattr(times, "_descriptor", None)
+    monkeypatch.setattr("storage.append_times.files.Descriptor", None)  # fails if it is opened
+    _, (one,) = read(log.partition, 8)
+    assert one.entries == struct.pack(">qi", 1008, 8)
+    with pytest.raises(TypeError):
+        read(log.partition, 7)
+
+
 def test_what_nobody_knows_is_told_as_unknown(make_log):
     log = filled(make_log)
     log.close()
