@@ -166,21 +166,19 @@ def settle(
     places: Sequence[tuple[str, int]],
     options: argparse.Namespace,
     *,
-    is_exclusive: bool = False,
+    left: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """What a plan keeps of the partitions that are written to: how, by whom, and where they end.
 
-    They are ours alone where they are empty, or where that is said.
+    They are ours alone where they are empty, or end where we `left` them, or where that is said.
     """
-    ends, is_empty = {}, True
+    ends, is_ours = {}, True
     for topic, partition in places:
         end = client.list_offsets(topic, {partition: LATEST})[partition].offset
         start = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
-        is_empty = is_empty and start == end
+        is_ours &= start == end or (left or {}).get(f"{topic}-{partition}") == end
         ends[f"{topic}-{partition}"] = end
-    mode = delivery.choose(
-        client, options.delivery, is_exclusive=is_empty or is_exclusive or options.exclusive
-    )
+    mode = delivery.choose(client, options.delivery, is_exclusive=is_ours or options.exclusive)
     if mode == TRANSACTIONS:
         ensure_progress_topic(client)
     producer_id, _ = client.init_producer_id()

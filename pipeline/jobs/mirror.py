@@ -170,18 +170,17 @@ def _frozen(options: argparse.Namespace, one: _Round) -> Plan:
     return _open(options, one, never)
 
 
-def _went_on_alone(options: argparse.Namespace, before: _Round) -> bool:
-    """Whether the target ends where the batch before this one left it, by position."""
+def _left(notes: Mapping[str, Any], before: _Round) -> dict[str, int]:
+    """Where the batches up to this one, with these notes, left the target by position, and nobody else."""
     from pipeline.conclusion import written_by  # noqa: PLC0415 - needs numpy
 
-    notes = _frozen(options, before).notes
     if notes["delivery"] != POSITION:
-        return False
-    with Client(options.to_brokers) as client:
-        return all(
-            client.end_offset(topic, partition) == notes["ends"][f"{topic}-{partition}"] + count
-            for topic, partition, count in written_by(before.directory)
-        )
+        return {}
+    ends = {
+        f"{topic}-{partition}": notes["ends"][f"{topic}-{partition}"] + count
+        for topic, partition, count in written_by(before.directory)
+    }
+    return {**notes.get("left", {}), **ends}
 
 
 def _mirror(options: argparse.Namespace, session: Session, one: _Round) -> int:
@@ -275,9 +274,9 @@ def _make(options: argparse.Namespace, one: _Round) -> tuple[Sequence[Split], Ma
                 settings=_settings(options, topic),
             )
         places = sorted({(names.get(each.topic, each.topic), each.partition) for each in splits})
-        alone = one.before is not None and _went_on_alone(options, one.before)
-        notes = targets.settle(client, places, options, is_exclusive=alone)
-    return splits, {**notes, "source_ids": ids}
+        left = {} if one.before is None else _left(known, one.before)
+        notes = targets.settle(client, places, options, left=left)
+    return splits, {**notes, "source_ids": ids, "left": left}
 
 
 def _splits(options: argparse.Namespace, selection: Selection) -> list[Split]:

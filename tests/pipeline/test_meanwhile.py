@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 
 import pytest
 
 from pipeline import cli
 from pipeline.client import Client
-from pipeline.delivery import AT_LEAST_ONCE, TRANSACTIONS
+from pipeline.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
 from pipeline.errors import FAILED, OK
 from pipeline.replay import replay_partition
 from pipeline.source import brokers
@@ -187,3 +188,51 @@ def test_a_topic_of_directories_keeps_its_empty_partitions(broker, other, topic,
     assert cli.main([*given, "--upto", "log-end"]) == OK
     with Client(other.bootstrap) as client:
         assert client.partition_count(topic) == 4
+
+
+# --- rounds, and others who write -------------------------------------------------------------------
+
+
+def delivery_of(directory, number):
+    return json.loads((directory / f"r/round-{number:06d}/report.json").read_text())["delivery"]
+
+
+def test_a_round_of_nothing_makes_no_partition_ours(broker, other, topic, tmp_path):
+    """What others have in the target, and go on to write there, is not in the way."""
+    theirs = [Record(n, 5, b"theirs", b"") for n in range(10)]
+    late = [Record(n, 5_000_000_000_000 + n, None, b"v") for n in range(200)]
+    with Client(broker.bootstrap) as source, Client(other.bootstrap) as target:
+        for client in (source, target):
+            client.create_topic(topic, 1, KEEP | {"message.timestamp.after.max.ms": str(2**62)})
+        fill(source, topic, 0, some(50, 6, odd=False))
+        fill(target, topic, 0, theirs)
+        follow = ("--follow", "0.01", "--rounds", "1", "--from", "2100-01-01T00:00Z")
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *follow) == OK
+        fill(source, topic, 0, late)
+        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *follow) == OK
+        found = everything(target, topic, 0)
+    assert plain(found) == plain(theirs + late)
+    assert delivery_of(tmp_path, 1) == AT_LEAST_ONCE
+
+
+def test_a_partition_stays_ours_over_rounds_without_it(broker, other, topic, tmp_path):
+    """And is so no more when somebody else has written to it."""
+    one, two = f"{topic}-one", f"{topic}-two"
+    follow = ("--create", "--follow", "0.01", "--rounds", "1")
+    modes = [POSITION, POSITION, POSITION, AT_LEAST_ONCE]
+    with Client(broker.bootstrap) as source, Client(other.bootstrap) as target:
+        for name in (one, two):
+            source.create_topic(name, 1, KEEP)
+        for number, (filled, mode) in enumerate(
+            zip([(one, two), (one,), (two,), (two,)], modes, strict=True)
+        ):
+            for name in filled:
+                fill(source, name, 0, some(50, number, odd=False))
+            if mode == AT_LEAST_ONCE:
+                fill(target, two, 0, [Record(0, 5, b"theirs", b"")])
+            assert (
+                mirror(broker.bootstrap, other.bootstrap, f"{one},{two}", tmp_path, *follow) == OK
+            )
+            assert delivery_of(tmp_path, number) == mode
+        ours = [record for record in everything(target, two, 0) if record.key != b"theirs"]
+        assert plain(ours) == plain(everything(source, two, 0))
