@@ -7,8 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from pipeline import connection
+from pipeline import cli, connection
 from pipeline.client import Client
+from pipeline.errors import OK
 from pipeline.source import brokers
 from pipeline.source.append_times import UNKNOWN, Answer, ToldTimes
 from pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
@@ -238,6 +239,17 @@ def test_a_split_that_begins_within_a_batch(house, topic):
         *((offset, end - 7) for offset in (6, 7)),
         *((offset, end) for offset in (8, 9)),
     ]
+
+
+def test_an_archive_of_a_running_broker_has_them(house, topic, tmp_path):
+    pytest.importorskip("pyarrow.parquet")
+    from tests.pipeline.archives import contents  # noqa: PLC0415 - it needs pyarrow
+
+    fill(house, topic)
+    given = ["archive", "--brokers", house.bootstrap, "--topics", topic, "--run", "r"]
+    given += ["--to", str(tmp_path / "archive"), "--out", str(tmp_path / "out")]
+    assert cli.main([*given, "--master", "inline"]) == OK
+    assert contents(tmp_path) == {(topic, 0): check(house, topic)}
 
 
 @pytest.mark.oracle
