@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker import permitted
 from protocol.api.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
 
 _BROKERS, _CONTROLLERS = 1, 2
-# Create, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite.
-_EVERYTHING = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
-_NOT_ASKED = -(2**31)
 
 
 def handle(
@@ -39,9 +37,9 @@ def handle(
         cluster_id=node.metadata.image.cluster_id,
         controller_id=node.config.node_id,
         brokers=[DescribeClusterBroker(broker_id=node.config.node_id, host=host, port=port)],
-        cluster_authorized_operations=_EVERYTHING
+        cluster_authorized_operations=permitted.ON_CLUSTER
         if request.include_cluster_authorized_operations
-        else _NOT_ASKED,
+        else permitted.NOT_ASKED,
     )
 
 

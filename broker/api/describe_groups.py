@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker import permitted
 from broker.context import as_broker_error
 from broker.groups import State
 from protocol.api.describe_groups import (
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
 
 _NOT_FOUND_SINCE = 6
-_EVERYTHING = sum(1 << bit for bit in (3, 6, 8))  # Read, Delete, Describe
 
 
 def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
@@ -45,7 +45,7 @@ def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> Desc
             else:
                 described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
             if request.include_authorized_operations:
-                described.authorized_operations = _EVERYTHING
+                described.authorized_operations = permitted.ON_GROUP
             groups.append(described)
         except Exception as error:  # noqa: BLE001 - each group has an answer of its own
             groups.append(_failed(group_id, as_broker_error(node, error, "DescribeGroups")))

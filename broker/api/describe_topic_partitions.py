@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker import permitted
 from broker.metadata.names import check_topic_name
 from protocol.api.describe_topic_partitions import (
     Cursor,
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest
 
 _MOST = 2_000
-# Read, Write, Create, Delete, Alter, Describe, DescribeConfigs, AlterConfigs, as bits of AclOperation.
-_EVERYTHING = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
-_NOT_TOLD = -(2**31)
 
 
 async def handle(
@@ -97,7 +95,7 @@ def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitio
         topic_id=topic.topic_id,
         is_internal=node.is_internal(topic.name),
         partitions=list(_partitions(node, topic, indexes)),
-        topic_authorized_operations=_EVERYTHING,
+        topic_authorized_operations=permitted.ON_TOPIC,
     )
 
 
@@ -127,7 +125,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _failed(
-    name: str, error: BrokerError, operations: int = _EVERYTHING
+    name: str, error: BrokerError, operations: int = permitted.ON_TOPIC
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=error.code,
@@ -142,5 +140,5 @@ def refuse(
 ) -> DescribeTopicPartitionsResponse:
     """Every topic gets the error."""
     return DescribeTopicPartitionsResponse(
-        topics=[_failed(topic.name, error, _NOT_TOLD) for topic in request.topics]
+        topics=[_failed(topic.name, error, permitted.NOT_ASKED) for topic in request.topics]
     )

@@ -6,7 +6,7 @@ on, and is answered as existing at once. The address given is the advertised one
 request came in by.
 
 Version notes: 1 null for all topics, controller, internal flag; 2 cluster id; 4 auto creation may be
-refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (not served: there are no ACLs);
+refused; 5 offline replicas; 7 leader epochs; 8 what the client may do (all, if it asks);
 9 flexible; 10 topic ids; 11 no cluster operations; 12 lookup by topic id; 13 top-level error.
 """
 
@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from broker import permitted
 from broker.context import as_broker_error
 from broker.metadata.names import check_topic_name
 from protocol.api.metadata import (
@@ -88,7 +89,9 @@ def _answer(
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     image = node.metadata.image
     if request.topics is None or (context.version == 0 and not request.topics):
-        return _response(node, context, (_describe(node, t) for t in image.topics.values()))
+        return _response(
+            node, request, context, [_describe(node, t) for t in image.topics.values()]
+        )
     wanted = _once(request.topics)
     allowed = node.config.auto_create_topics_enable and (
         context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
@@ -96,8 +99,10 @@ def _answer(
     if allowed and any(
         topic.name is not None and topic.name not in image.topics for topic in wanted
     ):
-        return _create_and_answer(node, wanted, context)
-    return _response(node, context, (_one(node, topic, context.version) for topic in wanted))
+        return _create_and_answer(node, request, wanted, context)
+    return _response(
+        node, request, context, [_one(node, topic, context.version) for topic in wanted]
+    )
 
 
 def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -106,7 +111,7 @@ def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
 
 
 async def _create_and_answer(
-    node: Node, wanted: list[MetadataRequestTopic], context: Context
+    node: Node, request: MetadataRequest, wanted: list[MetadataRequestTopic], context: Context
 ) -> MetadataResponse:
     """Create the topics that are missing, then answer."""
     answers = []
@@ -121,7 +126,7 @@ async def _create_and_answer(
             answers.append(_failed(topic, known, context.version))
             continue
         answers.append(_one(node, topic, context.version))
-    return _response(node, context, answers)
+    return _response(node, request, context, answers)
 
 
 def _one(node: Node, wanted: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
@@ -176,14 +181,21 @@ def _describe(node: Node, topic: Topic) -> MetadataResponseTopic:
 
 
 def _response(
-    node: Node, context: Context, topics: Iterable[MetadataResponseTopic]
+    node: Node, request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     host, port = context.connection.listener.advertised
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code != UnknownTopicId.code:  # nobody knows which topic that is
+                topic.topic_authorized_operations = permitted.ON_TOPIC
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node.config.node_id, host=host, port=port)],
         cluster_id=node.metadata.image.cluster_id,
         controller_id=node.config.node_id,
-        topics=list(topics),
+        topics=topics,
+        cluster_authorized_operations=permitted.ON_CLUSTER
+        if request.include_cluster_authorized_operations
+        else permitted.NOT_ASKED,
     )
 
 

@@ -148,10 +148,23 @@ def delete(version: int, *names: str, name: str = "") -> Step:
     )
 
 
-def metadata(version: int, names: Sequence[str] | None, *, create_missing: bool = False) -> Step:
+def metadata(
+    version: int,
+    names: Sequence[str] | None,
+    *,
+    create_missing: bool = False,
+    permitted: bool = False,
+) -> Step:
+    """`permitted`: what the client may do is asked for too."""
     topics = None if names is None else [{"name": one, "topic_id": NO_ID} for one in names]
-    fields = {"topics": topics, "allow_auto_topic_creation": create_missing}
-    return ask(f"metadata v{version} {names}"[:60], "Metadata", version, fields)
+    fields = {
+        "topics": topics,
+        "allow_auto_topic_creation": create_missing,
+        "include_topic_authorized_operations": permitted,
+        "include_cluster_authorized_operations": permitted,
+    }
+    label = f"metadata v{version} {'permitted ' if permitted else ''}{names}"
+    return ask(label[:60], "Metadata", version, fields)
 
 
 def describe(
@@ -177,6 +190,10 @@ def metadata_asked() -> Iterator[Case]:
         steps += [metadata(version, ["asked-a", "asked-a"])]
         if version:
             steps.append(metadata(version, []))
+    steps += [
+        metadata(version, ["asked-a", "no-such-topic", "bad name!"], permitted=True)
+        for version in range(8, 13)
+    ]
     for version in (10, 12):
         for topic_id in (SOME_ID, NO_ID):
             fields = {

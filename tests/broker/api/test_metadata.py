@@ -51,6 +51,46 @@ def test_every_version_describes_broker_and_topic(broker, connection, topic, ver
         assert found["topic_id"] not in (NO_ID, None)
 
 
+class TestWhatAClientMayDo:
+    """kafka-python 2.3 asks with each description, and cannot read that it was not told."""
+
+    EVERYTHING = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
+
+    @staticmethod
+    def ask(connection, version, topics, *, asked):
+        return connection.ask(
+            "Metadata",
+            version,
+            topics=topics,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=asked,
+            include_cluster_authorized_operations=asked,
+        )
+
+    @pytest.mark.parametrize("version", [v for v in all_versions("Metadata") if v >= 8])
+    def test_is_told_when_asked_for(self, connection, topic, version):
+        names = [{"name": topic}, {"name": "nowhere"}, {"name": "a b"}]
+        answer = self.ask(connection, version, names, asked=True)
+        told = [each["authorized_operations"] for each in answer["topics"]]
+        assert told == [self.EVERYTHING] * 3
+        if version <= 10:
+            assert answer["authorized_operations"] == {5, 7, 8, 9, 10, 11, 12}
+        every = self.ask(connection, version, None, asked=True)["topics"]
+        assert {frozenset(each["authorized_operations"]) for each in every} == {self.EVERYTHING}
+
+    @pytest.mark.parametrize("version", [v for v in all_versions("Metadata") if v >= 8])
+    def test_is_not_told_otherwise(self, connection, topic, version):
+        answer = self.ask(connection, version, [{"name": topic}], asked=False)
+        assert answer["topics"][0]["authorized_operations"] is None
+        assert answer.get("authorized_operations") is None
+
+    def test_not_of_an_id_that_is_nobodys(self, connection):
+        wanted = [{"name": None, "topic_id": uuid.uuid4()}]
+        (found,) = self.ask(connection, 12, wanted, asked=True)["topics"]
+        assert found["error_code"] == UNKNOWN_TOPIC_ID
+        assert found["authorized_operations"] is None
+
+
 class TestWhichTopics:
     def test_version_0_takes_an_empty_list_for_all(self, connection, topic):
         assert topic in {each["name"] for each in ask(connection, 0, [])["topics"]}
