@@ -31,7 +31,7 @@ TOPIC_ALREADY_EXISTS = 36
 RETENTION = "retention.ms"
 RECORDS = 10
 DELETED_BEFORE = 4
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 class Different(Exception):  # noqa: N818 - an outcome, told in the report

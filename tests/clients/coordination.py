@@ -53,8 +53,8 @@ def create_topics(server: str, groups: Sequence[str], present: Sequence[Client])
         NewTopic(grouping.commits_topic(client), len(grouping.COMMITTED) + 1, 1)
         for client in present
     ]
-    for future in admin.create_topics(wanted, operation_timeout=30, request_timeout=30).values():
-        future.result(40)
+    for future in admin.create_topics(wanted, operation_timeout=60, request_timeout=60).values():
+        future.result(80)
 
 
 def run(

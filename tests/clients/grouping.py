@@ -34,7 +34,7 @@ WAVE = 6  # records per partition, written at each step
 REWIND_TO = 9  # the offset whose time a member goes back to
 FIRST_MS, STEP_MS = 1_700_000_000_000, 1000  # times of records: by offset
 POLL_MS = 400
-STEP_TIMEOUT_S = 30.0
+STEP_TIMEOUT_S = 150.0
 COMMITTED = (7, 1, 2**40 + 5)  # by partition; nothing is committed in one more
 # (Not 0: kafka-node shows that as nothing.)
 
@@ -140,7 +140,7 @@ class Group:
                     partition=partition,
                     timestamp=FIRST_MS + offset * STEP_MS,
                 )
-        if producer.flush(20):
+        if producer.flush(60):
             raise Different("the records could not be written")
         self.written += WAVE
 
@@ -212,7 +212,7 @@ def committed(server: str, group: str, topic: str, partitions: int) -> dict[int,
     """A group's committed offsets by partition, asked by a client that is nowhere under test."""
     client = Consumer({"bootstrap.servers": server, "group.id": group, "log_level": 0})
     try:
-        places = client.committed([TopicPartition(topic, n) for n in range(partitions)], timeout=20)
+        places = client.committed([TopicPartition(topic, n) for n in range(partitions)], timeout=60)
         return {place.partition: None if place.offset < 0 else place.offset for place in places}
     finally:
         client.close()

@@ -39,7 +39,7 @@ READ = (DAY_BEFORE_MS, -2, -7, LOWEST, -1, 1_600_000_000_000)
 # What is asked of ListOffsets, and the offset that answers it in READ.
 ASKED = {-7: 1, DAY_BEFORE_MS + 1: 1, LOWEST: 0}
 FORMATS = {"format 2": (2, "3.0", 9), "format 1": (1, "0.10.2", 2)}
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 PARALLEL = 2
 
 
@@ -92,7 +92,7 @@ def name_of(client: Client) -> str:
 
 def prepare(server: str, chosen: Sequence[Client]) -> None:
     """Make the topics, and write what consumers read."""
-    with wire.Connection(server, timeout_s=30) as connection:
+    with wire.Connection(server, timeout_s=60) as connection:
         for client in chosen:
             create(connection, name_of(client), len(SENT), "3.0")
         for name, (magic, release, version) in FORMATS.items():
@@ -168,7 +168,7 @@ def outcome_of(server: str, client: Client, session: Session) -> Outcome:
     """All that one client does."""
     sent, found = {}, {}
     if client.sets_timestamps:
-        with wire.Connection(server, timeout_s=30) as connection:
+        with wire.Connection(server, timeout_s=60) as connection:
             for partition, time in enumerate(SENT):
                 place = Place(name_of(client), partition)
                 sent[time] = send(session, connection, place, time)

@@ -10,8 +10,8 @@ import tempfile
 import threading
 from typing import Any, Self
 
-START_TIMEOUT_S = 60.0
-ANSWER_TIMEOUT_S = 45.0  # for each line of an answer
+START_TIMEOUT_S = 200.0
+ANSWER_TIMEOUT_S = 120.0  # for each line of an answer
 
 
 class DriverError(Exception):
@@ -49,11 +49,11 @@ class Session:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
-            self._process.wait(5)
+            self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join(5)
+        self._reader.join(30)
         self._process.stdout.close()
         self._errors.close()
 

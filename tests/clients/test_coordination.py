@@ -196,7 +196,7 @@ class SaysSo:
         return [{"configs": {}, "offsets": [], "groups": [], "state": "Stable", "members": 0}]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_a_client_that_only_says_it_did_is_found(tidelog_broker_factory):
     broker = tidelog_broker_factory()
     found = report.Report()

@@ -26,7 +26,7 @@ def test_quick(broker):
 
 
 @pytest.mark.clients
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_every_client(broker):
     outcomes, skipped = negative.run(broker.bootstrap, clients.CLIENTS, make=True)
     assert expectations.differences(outcomes) == []

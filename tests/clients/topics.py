@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.clients.expectations import Rules, Topic
 
 PROBE_PARTITION = len(ALL_CODECS)  # beside one partition per codec
-END_OFFSETS_TIMEOUT_S = 20.0
+END_OFFSETS_TIMEOUT_S = 60.0
 
 
 def settings_of(topic: Topic, broker: Rules) -> dict[str, str]:
@@ -50,8 +50,8 @@ def create_topics(server: str, topics: Iterable[Topic], broker: Rules) -> None:
         )
         for topic in topics
     ]
-    for future in admin.create_topics(wanted, operation_timeout=30, request_timeout=30).values():
-        future.result(40)
+    for future in admin.create_topics(wanted, operation_timeout=60, request_timeout=60).values():
+        future.result(80)
 
 
 def change_topic(server: str, topic: Topic, broker: Rules) -> None:
@@ -62,8 +62,8 @@ def change_topic(server: str, topic: Topic, broker: Rules) -> None:
         for name, value in settings_of(topic, broker).items()
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic.name, incremental_configs=entries)
-    for future in admin.incremental_alter_configs([resource], request_timeout=30).values():
-        future.result(40)
+    for future in admin.incremental_alter_configs([resource], request_timeout=60).values():
+        future.result(80)
     time.sleep(broker.settle_s)  # 0 for a broker that answers when it is done
 
 
@@ -77,7 +77,7 @@ def probe_ends(server: str, topics: Sequence[Topic]) -> dict[str, int]:
             while topic.name not in ends:
                 place = TopicPartition(topic.name, PROBE_PARTITION)
                 try:
-                    ends[topic.name] = client.get_watermark_offsets(place, timeout=10)[1]
+                    ends[topic.name] = client.get_watermark_offsets(place, timeout=30)[1]
                 except KafkaException:
                     # A new partition's leader may not have taken it over yet.
                     if time.monotonic() > deadline:
