@@ -116,14 +116,22 @@ class KeptGroups:
 
     async def expire(self) -> int:
         """Let offsets go that are not kept any longer, and groups of which nothing is left."""
-        retention_ms = self._node.config.offsets_retention_minutes * 60_000
         gone = 0
         for group_id, kept in list(self._groups.items()):
-            names = kept.expired(self._clock.now_ms(), retention_ms)
-            if names:
-                await self.forget_offsets(group_id, names)
-                gone += len(names)
-                log.info("offsets expired", extra={"group": group_id, "offsets": len(names)})
-            if kept.is_idle and self._groups.get(group_id) is kept:
-                await self.forget(group_id)
+            try:
+                gone += await self._let_go(group_id, kept)
+            except (
+                BrokerError
+            ) as error:  # its log cannot take it now: the others do not wait for that
+                log.warning("offsets could not expire: %s", error, extra={"group": group_id})
         return gone
+
+    async def _let_go(self, group_id: str, kept: Kept) -> int:
+        retention_ms = self._node.config.offsets_retention_minutes * 60_000
+        names = kept.expired(self._clock.now_ms(), retention_ms)
+        if names:
+            await self.forget_offsets(group_id, names)
+            log.info("offsets expired", extra={"group": group_id, "offsets": len(names)})
+        if kept.is_idle and self._groups.get(group_id) is kept:
+            await self.forget(group_id)
+        return len(names)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from protocol.group_records import partition_of
 from tests.broker.asking import all_versions, create, new_name
+from tests.broker.inside import Inside
 from tests.broker.members import RawMember, all_fetched, commit, fetched, settled, state_of
 from tests.broker.subject import eventually
 
@@ -234,6 +238,21 @@ def test_offsets_expire_when_nobody_is_left(start):
         )
         assert listed["error_code"] == NONE
         member.close()
+
+
+def test_a_group_that_cannot_be_written_keeps_no_other_from_expiring(tmp_path):
+    with Inside(tmp_path) as broker, broker.connect() as connection:
+        create(connection, "t")
+        groups = [f"group{at}" for at in range(4)]
+        for group in groups:
+            assert commit(connection, group, "t", 1, version=3, retention_ms=0) == NONE
+        coordinator = broker.node.coordinator
+        stuck = partition_of(groups[0], 50)
+        coordinator._unloadable[stuck] = "its disk is gone"
+        expiring = asyncio.run_coroutine_threadsafe(coordinator.expire(), broker._loop)
+        assert expiring.result(20) == 3
+        del coordinator._unloadable[stuck]
+        assert [all_fetched(connection, group) for group in groups] == [{("t", 0): 1}, {}, {}, {}]
 
 
 def test_what_a_stable_group_reads_no_longer_expires(start):
