@@ -47,7 +47,7 @@ def conclude(
     ]
     status = FAILED if failed else FINDINGS if vague else OK
     if keep_map:
-        offset_map.write(directory / offset_map.NAME, [one.map for one in outcomes])
+        offset_map.renew(directory / offset_map.NAME, [one.map for one in outcomes])
     report = {
         "job": job,
         "run": run,

@@ -6,6 +6,7 @@ A run says that `count` records with consecutive offsets from `source_offset` on
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -99,6 +100,22 @@ def write(path: Path, maps: Sequence[PartitionMap]) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     pq.write_table(table, partial)
     partial.rename(path)
+
+
+def renew(path: Path, maps: Sequence[PartitionMap]) -> None:
+    """Write the maps of a run that may have been here before; a partition's map does not get shorter.
+
+    A try that stopped early, or passed over records without seeing where they are, knows less than one
+    before.
+    """
+    before = {}
+    with contextlib.suppress(OSError, ValueError):  # none is there, or not all of it
+        before = {one[:4]: one for one in read(path)}
+    write(path, [max(one, before.get(one[:4], one), key=_records) for one in maps])
+
+
+def _records(one: PartitionMap) -> int:
+    return sum(run.count for run in one.runs)
 
 
 def read(path: Path) -> list[PartitionMap]:

@@ -7,6 +7,7 @@ import json
 import threading
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from pipeline import cli
 from pipeline.client import Client
@@ -15,7 +16,7 @@ from pipeline.errors import FAILED, OK
 from pipeline.replay import replay_partition
 from pipeline.source import brokers
 from protocol.records.batch import Record
-from tests.pipeline.test_mirror import KEEP, delete, everything, fill, mirror, plain, some
+from tests.pipeline.test_mirror import KEEP, check, delete, everything, fill, mirror, plain, some
 from tests.pipeline.test_replay_kills import ListSource, made, stored, task_of
 from tidelog.process import BrokerProcess
 
@@ -138,6 +139,29 @@ def test_a_target_made_anew_between_two_tries_by_transactions(
     make_anew(kafka.bootstrap, topic, some(500, 2))
     assert mirror(broker.bootstrap, kafka.bootstrap, topic, tmp_path, "--create") == FAILED
     assert f"topic {topic} of the target is not the one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [(), ("--delivery", AT_LEAST_ONCE)])
+def test_a_repetition_keeps_the_map_of_what_is_gone_from_the_source(
+    broker, other, topic, tmp_path, monkeypatch, how
+):
+    """Retention takes what a run that is over has read; failover still goes by the map."""
+    wanted = some(300, 7)
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, wanted)
+    assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create", *how) == OK
+
+    def retention():
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        try:
+            admin.delete_records({TopicPartition(topic, 0): 120})
+        finally:
+            admin.close()
+
+    after_fetches(monkeypatch, 1, retention)
+    assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create", *how) == FAILED
+    check(other.bootstrap, topic, {0: wanted}, tmp_path)
 
 
 # --- two at once ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.offset_map import PartitionMap, Run, Runs, read, target_offset_of, write
+from pipeline.offset_map import PartitionMap, Run, Runs, read, renew, target_offset_of, write
 
 STEPS = st.lists(st.integers(min_value=1, max_value=3), min_size=1, max_size=80)
 
@@ -60,3 +60,16 @@ def test_maps_are_read_back_as_they_were(tmp_path, name):
     write(tmp_path / "offsets.parquet", maps)
     assert read(tmp_path / "offsets.parquet") == sorted(maps)
     assert [path.name for path in tmp_path.iterdir()] == ["offsets.parquet"]
+
+
+def test_a_map_does_not_get_shorter(tmp_path):
+    """Partition by partition; what is no map is written anew."""
+    path = tmp_path / "offsets.parquet"
+    path.write_bytes(b"half of a file")
+    whole, part = (Run(0, 5, 10), Run(20, 15, 1)), (Run(0, 5, 4),)
+    others = PartitionMap("s", 1, "t", 1, part)
+    renew(path, [PartitionMap("s", 0, "t", 0, part)])
+    renew(path, [PartitionMap("s", 0, "t", 0, whole), others])
+    renew(path, [PartitionMap("s", 0, "t", 0, part), others._replace(runs=whole)])
+    renew(path, [PartitionMap("s", 0, "t", 0, ()), others])
+    assert read(path) == [PartitionMap("s", 0, "t", 0, whole), others._replace(runs=whole)]
