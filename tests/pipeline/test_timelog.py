@@ -195,10 +195,11 @@ def test_brokers(spark, source, broker, topic):
     frame = frame.option("topics", topic).option("maxPartitionOffsets", "20").load()
     found = frame.select("partition", "offset", "timestamp_ms", "append_time_ms").collect()
     assert sorted(map(tuple, found)) == [
-        (partition, one.offset, one.timestamp, None)
+        (partition, one.offset, one.timestamp, one.append_time)
         for partition in range(2)
         for one in truth(broker.log_dir / f"{topic}-{partition}")
     ]
+    assert None not in {row.append_time_ms for row in found}
     with pytest.raises(ValueError, match="level segment needs a path"):
         source({"brokers": "h:1", "level": "segment"})
 
