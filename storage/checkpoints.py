@@ -39,7 +39,7 @@ class EpochStart(NamedTuple):
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
-    """Read an offset checkpoint: (topic, partition) -> offset. A missing file is an empty one.
+    """Read an offset checkpoint: (topic, partition) -> offset. Missing, or of no bytes: no entry.
 
     Raises CheckpointError.
     """
@@ -62,7 +62,7 @@ def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
 
 
 def read_epochs(path: Path) -> list[EpochStart]:
-    """Read a leader-epoch-checkpoint, oldest first. A missing file is an empty one.
+    """Read a leader-epoch-checkpoint, oldest first. Missing, or of no bytes: no entry.
 
     Raises CheckpointError.
     """
@@ -134,7 +134,7 @@ def _read_lines(path: Path) -> list[str]:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return []
-    return _lines(path, text)
+    return _lines(path, text) if text else []  # Kafka makes the file before it has a word to say
 
 
 def _lines(path: Path | str, text: str) -> list[str]:

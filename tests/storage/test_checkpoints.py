@@ -22,9 +22,16 @@ def test_a_missing_checkpoint_is_empty(tmp_path):
     assert checkpoints.read_topic_id(tmp_path) is None
 
 
+def test_kafka_makes_a_checkpoint_of_no_bytes_before_it_has_entries(tmp_path):
+    path = tmp_path / "cleaner-offset-checkpoint"
+    path.touch()
+    assert checkpoints.read_offsets(path) == {}
+    assert checkpoints.read_epochs(path) == []
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "0\n", "1\n0\n", "0\n2\nt 0 1\n", "0\n1\nt 0\n", "0\n1\nt 0 x\n", "0\nx\n", "\xff\n\n"],
+    ["\n", "0\n", "1\n0\n", "0\n2\nt 0 1\n", "0\n1\nt 0\n", "0\n1\nt 0 x\n", "0\nx\n", "\xff\n\n"],
 )
 def test_a_broken_checkpoint_says_so(tmp_path, text):
     path = tmp_path / "checkpoint"
