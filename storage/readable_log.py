@@ -216,7 +216,12 @@ class ReadableLog(RetainedLog):
                     return answer
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (the largest epoch up to `epoch`, where it ended); (-1, -1) if still to come."""
+        """Return (the largest epoch up to `epoch`, where it ended); (-1, -1) if still to come.
+
+        The one that is led in ends where the log does, though nothing may have been written in it yet.
+        """
+        if epoch == self.leader_epoch:
+            return epoch, self.log_end_offset
         return self._epochs.end_offset_of(epoch, self.log_end_offset)
 
     def leader_epoch_at(self, offset: int) -> int:

@@ -129,6 +129,7 @@ def test_an_epoch_that_the_checkpoint_does_not_tell_of_batches(
     with healthy(tmp_path) as broker, broker.connect() as connection:
         assert asking.fetch(connection, "old", epoch=epoch)["error_code"] == 0
         assert metadata_epoch(connection) == epoch
+        assert end_of(connection, epoch) == (0, epoch, 6)
         if epoch == 9:
             assert end_of(connection, 9) == (0, 9, 6)
             assert end_of(connection, 8) == (0, 7, 6)
