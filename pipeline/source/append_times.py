@@ -92,6 +92,7 @@ class ToldTimes:
         if not parts:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         offsets = np.concatenate([part[0] for part in parts])
+        # What begins before its answer holds from there on.
         return np.maximum.accumulate(offsets), np.concatenate([part[1] for part in parts])
 
 
@@ -107,7 +108,7 @@ def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
             times = np.append(times[:count], UNKNOWN)
             offsets = np.append(offsets[:count], behind)
         is_meant = offsets < answer.following
-        yield np.maximum(offsets[is_meant], answer.offset), times[is_meant]
+        yield offsets[is_meant], times[is_meant]
 
 
 def _entries(data: bytes, start: int) -> tuple[Ints, Ints]:

@@ -60,6 +60,11 @@ class TestTold:
         assert at(told, *offsets) == [7, 9, 9, None, None, 9, 9, 11, 11]
         assert at(told.of_the_last(), *offsets) == [None] * 5 + [9, 9, 11, 11]
 
+    def test_an_answer_tells_of_what_it_has_alone(self):
+        first = Answer(4, 10, ((0, entries((0, 6), (2, 7), (50, 9))),))
+        told = ToldTimes((first, Answer(10, 20, ())))
+        assert at(told, 3, 4, 9, 10, 19, 50, 60) == [None, 7, 7, None, None, None, None]
+
     @pytest.mark.parametrize(
         "bad",
         [(4, 6), (3, 9), (2, 9), (5, END), (-1, 9)],
