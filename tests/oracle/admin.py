@@ -68,6 +68,9 @@ def topics_made_and_deleted() -> Iterator[Case]:
             metadata(version=min(version, 9), names=[base, f"{base}-b", f"{base}-c", f"{base}-1"]),
             delete(min(version, 5), base, f"{base}-b", "no-such-topic"),
             delete(min(version, 5), base, name="again"),
+            delete(
+                min(version, 5), f"{base}-c", f"{base}-1", f"{base}-c", name="one of them twice"
+            ),
             metadata(version=min(version, 9), names=[base]),
             create(version, new_topic(base), name="after deletion"),
         ]
@@ -306,7 +309,8 @@ def settings_described() -> Iterator[Case]:
             )
         steps.append(alter(version, "altered", ("retention.ms", 0, "55"), only=True))
         steps.append(describe(1, "altered", ["retention.ms"]))
-        steps.append(alter(version, "no-such-topic", ("retention.ms", 0, "55")))
+        for name in ("no-such-topic", "bad name!", ""):
+            steps.append(alter(version, name, ("retention.ms", 0, "55")))
     yield Case("settings altered", "create", tuple(steps), {"admin": "alter"})
 
 

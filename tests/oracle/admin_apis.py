@@ -135,6 +135,8 @@ def settings_replaced() -> Iterator[Case]:
             replace(("no.such.setting", "1")),
             replace(("retention.ms", "1"), ("retention.ms", "2")),
             replace(("retention.ms", "1"), resource="no-such-topic"),
+            replace(("retention.ms", "1"), resource="bad name!"),
+            replace(("retention.ms", "1"), resource=""),
             replace(("retention.ms", "1"), kind=4, resource="7"),
             replace(("num.partitions", "1"), kind=4, resource="nan"),
             replace(("log.dirs", "/x"), kind=4, resource="1"),

@@ -516,6 +516,7 @@ def fetches(base_ms: int) -> Iterator[Case]:
         for i, one in enumerate(fields)
     ]
     yield Case("offset for leader epoch", "create", (*writes, *steps), {"edge": "leader epoch"})
+    yield Case("leader epoch of an empty log", "create", tuple(steps), {"edge": "leader epoch"})
 
 
 def fetches_of_several_partitions(base_ms: int) -> Iterator[Case]:
