@@ -39,7 +39,7 @@ READ = (DAY_BEFORE_MS, -2, -7, LOWEST, -1, 1_600_000_000_000)
 # What is asked of ListOffsets, and the offset that answers it in READ.
 ASKED = {-7: 1, DAY_BEFORE_MS + 1: 1, LOWEST: 0}
 FORMATS = {"format 2": (2, "3.0", 9), "format 1": (1, "0.10.2", 2)}
-TIMEOUT_S = 60.0
+TIMEOUT_S = 100.0
 PARALLEL = 2
 
 
@@ -203,7 +203,7 @@ def show(session: Session, client: Client, name: str) -> str:
         for number in (0, 1)
     ]
     try:
-        answers = ask(session, op="consume", timeout_ms=5_000, partitions=wanted)
+        answers = ask(session, op="consume", timeout_ms=60_000, partitions=wanted)
     except DriverError as error:
         return str(error)
     if not client.shows_timestamps:
