@@ -125,6 +125,9 @@ class Connection(asyncio.Protocol):
         if self._end is not None:
             return
         self.last_active_s = self.node.clock.monotonic_s()
+        if self._is_one_frame(data):
+            self._serve_one(data[4:])
+            return
         if self._have:
             self._chunks.append(data)
             self._have += len(data)
@@ -235,6 +238,33 @@ class Connection(asyncio.Protocol):
 
     # -- serving --------------------------------------------------------------------------------
 
+    def _is_one_frame(self, data: bytes) -> bool:
+        """Whether nothing is under way or left over, and this is one small request: nearly always."""
+        size = len(data) - 4
+        return (
+            not self._have
+            and self._task is None
+            and not self._waiting
+            and self._turn is None
+            and self._reading
+            and self._writable
+            and 8 <= size <= _COPY_BYTES
+            and size == int.from_bytes(data[:4], "big")
+            and size <= self.node.config.socket_request_max_bytes
+        )
+
+    def _serve_one(self, frame: bytes) -> None:
+        """Do what `_serve_waiting` does for a frame that came alone, without a queue."""
+        try:
+            answer = dispatch(self.node, self, frame)
+        except CloseConnection as reason:
+            self._refuse(str(reason))
+            return
+        if isinstance(answer, list):
+            self._write(answer)
+        elif answer is not None:
+            self._finish_later(frame, answer)
+
     def _serve_waiting(self) -> None:
         """Serve queued frames until one has to wait, the peer does not read, or the turn is over.
 
@@ -260,8 +290,7 @@ class Connection(asyncio.Protocol):
                     self._write(held)
                     held, held_bytes = [], 0
             elif answer is not None:
-                self._is_fetching = frame[:2] == _FETCH
-                self._task = asyncio.get_running_loop().create_task(self._finish(answer))
+                self._finish_later(frame, answer)
                 break
             if monotonic_s() > over_s:
                 # Not reading for a round of the loop matters too: it would hand over what has come
@@ -282,6 +311,11 @@ class Connection(asyncio.Protocol):
         self._turn = None
         if self._task is None:
             self._serve_waiting()
+
+    def _finish_later(self, frame: bytes | memoryview, answer: Awaitable[Answer]) -> None:
+        """Wait for an answer in a task; nothing else is served until it has come."""
+        self._is_fetching = frame[:2] == _FETCH
+        self._task = asyncio.get_running_loop().create_task(self._finish(answer))
 
     async def _finish(self, answer: Awaitable[Answer]) -> None:
         """Wait for one answer, write it, go on with the queue."""
