@@ -32,6 +32,7 @@ from broker.metadata.store import MetadataError
 from broker.metrics import Metrics
 from broker.node import Listener, Node
 from broker.retention import Rounds
+from config.ignored import AUTHORIZER
 from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.log_directory import LogDirectoryError
@@ -103,6 +104,11 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         loop.add_signal_handler(number, stop.set)
     for name, value in config.ignored.items():
         log.info("setting accepted and ignored", extra={"setting": name, "value": value})
+    if config.ignored.get(AUTHORIZER):
+        log.warning(
+            "there are no access rules here: whoever reaches a listener may do everything",
+            extra={"setting": AUTHORIZER},
+        )
     if kernels.IMPLEMENTATION != "compiled":
         log.warning("the compiled record kernels are missing: serving with the slower Python twin")
     directories = [Path(directory) for directory in config.log_dirs]

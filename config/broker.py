@@ -160,7 +160,7 @@ class BrokerConfig:
         Type.STRING,
         "log",
         "What follows a manual clock: the log alone (stamps, windows, rolls, retention, compaction), or "
-        "all, sessions, transactions and the expiry of offsets too. Not a Kafka setting.",
+        "all, sessions and the expiry of offsets too. Not a Kafka setting.",
         choices=("log", "all"),
         dynamic=False,
     )

@@ -177,6 +177,9 @@ _IGNORED_TOPIC_NAMES = """
 """
 IGNORED_TOPIC_NAMES = frozenset(_IGNORED_TOPIC_NAMES.split())
 
+# Whoever sets it relies on it: that it means nothing here is warned about.
+AUTHORIZER = "authorizer.class.name"
+
 # Families without a fixed list of members: per-listener settings, and those of plugged-in classes.
 IGNORED_PREFIXES = ("listener.name.", "rsm.config.", "rlmm.config.", "confluent.")
 
