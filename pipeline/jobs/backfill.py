@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pipeline import options as shared
 from pipeline import targets
 from pipeline.client import Client
-from pipeline.errors import FINDINGS, OK, UsageError
+from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, at_work
 from pipeline.times import UNITS, to_iso
 
@@ -49,6 +49,12 @@ class _Counts(NamedTuple):
     expired: int
     first_ms: int | None
     last_ms: int | None
+
+    def left_by(self, options: argparse.Namespace) -> int:
+        """How many rows are to be written."""
+        left_out = self.without_time if options.without_time == "drop" else 0
+        left_out += self.too_old + self.too_new if options.outside == "drop" else 0
+        return self.rows - left_out
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,6 +152,7 @@ def _prepare(
         staging.stage(
             staging.kept(frame, options, *_limits(target, now_ms)), partial, target.partition_count
         )
+        _refuse_changed(staging.staged_files(partial), counts.left_by(options))
         partial.rename(directory / _STAGED)
         if options.create:
             target = targets.prepare(
@@ -155,6 +162,18 @@ def _prepare(
         notes = targets.settle(client, places, options)
     _plan(options, directory, name, now_ms, {**notes, "partitions": target.partition_count})
     return OK
+
+
+def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None:
+    """Raise PipelineError unless as many rows were staged as were counted: a table is read twice."""
+    from pipeline.jobs.staging import row_count  # noqa: PLC0415 - needs pyarrow
+
+    found = sum(map(row_count, staged.values()))
+    if found != counted:
+        raise PipelineError(
+            f"{found} rows are there of {counted} that were counted: the table has changed meanwhile; nothing"
+            " was written"
+        )
 
 
 def _plan(

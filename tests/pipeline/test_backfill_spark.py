@@ -12,7 +12,8 @@ from kafka.partitioner.default import murmur2
 
 from pipeline import cli
 from pipeline.client import Client
-from pipeline.errors import FINDINGS, OK, USAGE
+from pipeline.errors import FAILED, FINDINGS, OK, USAGE
+from pipeline.jobs import staging
 from pipeline.session import Session
 from pipeline.times import to_iso
 from tests.pipeline.test_mirror import everything
@@ -193,3 +194,32 @@ def test_mistakes_are_said_before_anything_is_done(
     assert sentence in capsys.readouterr().err
     with Client(broker.bootstrap) as client:
         assert not client.has_topic(topic)
+
+
+def test_a_table_that_changes_after_it_was_counted(
+    on_spark, broker, topic, tmp_path, monkeypatch, capsys
+):
+    """What was counted is what is written, or nothing is."""
+    table, out = tmp_path / "t.csv", tmp_path / "out"
+
+    def write(count):
+        lines = [f"{n * DAY_MS},id-{n % 3},{n}\n" for n in range(count)]
+        table.write_text("when,id,amount\n" + "".join(lines))
+
+    given = (broker, topic, table, out, "--option", "header=true", "--time-unit", "ms")
+    write(30)
+    count = staging.count
+
+    def counted(*arguments):
+        found = count(*arguments)
+        write(20)
+        return found
+
+    with monkeypatch.context() as planted:
+        planted.setattr(staging, "count", counted)
+        assert backfill(*given) == FAILED
+    assert "20 rows are there of 30 that were counted" in capsys.readouterr().err
+    with Client(broker.bootstrap) as client:
+        assert not client.has_topic(topic)
+    assert backfill(*given) == OK
+    assert sum(map(len, arrived(broker, topic).values())) == 20
