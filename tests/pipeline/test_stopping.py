@@ -30,7 +30,9 @@ def test_a_job_that_is_stopped_goes_on_later(broker, topic, tmp_path, number, st
             part = [one._replace(offset=n) for n, one in enumerate(wanted[start : start + 5000])]
             client.produce(topic, 0, build(part))
     how = ("--rename", f"{topic}={copy}", *SLOWLY)
-    command = [sys.executable, "-m", "tidelog", "pipeline", "mirror", "--brokers", broker.bootstrap]
+    # What a shell starts in the background ignores SIGINT, and so would the job.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "tidelog", "pipeline", "mirror"]
+    command += ["--brokers", broker.bootstrap]
     command += ["--to-brokers", broker.bootstrap, "--topics", topic, "--master", "inline"]
     command += ["--run", "r", "--out", str(tmp_path), *how]
     with subprocess.Popen(
@@ -38,7 +40,7 @@ def test_a_job_that_is_stopped_goes_on_later(broker, topic, tmp_path, number, st
     ) as job:
         wait_for(broker.bootstrap, copy, 1000)
         job.send_signal(number)
-        said, _ = job.communicate(timeout=60)
+        said, _ = job.communicate(timeout=180)
     assert job.returncode == status
     assert f"stopped by {number.name}: the same --run again goes on" in said
     assert "Traceback" not in said
