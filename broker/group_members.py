@@ -97,12 +97,12 @@ class Membership:
 
     def _supports(self, request: Join) -> bool:
         """Whether the group, without the one who asks, can do with its protocols."""
-        if self.state is State.EMPTY or not self.members:
+        if self.state is State.EMPTY:
             return True
         if request.protocol_type != self.protocol_type:
             return False
         names = {name for name, _ in request.protocols}
-        return bool(names & self._candidates())
+        return not self.members or bool(names & self._candidates())
 
     def _candidates(self) -> set[str]:
         """Protocols that every member knows."""

@@ -234,6 +234,21 @@ def test_a_member_that_comes_back_to_a_full_group_is_none_any_longer(start):
         member.close()
 
 
+def test_a_group_keeps_its_type_while_somebody_is_expected(member, connection):
+    """All have left, but one was given an id: until it is over nobody of another type may come in."""
+    group = new_name("group")
+    one, expected, other = member(group), member(group, version=4), member(group, version=3)
+    settled(one)
+    assert expected._join()["error_code"] == MEMBER_ID_REQUIRED
+    waiting = one.join()
+    eventually(lambda: state_of(connection, group) == "PreparingRebalance")
+    fields = {"group_id": group, "member_id": one.member_id}
+    assert connection.ask("LeaveGroup", 2, **fields)["error_code"] == NONE
+    assert waiting.result(timeout=20)["error_code"] == UNKNOWN_MEMBER_ID
+    other.kind = "connect"
+    assert other.join_now()["error_code"] == INCONSISTENT_GROUP_PROTOCOL
+
+
 def test_an_id_made_of_the_longest_name_can_be_kept_and_told(member, connection):
     group, name = new_name("group"), "ü" * 16_383 + "x"
     one = member(group, instance=name)
