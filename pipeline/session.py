@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 OLDEST_PYSPARK: Final = (4, 1)
 TOO_NEW_PYSPARK: Final = 5
 OLDEST_JAVA: Final = 17
-INSTALL: Final = "pip install 'tidelog[spark]'"
+INSTALL: Final = "pip install '.[spark]' in a clone of tidelog"
 SMALL_BYTES: Final = 256 << 20
 """What is less than this is done in this process first, with "auto"."""
 _HERE_S: Final = 5.0  # about what Spark takes to start; after that it does the rest

@@ -48,7 +48,7 @@ def test_the_status_is_the_jobs(job):
         (
             ModuleNotFoundError("No module named 'pyarrow.fs'", name="pyarrow.fs"),
             FAILED,
-            "pyarrow is not installed: pip install 'tidelog[spark]'",
+            "pyarrow is not installed: pip install '.[spark]' in a clone of tidelog",
         ),
         (
             RuntimeError(
