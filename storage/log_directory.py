@@ -59,6 +59,10 @@ class LogDirectory:
             files.unlink(marker)
             files.sync(path)
 
+    def path_of(self, key: Key) -> Path:
+        """Name the directory of a partition that is here, or is to be."""
+        return self.path / filenames.partition_directory(*key)
+
     def release(self) -> None:
         """Let another process have the directory."""
         os.close(self._lock)

@@ -14,17 +14,17 @@ import contextlib
 import logging
 import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage import checkpoints, epochs, filenames, files, recovery, unopened
+from storage import checkpoints, epochs, filenames, files, many, recovery, unopened
 from storage.log_directory import LogDirectory, LogDirectoryError
 from storage.partition import Partition
+from storage.places import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from config.topic import TopicConfig
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     Offsets = dict[Key, int]
 
 _log = logging.getLogger("tidelog.storage")
-
-_MANY = 16  # partitions from which closing or flushing them is shared out
-_SYNCS_AT_ONCE = 16
 
 
 class LogStore:
@@ -64,8 +61,7 @@ class LogStore:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._boot_id = boot_id
         self._directories: list[LogDirectory] = []
-        self._places: dict[Key, LogDirectory] = {}
-        self._indexes: dict[str, set[int]] = {}  # the partitions of each topic
+        self._places = Places()
         self._open: dict[Key, Partition] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._leader_epochs: dict[Key, int] = {}  # of partitions that were closed when asked for
@@ -93,8 +89,8 @@ class LogStore:
                 files.make_directories(path)
                 directory = LogDirectory(path)
                 self._directories.append(directory)
-                self._find_partitions(directory)
-            for key, directory in list(self._places.items()):
+                self._places.find(directory)
+            for key, directory in self._places.items():
                 if not directory.was_clean:
                     self._open_partition(key)
         except OSError as error:
@@ -117,8 +113,8 @@ class LogStore:
 
     def _close(self) -> None:
         try:
-            failures = _each(Partition.close, list(self._open.values()))
-            unclean = {self._places[(p.topic, p.index)] for p in failures}
+            failures = many.each(Partition.close, list(self._open.values()))
+            unclean = {self._places.get((p.topic, p.index)) for p in failures}
             self._write_checkpoints()
             for directory in self._directories:
                 if directory not in unclean:
@@ -141,7 +137,7 @@ class LogStore:
 
     def _checkpoint(self) -> None:
         opened = list(self._open.values())  # of ten thousand most have nothing new
-        failures = _each(
+        failures = many.each(
             Partition.flush, [p for p in opened if p.log_end_offset > p.recovery_point]
         )
         try:
@@ -155,7 +151,7 @@ class LogStore:
     def _release(self) -> None:
         for directory in self._directories:
             directory.release()
-        self._directories, self._places, self._open, self._indexes = [], {}, {}, {}
+        self._directories, self._places, self._open = [], Places(), {}
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -198,11 +194,11 @@ class LogStore:
 
     def names(self) -> list[tuple[str, int]]:
         """List (topic, partition) of everything here, opened or not."""
-        return sorted(self._places)
+        return self._places.names()
 
     def indexes(self, topic: str) -> frozenset[int]:
         """Return the partitions of a topic that are here, opened or not."""
-        return frozenset(self._indexes.get(topic, ()))
+        return self._places.indexes(topic)
 
     def topic_id(self, topic: str, index: int) -> uuid.UUID | None:
         """Return the topic id a partition's directory names, without opening it.
@@ -212,10 +208,9 @@ class LogStore:
         partition = self._open.get((topic, index))
         if partition is not None:
             return partition.topic_id
-        directory = self._places.get((topic, index))
-        if directory is None:
+        path = self._places.path_of((topic, index))
+        if path is None:
             return None
-        path = directory.path / filenames.partition_directory(topic, index)
         try:
             return checkpoints.read_topic_id(path)
         except checkpoints.CheckpointError:
@@ -232,11 +227,11 @@ class LogStore:
     def read_leader_epochs(self, keys: Iterable[Key]) -> None:
         """Read the leader epochs of partitions, which stay closed; 0 where it cannot be read."""
         for key in keys:
-            directory = self._places.get(key)
-            if directory is None:
+            path = self._places.path_of(key)
+            if path is None:
                 continue
             try:
-                epoch = epochs.read_last_begun(directory.path / filenames.partition_directory(*key))
+                epoch = epochs.read_last_begun(path)
             except OSError:
                 epoch = 0  # opening it will fail, too
             self._leader_epochs[key] = max(0, epoch)
@@ -260,10 +255,9 @@ class LogStore:
         partition = self._open.get((topic, index))
         if partition is not None:
             return len(partition.segments) > 1
-        directory = self._places.get((topic, index))
-        if directory is None:
+        path = self._places.path_of((topic, index))
+        if path is None:
             return False
-        path = directory.path / filenames.partition_directory(topic, index)
         with contextlib.suppress(FileNotFoundError):  # it has just been deleted
             return len(recovery.listed(path).base_offsets) > 1
         return False
@@ -279,7 +273,7 @@ class LogStore:
         directory = self._places.get(key)
         if directory is None or key in self._open or not directory.was_clean:
             return False
-        path = directory.path / filenames.partition_directory(topic, index)
+        path = directory.path_of(key)
         if config is None:
             config = self._configs.get(topic, self.default_config)
         start = directory.log_start_offsets.get(key, 0)
@@ -321,12 +315,13 @@ class LogStore:
         key = (topic, index)
         if not self._directories:
             raise KafkaStorageError("the log directories are closed")
-        if key in self._places:
-            raise TopicAlreadyExists(f"{topic}-{index} exists in {self._places[key].path}")
+        directory = self._places.get(key)
+        if directory is not None:
+            raise TopicAlreadyExists(f"{topic}-{index} exists in {directory.path}")
         for directory in self._directories:  # a log of this name that is gone may be known still
             directory.forget(key)
         directory = min(self._directories, key=attrgetter("partitions"))
-        path = directory.path / filenames.partition_directory(topic, index)
+        path = directory.path_of(key)
         try:
             files.make_directory(path)
         except OSError as error:  # what may be there already is not ours to remove
@@ -349,7 +344,7 @@ class LogStore:
             raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
         self._configs[topic] = config
         self._open[key] = partition
-        self._put(key, directory)
+        self._places.put(key, directory)
         return partition
 
     def delete_partition(self, topic: str, index: int) -> None:
@@ -357,22 +352,11 @@ class LogStore:
 
         Raises KafkaStorageError.
         """
-        key = (topic, index)
+        name = filenames.deleted_directory(topic, index, uuid.uuid4().hex)
         try:
-            with self._alone_with(key):
-                self._stop(key)
-                with self._changing:
-                    directory = self._places.get(key)
-                    if directory is None:
-                        return
-                    here = directory.path / filenames.partition_directory(topic, index)
-                    gone = directory.path / filenames.deleted_directory(
-                        topic, index, uuid.uuid4().hex
-                    )
-                    files.rename(here, gone)
-                    self._forget(key)
-            files.sync(directory.path)
-            files.remove_directory(gone)
+            gone = self._rename_away((topic, index), name)
+            if gone is not None:
+                files.remove_directory(gone)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
 
@@ -382,46 +366,46 @@ class LogStore:
         if partition is not None:
             partition.mark_deleted()
 
-    def _forget(self, key: Key) -> None:
-        """Have a partition no more whose directory has another name now."""
-        self._open.pop(key, None)
-        directory = self._places.pop(key)
-        self._leader_epochs.pop(key, None)
-        self._indexes[key[0]].discard(key[1])
-        directory.partitions -= 1
-        directory.forget(key)
+    def _rename_away(self, key: Key, name: str) -> Path | None:
+        """Have a partition no more, and its directory named so, durably; None if it is not here.
+
+        Raises OSError.
+        """
+        with self._alone_with(key):
+            self._stop(key)
+            with self._changing:
+                directory = self._places.get(key)
+                if directory is None:
+                    return None
+                away = directory.path / name
+                files.rename(directory.path_of(key), away)
+                self._open.pop(key, None)
+                self._leader_epochs.pop(key, None)
+                self._places.remove(key)
+        files.sync(directory.path)
+        return away
 
     def delete_topic(self, topic: str) -> None:
         """Take every partition of a topic away; raises KafkaStorageError."""
         with self._changing:
-            indexes = sorted(self._indexes.get(topic, ()))
+            indexes = sorted(self._places.indexes(topic))
         for index in indexes:
             self.delete_partition(topic, index)
         with self._changing:
             self._configs.pop(topic, None)
-            if not self._indexes.get(topic):
-                self._indexes.pop(topic, None)
 
     def set_aside(self, topic: str, index: int) -> Path:
         """Rename a partition's directory to one of nobody's (`-stray`); return its new path.
 
-        Raises KafkaStorageError.
+        Raises UnknownTopicOrPartition where it is not here, KafkaStorageError.
         """
-        key = (topic, index)
+        name = filenames.stray_directory(topic, index, uuid.uuid4().hex)
         try:
-            with self._alone_with(key):
-                self._stop(key)
-                with self._changing:
-                    directory = self._places[key]
-                    here = directory.path / filenames.partition_directory(topic, index)
-                    away = directory.path / filenames.stray_directory(
-                        topic, index, uuid.uuid4().hex
-                    )
-                    files.rename(here, away)
-                    self._forget(key)
-            files.sync(directory.path)
+            away = self._rename_away((topic, index), name)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be set aside: {error}") from error
+        if away is None:
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
         return away
 
     def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID) -> None:
@@ -435,7 +419,7 @@ class LogStore:
                 directory = self._places.get(key)
                 if directory is None:
                     raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-                path = directory.path / filenames.partition_directory(topic, index)
+                path = directory.path_of(key)
                 checkpoints.write_topic_id(path, topic_id)
                 partition = self._open.get(key)
                 if partition is not None:
@@ -453,33 +437,10 @@ class LogStore:
         """Replace a topic's settings, for its partitions open now and for those opened later."""
         with self._changing:
             self._configs[topic] = config
-            for index in self._indexes.get(topic, ()):
+            for index in self._places.indexes(topic):
                 partition = self._open.get((topic, index))
                 if partition is not None:
                     partition.config = config
-
-    def _find_partitions(self, directory: LogDirectory) -> None:
-        for path in directory.path.iterdir():
-            if not path.is_dir():
-                continue
-            if filenames.is_deleted_directory(path.name):
-                files.remove_directory(path)
-                continue
-            key = filenames.parse_partition_directory(path.name)
-            if key is None or key[0] == filenames.METADATA_LOG:
-                _log.info("directory left alone", extra={"directory": path})
-                continue
-            if key in self._places:
-                raise LogDirectoryError(
-                    f"{path.name} is in {directory.path} and in {self._places[key].path}: "
-                    "one of them has to go"
-                )
-            self._put(key, directory)
-
-    def _put(self, key: Key, directory: LogDirectory) -> None:
-        self._places[key] = directory
-        self._indexes.setdefault(key[0], set()).add(key[1])
-        directory.partitions += 1
 
     def _open_partition(self, key: Key) -> Partition | None:
         """Open a partition that nobody else opens meanwhile; None when it is not here. Raises OSError."""
@@ -488,7 +449,7 @@ class LogStore:
         if partition is not None or directory is None:
             return partition
         topic, index = key
-        path = directory.path / filenames.partition_directory(topic, index)
+        path = directory.path_of(key)
         try:
             topic_id = checkpoints.read_topic_id(path)
         except checkpoints.CheckpointError as error:
@@ -517,35 +478,10 @@ class LogStore:
         """Write what is known of open partitions; of the others, what was read at the start."""
         for key, partition in list(self._open.items()):
             with self._changing:
-                if self._open.get(key) is partition:  # another of its name may have come since
-                    self._places[key].note(key, partition)
+                place = self._places.get(key)
+                # Another of its name may have come since.
+                if place is not None and self._open.get(key) is partition:
+                    place.note(key, partition)
         for directory in self._directories:
-            here = [key for key, place in list(self._places.items()) if place is directory]
+            here = [key for key, place in self._places.items() if place is directory]
             directory.write_checkpoints(here, self._open)
-
-
-def _each(
-    work: Callable[[Partition], object], partitions: Sequence[Partition]
-) -> dict[Partition, KafkaStorageError]:
-    """Have every partition closed or flushed; return those that failed, and the errors.
-
-    Many partitions go several at once: a file system makes durable together what is synced together.
-    """
-    failures: dict[Partition, KafkaStorageError] = {}
-
-    def do(partition: Partition) -> None:
-        try:
-            work(partition)
-        except UnknownTopicOrPartition:
-            return  # deleted meanwhile
-        except KafkaStorageError as error:  # the others are worked on all the same
-            failures[partition] = error
-
-    if len(partitions) < _MANY:
-        for partition in partitions:
-            do(partition)
-    else:
-        with ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="sync") as pool:
-            for _ in pool.map(do, partitions):
-                pass  # raises what nobody expected
-    return failures
