@@ -14,7 +14,8 @@ from pipeline.engine.whatif import Future, Log, Retained
 from protocol.errors import CorruptMessage
 from protocol.records.batch import find_time
 from storage import checkpoints, filenames, partition_times, recovery, timestamps
-from storage.append_times import UNKNOWN, AppendTimes
+from storage.append_entries import UNKNOWN
+from storage.append_times import AppendTimes
 from storage.log_file import Tail
 from storage.segment import Segment
 

@@ -1,50 +1,24 @@
-"""The `.appendtimes` of a segment: when each of its batches was appended. Data, not an index.
-
-    header   8 bytes: "tide", then int32 version (1), big-endian
-    entries  12 bytes each, big-endian:
-             int64 append time, milliseconds; Long.MIN: unknown from here on
-             int32 relative offset, the first offset it holds for, minus the segment's base offset
-
-An entry says: from this offset on batches were appended at this time, until the next entry.
-The first entry is at the base, offsets grow strictly, known times never go back, and there is one
-entry whenever the millisecond changes, so at most twelve kilobytes a second, and exact.
+"""When each batch of a segment was appended. Data, not an index; the file is described in `append_entries`.
 
 An entry is written before the batch it describes and is cut with the log, so a crash leaves at most
 one entry too many, at the log's end, and recovery cuts that off. It can never be rebuilt. Memory
 holds how many entries there are and the last one; the others are looked up in the file.
 
-In flush mode the file also has an end, an entry with the time `END`: what lies before its offset is known
-even after a power loss. It is written over and moved on; one found in the middle is left of a power loss.
-It cannot claim too much: sectors before it that never came hold zeros or an older end, which `check` finds.
+In flush mode the file also has an end: what lies before its offset is known even after a power loss. It is
+written over and moved on; one found in the middle is left of a power loss. It cannot claim too much:
+sectors before it that never came hold zeros or an older end, which `check` finds.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import files, timestamps
+from storage import append_entries, files, timestamps
+from storage.append_entries import END, ENTRY, ENTRY_SIZE, HEADER, UNKNOWN, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-MAGIC = b"tide"
-VERSION = 1
-UNKNOWN = -(2**63)
-END = UNKNOWN + 1  # the last entry may say: what lies before this offset is known for good
-HEADER = MAGIC + struct.pack(">i", VERSION)
-ENTRY_SIZE = 12
-_ENTRY = struct.Struct(">qi")
-_UNKNOWN_BYTES = struct.pack(">q", UNKNOWN)
-_BLOCK_ENTRIES = 4096  # how many entries are read at once where many are looked at
-
-
-class Entry(NamedTuple):
-    """From `offset` (relative to the base) on, batches were appended at `time` (or UNKNOWN)."""
-
-    time: int
-    offset: int
 
 
 class Reached(NamedTuple):
@@ -109,34 +83,21 @@ class AppendTimes:
         if files.read_at(descriptor, len(HEADER), 0) != HEADER:
             return False
         count = (descriptor.size() - len(HEADER)) // ENTRY_SIZE
-        if count and self._entry(descriptor, 0).offset == 0:
-            self._shorten(descriptor, self._before_zeros(descriptor, count))
+        if count and append_entries.at(descriptor, 0).offset == 0:
+            self._shorten(descriptor, append_entries.before_zeros(descriptor, count))
             if self._last.time == END:
                 end = self._last.offset
                 self._shorten(descriptor, self._count - 1)
                 self._end = end
         return bool(self._count)
 
-    def _before_zeros(self, descriptor: files.Descriptor, count: int) -> int:
-        """Return how many of the file's entries come before zeros: the first alone has offset 0."""
-        if count < 2 or self._entry(descriptor, count - 1).offset > 0:
-            return count
-        low, high = 1, count - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._entry(descriptor, middle).offset > 0:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
     def _shorten(self, descriptor: files.Descriptor, count: int) -> None:
         """Have the first `count` entries of the file; who asks meanwhile finds them all along."""
         if count <= 0:
             self._forget()
             return
-        last, known = self._entry(descriptor, count - 1), None
-        for entry in self._backwards(descriptor, count):
+        last, known = append_entries.at(descriptor, count - 1), None
+        for entry in append_entries.backwards(descriptor, count):
             if entry.time != UNKNOWN:
                 known = entry.time
                 break
@@ -153,40 +114,23 @@ class AppendTimes:
         if not self._count:
             return True
         descriptor, durable = self._reader(), from_offset - self.base_offset
-        count = self._growing(descriptor)
-        first = max(self._floor(descriptor, durable, count), 0)
-        last = Entry(UNKNOWN, -1) if first == 0 else self._entry(descriptor, first - 1)
+        count = append_entries.growing(descriptor, self._count)
+        first = max(append_entries.floor(descriptor, durable, count), 0)
+        last = Entry(UNKNOWN, -1) if first == 0 else append_entries.at(descriptor, first - 1)
         known = None if last.time == UNKNOWN else last.time
-        for number in range(first, count, _BLOCK_ENTRIES):
-            block = self._block(descriptor, number)[: count - number]
-            for at, entry in enumerate(block, number):
-                if not _may_follow(entry, last, known, is_first=at == 0):
-                    self._end_at(descriptor, at, max(last.offset + 1, durable))
-                    return False
-                last = entry
-                known = known if entry.time == UNKNOWN else entry.time
+        for at, entry in enumerate(append_entries.walk(descriptor, first, count), first):
+            if not append_entries.may_follow(entry, last, known, is_first=at == 0):
+                self._end_at(descriptor, at, max(last.offset + 1, durable))
+                return False
+            last = entry
+            known = known if entry.time == UNKNOWN else entry.time
         if count == self._count:
             return True
-        entry = self._entry(descriptor, count)
+        entry = append_entries.at(descriptor, count)
         is_end = entry.time == END  # of an earlier commit: others came behind it, and none over it
         offset = max(entry.offset if is_end else last.offset + 1, durable)
         self._end_at(descriptor, count, offset, offset if is_end else None)
         return False
-
-    def _growing(self, descriptor: files.Descriptor) -> int:
-        """Return how many entries come before the first whose offset does not grow, or an end."""
-        last = -1
-        for number in range(0, self._count, _BLOCK_ENTRIES):
-            block = self._block(descriptor, number)
-            offsets = [last, *(entry.offset for entry in block)]
-            if all(map(int.__lt__, offsets, offsets[1:])) and END not in (e.time for e in block):
-                last = offsets[-1]
-                continue
-            for at, entry in enumerate(block, number):
-                if entry.offset <= last or entry.time == END:
-                    return at
-                last = entry.offset
-        return self._count
 
     def confirm(
         self, first_time: int | None, last_time: int | None, durable_offset: int | None = None
@@ -201,7 +145,7 @@ class AppendTimes:
         if not self._count:
             return True
         descriptor = self._reader()
-        if self._entry(descriptor, 0).time not in (UNKNOWN, first_time):
+        if append_entries.at(descriptor, 0).time not in (UNKNOWN, first_time):
             self.mark_unknown()
         elif self._last.time != UNKNOWN and (
             last_time is None or timestamps.goes_back(last_time, self._last.time)
@@ -212,7 +156,7 @@ class AppendTimes:
             if self._end is None:
                 self._end_at(descriptor, self._count, max(self._last.offset + 1, vouched))
             else:
-                count = self._floor(descriptor, vouched - 1) + 1
+                count = append_entries.floor(descriptor, vouched - 1, self._count) + 1
                 self._end_at(descriptor, count, vouched, end=vouched)
         else:
             return True
@@ -257,19 +201,8 @@ class AppendTimes:
         """Whether the append time of every batch is known: the segment was written by us."""
         complete = self._complete
         if complete is None:
-            complete = self._complete = not self._has_unknown()
+            complete = self._complete = not append_entries.has_unknown(self._reader(), self._count)
         return complete
-
-    def _has_unknown(self) -> bool:
-        descriptor, count = self._reader(), self._count
-        for number in range(0, count, _BLOCK_ENTRIES):
-            data = self._bytes(descriptor, number, min(_BLOCK_ENTRIES, count - number))
-            found = data.find(_UNKNOWN_BYTES)
-            while found >= 0:
-                if found % ENTRY_SIZE == 0:
-                    return True
-                found = data.find(_UNKNOWN_BYTES, found + 1)
-        return False
 
     def at(self, offset: int) -> int | None:
         """Return when the batch with this offset was appended, None when that is unknown.
@@ -282,10 +215,10 @@ class AppendTimes:
         if relative_offset < 0 or not self._count:
             return None
         descriptor = self._reader()
-        found = self._floor(descriptor, relative_offset)
+        found = append_entries.floor(descriptor, relative_offset, self._count)
         if found < 0:
             return None
-        time = self._entry(descriptor, found).time
+        time = append_entries.at(descriptor, found).time
         return None if time == UNKNOWN else time
 
     def told_of(self, first_offset: int, last_offset: int) -> bytes:
@@ -298,11 +231,11 @@ class AppendTimes:
         if not count:
             return b""
         if first_offset - self.base_offset >= last_entry.offset >= 0:
-            return _ENTRY.pack(*last_entry)
+            return ENTRY.pack(*last_entry)
         descriptor = self._reader()
-        first = max(self._floor(descriptor, first_offset - self.base_offset, count), 0)
-        last = self._floor(descriptor, last_offset - self.base_offset, count)
-        return self._bytes(descriptor, first, last + 1 - first) if first <= last else b""
+        first = max(append_entries.floor(descriptor, first_offset - self.base_offset, count), 0)
+        last = append_entries.floor(descriptor, last_offset - self.base_offset, count)
+        return append_entries.read(descriptor, first, last + 1 - first) if first <= last else b""
 
     @property
     def first_known_time(self) -> int | None:
@@ -323,23 +256,23 @@ class AppendTimes:
             low = 0
         while low < high:
             middle = number = (low + high) // 2
-            entry = self._entry(descriptor, number)
+            entry = append_entries.at(descriptor, number)
             while entry.time == UNKNOWN and number > low:
                 number -= 1
-                entry = self._entry(descriptor, number)
+                entry = append_entries.at(descriptor, number)
             if entry.time != UNKNOWN and timestamps.reaches(entry.time, append_time_ms):
                 high = number
             else:
                 low = middle + 1
         unknown_from = None
         for before in reversed(range(high)):
-            entry = self._entry(descriptor, before)
+            entry = append_entries.at(descriptor, before)
             if entry.time != UNKNOWN:
                 break
             unknown_from = entry.offset + self.base_offset
         if high == count:
             return Reached(None, unknown_from)
-        return Reached(self._entry(descriptor, high).offset + self.base_offset, unknown_from)
+        return Reached(append_entries.at(descriptor, high).offset + self.base_offset, unknown_from)
 
     def append(self, append_time_ms: int, offset: int) -> None:
         """Say that batches from `offset` on are appended at this time, if that is news.
@@ -351,7 +284,7 @@ class AppendTimes:
         if append_time_ms == self._last[0] and count:
             return
         relative_offset = offset - self.base_offset
-        entry = _ENTRY.pack(append_time_ms, relative_offset)
+        entry = ENTRY.pack(append_time_ms, relative_offset)
         descriptor = self._descriptor
         if descriptor is None:
             descriptor = self._descriptor = files.Descriptor(self.path, writable=True)
@@ -362,7 +295,7 @@ class AppendTimes:
             position = len(HEADER) + count * ENTRY_SIZE
             if self._end is not None:
                 self._end = relative_offset
-                entry += _ENTRY.pack(END, relative_offset)
+                entry += ENTRY.pack(END, relative_offset)
             files.write_at(descriptor, (entry,), position, len(entry))
         if append_time_ms == UNKNOWN:
             self._complete = False
@@ -386,7 +319,7 @@ class AppendTimes:
         if descriptor is None:
             descriptor = self._descriptor = files.Descriptor(self.path, writable=True)
         position = len(HEADER) + self._count * ENTRY_SIZE
-        files.write_at(descriptor, (_ENTRY.pack(END, relative_offset),), position, ENTRY_SIZE)
+        files.write_at(descriptor, (ENTRY.pack(END, relative_offset),), position, ENTRY_SIZE)
         self._end = relative_offset
         self._is_durable = False
 
@@ -406,7 +339,9 @@ class AppendTimes:
         relative_offset, end = end_offset - self.base_offset, self._end
         if self._count and self._last.offset >= relative_offset:
             descriptor = self._reader()
-            self._shorten(descriptor, self._floor(descriptor, relative_offset - 1) + 1)
+            self._shorten(
+                descriptor, append_entries.floor(descriptor, relative_offset - 1, self._count) + 1
+            )
         if end is not None and self._count and (self._end is None or end > relative_offset):
             self._write_end(relative_offset)
         self._cut_file()
@@ -434,7 +369,7 @@ class AppendTimes:
             self.append(UNKNOWN, from_offset)
             return
         self._descriptor = None
-        files.replace(self.path, HEADER + _ENTRY.pack(UNKNOWN, 0), losable=True)
+        files.replace(self.path, HEADER + ENTRY.pack(UNKNOWN, 0), losable=True)
         self._forget()
         self._last = Entry(UNKNOWN, 0)
         self._count = 1
@@ -445,64 +380,9 @@ class AppendTimes:
 
     def entries(self) -> Iterator[Entry]:
         """Go over all entries; raises OSError."""
-        if not self._count:
-            return
-        descriptor = self._reader()
-        for number in range(0, self._count, _BLOCK_ENTRIES):
-            yield from self._block(descriptor, number)
-
-    # --- the file --------------------------------------------------------------------------------
+        if self._count:
+            yield from append_entries.walk(self._reader(), 0, self._count)
 
     def _reader(self) -> files.Descriptor:
         descriptor = self._descriptor
         return files.Descriptor(self.path) if descriptor is None else descriptor
-
-    def _floor(
-        self, descriptor: files.Descriptor, relative_offset: int, count: int | None = None
-    ) -> int:
-        """Return the number of the entry an offset goes by, -1 when it lies before all (of `count`).
-
-        Before the first hole or end that a power loss has left among the entries.
-        """
-        low, high = 0, self._count if count is None else count
-        while low < high:
-            middle = (low + high) // 2
-            time, offset = self._entry(descriptor, middle)
-            is_entry = time != END and (offset > 0 or not middle)
-            if is_entry and offset <= relative_offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
-
-    @staticmethod
-    def _bytes(descriptor: files.Descriptor, number: int, count: int) -> bytes:
-        data = files.read_at(descriptor, count * ENTRY_SIZE, len(HEADER) + number * ENTRY_SIZE)
-        if len(data) != count * ENTRY_SIZE:
-            raise OSError(5, "append times were cut short by somebody else")
-        return data
-
-    def _entry(self, descriptor: files.Descriptor, number: int) -> Entry:
-        return Entry(*_ENTRY.unpack(self._bytes(descriptor, number, 1)))
-
-    def _block(
-        self, descriptor: files.Descriptor, number: int, count: int | None = None
-    ) -> list[Entry]:
-        """Return entries from `number` on, of `count` that there are."""
-        count = min(_BLOCK_ENTRIES, (self._count if count is None else count) - number)
-        return [Entry(*e) for e in _ENTRY.iter_unpack(self._bytes(descriptor, number, count))]
-
-    def _backwards(self, descriptor: files.Descriptor, count: int) -> Iterator[Entry]:
-        for number in reversed(range(0, count, _BLOCK_ENTRIES)):
-            yield from reversed(self._block(descriptor, number, count))
-
-
-def _may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
-    if is_first:
-        return entry.offset == 0
-    goes_back = (
-        entry.time != UNKNOWN
-        and last_known is not None
-        and timestamps.goes_back(last_known, entry.time)
-    )
-    return entry.offset > last.offset and not goes_back

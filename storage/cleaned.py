@@ -13,7 +13,8 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import filenames, files, timestamps, transaction_index
-from storage.append_times import UNKNOWN, AppendTimes
+from storage.append_entries import UNKNOWN
+from storage.append_times import AppendTimes
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex
 from storage.timestamps import SegmentTimes
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from protocol.records.key_map import Sifted
     from protocol.records.layout import Batch
-    from storage.append_times import Entry
+    from storage.append_entries import Entry
     from storage.log_file import Found
     from storage.segment import Segment
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from protocol.errors import CorruptMessage
 from protocol.records.batch import scan, summarize
 from storage import (
-    append_times,
     filenames,
     files,
     offset_index,
@@ -19,7 +18,8 @@ from storage import (
     timestamps,
     transaction_index,
 )
-from storage.append_times import END, UNKNOWN, AppendTimes
+from storage.append_entries import END, ENTRY_SIZE, HEADER, UNKNOWN
+from storage.append_times import AppendTimes
 from storage.headers import HEADER_SIZE, batch_size, last_offset_at
 from storage.time_index import TimeIndex
 from tidelog.dump_segments import Finding, Row, base_offset_of, segment_of
@@ -113,7 +113,7 @@ def read_append_times(path: Path, _with_records: bool) -> Iterator[Row | Finding
         yield Row("end", {"durable_before": times.end_offset})
         if times.end_offset - base_offset < last_offset:
             yield Finding("end", f"it is at {times.end_offset}, before the last entry")
-    torn = (size - len(append_times.HEADER)) % append_times.ENTRY_SIZE
+    torn = (size - len(HEADER)) % ENTRY_SIZE
     if torn:
         yield Finding(f"byte {size - torn}", f"cut: {torn} bytes behind the last whole entry")
 

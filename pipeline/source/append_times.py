@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage import append_times
+from storage import append_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-UNKNOWN: Final = append_times.UNKNOWN
+UNKNOWN: Final = append_entries.UNKNOWN
 _ENTRY = np.dtype([("time", ">i8"), ("offset", ">i4")])
 
 
@@ -34,12 +34,12 @@ class AppendTimes:
         self._offsets: Ints = np.empty(0, np.int64)
         self._times: Ints = np.empty(0, np.int64)
         self._until = until
-        head = append_times.HEADER
+        head = append_entries.HEADER
         if data is None or not data.startswith(head):
             return
         times, offsets = _entries(data, len(head))
         count = len(times)
-        ends = np.flatnonzero(times == append_times.END)
+        ends = np.flatnonzero(times == append_entries.END)
         if len(ends):
             first = int(ends[0])
             vouched = base_offset + int(offsets[first])
@@ -113,7 +113,7 @@ def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
 
 def _entries(data: bytes, start: int) -> tuple[Ints, Ints]:
     """Return times and relative offsets of the whole entries from a position on."""
-    count = (len(data) - start) // append_times.ENTRY_SIZE
+    count = (len(data) - start) // append_entries.ENTRY_SIZE
     entries = np.frombuffer(data, _ENTRY, count, start)
     return entries["time"].astype(np.int64), entries["offset"].astype(np.int64)
 
@@ -132,6 +132,6 @@ def _believable(times: Ints, offsets: Ints) -> int:
         return 0
     known = times != UNKNOWN
     largest = np.maximum.accumulate(times)  # UNKNOWN is the smallest number there is
-    wrong = times == append_times.END
+    wrong = times == append_entries.END
     wrong[1:] |= (offsets[1:] <= offsets[:-1]) | (known[1:] & (times[1:] < largest[:-1]))
     return int(np.argmax(wrong)) if wrong.any() else len(times)

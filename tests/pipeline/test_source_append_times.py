@@ -16,7 +16,7 @@ from pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
 from pipeline.source.reading import Options, read
 from pipeline.source.splits import LOG_END, Selection, plan
 from protocol.records.batch import Record, build
-from storage.append_times import END
+from storage.append_entries import END
 from tests.pipeline.logs import seen_in, truth
 from tidelog.process import BrokerProcess
 

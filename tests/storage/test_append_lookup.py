@@ -20,7 +20,8 @@ from config.topic import TopicConfig
 from protocol.errors import OffsetOutOfRange
 from protocol.records.batch import Record, build
 from storage import lookup, recovery, timestamps
-from storage.append_times import UNKNOWN, AppendTimes, Reached
+from storage.append_entries import UNKNOWN
+from storage.append_times import AppendTimes, Reached
 from storage.lookup import AppendedSince
 from storage.store import LogStore
 from tests.broker.subject import eventually

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import files
-from storage.append_times import END, UNKNOWN, AppendTimes
+from storage.append_entries import END, UNKNOWN
+from storage.append_times import AppendTimes
 
 
 def made(path, entries, base=100):

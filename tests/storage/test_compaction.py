@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import BrokerError, CorruptMessage
 from protocol.records.batch import Record, build, records, scan
 from storage import cleaner, files, lookup, reading, transaction_index
-from storage.append_times import ENTRY_SIZE
+from storage.append_entries import ENTRY_SIZE
 from storage.cleaner import Cleaner
 from storage.compaction import clean, clean_directory
 from storage.transaction_index import Aborted

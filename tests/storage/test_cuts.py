@@ -20,7 +20,7 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
-from storage import checking, log_directory, partition_times, recovery
+from storage import append_entries, checking, log_directory, partition_times, recovery
 from storage.append_times import AppendTimes
 from storage.segment import Segment
 from storage.store import LogStore
@@ -331,7 +331,7 @@ PLANTS = {  # what is patched, and which files' damages can show it
         ".appendtimes",
     ),
     "zeros are append times": (
-        patched(AppendTimes, "_before_zeros", lambda _, __, count: count),
+        patched(append_entries, "before_zeros", lambda _, count: count),
         ".appendtimes",
     ),
     "append times cut short are believed": (

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.errors import KafkaStorageError
 from storage import files, partition_times
-from storage.append_times import END
+from storage.append_entries import END
 from tests.storage.disks import Disk
 
 

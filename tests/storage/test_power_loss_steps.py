@@ -11,7 +11,8 @@ import pytest
 
 from config.topic import TopicConfig
 from storage import filenames, files, partition_times
-from storage.append_times import END, HEADER, UNKNOWN, AppendTimes
+from storage.append_entries import END, HEADER, UNKNOWN
+from storage.append_times import AppendTimes
 from storage.offset_index import OffsetIndex
 from storage.sparse_index import flush_both
 from storage.store import LogStore

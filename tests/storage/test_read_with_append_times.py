@@ -8,7 +8,7 @@ import pytest
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from protocol.records.batch import scan
 from storage import lookup, reading
-from storage.append_times import UNKNOWN
+from storage.append_entries import UNKNOWN
 from storage.compaction import clean
 from storage.partition_times import FILE_NAME
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage import lookup, recovery, timestamps
-from storage.append_times import UNKNOWN, AppendTimes
+from storage.append_entries import UNKNOWN
+from storage.append_times import AppendTimes
 from storage.segment import Segment
 from tests.time.test_scripts import SCRIPTS, patched, run_part
 
