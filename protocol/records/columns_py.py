@@ -23,6 +23,7 @@ from protocol.records.layout import (
     Region,
     int64,
 )
+from protocol.records.scan_py import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,6 @@ def append_set(
     out: ColumnBuffers,
     wanted: Wanted,
     unpack: Callable[[Buffer, Batch], Region],
-    read_header: Callable[[Buffer, int, int, int, int], Batch],
 ) -> tuple[int, int]:
     """Append what is wanted of the batches in data[start:end]; see `columns.append_set`."""
     check_span(data, start, end)

@@ -17,12 +17,11 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
+from protocol.errors import InvalidRecord, MessageTooLarge
 from protocol.records import columns_py, rows_py
 from protocol.records.decode import check_span, count_headers, raw_records
 from protocol.records.encode import put_message, put_record
 from protocol.records.layout import (
-    CODEC_MASK,
     GAPS,
     HAS_HEADERS,
     HAS_MISSING,
@@ -36,7 +35,6 @@ from protocol.records.layout import (
     PREFIX_SIZE,
     SMALLEST,
     TOO_LARGE,
-    V2_HEADER,
     Batch,
     Buffer,
     Findings,
@@ -44,6 +42,7 @@ from protocol.records.layout import (
     int64,
 )
 from protocol.records.plan import PreparedBatch
+from protocol.records.scan_py import read_header, whole_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
 
 IMPLEMENTATION = "python"
 
-_PREFIX = Struct(">qi")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 _CRC = Struct(">I")
@@ -67,67 +65,7 @@ def scan(data: Buffer, start: int, end: int) -> list[Batch]:
 
     Stops before a trailing partial batch. Raises CorruptMessage for a size or magic no batch has.
     """
-    check_span(data, start, end)
-    batches = []
-    position = start
-    while end - position >= PREFIX_SIZE:
-        offset, size = _PREFIX.unpack_from(data, position)
-        if size < SMALLEST[0]:
-            raise CorruptMessage(f"a batch at byte {position} claims {size} bytes")
-        following = position + PREFIX_SIZE + size
-        if following > end:
-            break
-        magic = data[position + 16]
-        if magic > 2:
-            raise CorruptMessage(f"a batch at byte {position} has magic {magic}")
-        if size < SMALLEST[magic]:
-            raise CorruptMessage(f"a batch at byte {position} claims {size} bytes")
-        if magic == 2:
-            batches.append(_v2_batch(data, position, size))
-        else:
-            batches.append(_message_batch(data, position, offset, size, magic))
-        position = following
-    return batches
-
-
-def _v2_batch(data: Buffer, position: int, size: int) -> Batch:
-    """Read the header of one format-2 batch."""
-    fields = V2_HEADER.unpack_from(data, position)
-    base, _, epoch, magic, _, attributes, last_delta, base_timestamp, max_timestamp = fields[:9]
-    return Batch(
-        position,
-        PREFIX_SIZE + size,
-        base,
-        int64(base + last_delta),
-        magic,
-        attributes,
-        epoch,
-        base_timestamp,
-        max_timestamp,
-        *fields[9:],
-    )
-
-
-def _message_batch(data: Buffer, position: int, offset: int, size: int, magic: int) -> Batch:
-    """Read the header of one format-0/1 message."""
-    attributes = data[position + 17]
-    timestamp = _INT64.unpack_from(data, position + 18)[0] if magic else NO_TIMESTAMP
-    plain = not attributes & CODEC_MASK
-    return Batch(
-        position,
-        PREFIX_SIZE + size,
-        offset if plain else -1,
-        offset,
-        magic,
-        attributes,
-        -1,
-        timestamp,
-        timestamp,
-        -1,
-        -1,
-        -1,
-        1 if plain else -1,
-    )
+    return [read_header(data, *found) for found in whole_batches(data, start, end)]
 
 
 def find_offset(data: Buffer, offset: int, start: int, end: int) -> int:
@@ -136,25 +74,14 @@ def find_offset(data: Buffer, offset: int, start: int, end: int) -> int:
     That is the first whose last offset is `offset` or more; the end of the whole batches where
     none is. Raises CorruptMessage as `scan` does.
     """
-    check_span(data, start, end)
-    position = start
-    while end - position >= PREFIX_SIZE:
-        last, size = _PREFIX.unpack_from(data, position)
-        if size < SMALLEST[0]:
-            raise CorruptMessage(f"a batch at byte {position} claims {size} bytes")
-        if position + PREFIX_SIZE + size > end:
-            break
-        magic = data[position + 16]
-        if magic > 2:
-            raise CorruptMessage(f"a batch at byte {position} has magic {magic}")
-        if size < SMALLEST[magic]:
-            raise CorruptMessage(f"a batch at byte {position} claims {size} bytes")
+    stop = start
+    for position, last, size, magic in whole_batches(data, start, end):
         if magic == 2:
-            last = int64(last + _INT32.unpack_from(data, position + 23)[0])
+            last = int64(last + _INT32.unpack_from(data, position + 23)[0])  # noqa: PLW2901
         if last >= offset:
-            break
-        position += PREFIX_SIZE + size
-    return position
+            return position
+        stop = position + PREFIX_SIZE + size
+    return stop
 
 
 def find_last(data: Buffer, start: int, end: int) -> int:
@@ -442,13 +369,7 @@ def append_set(
 
     `unpack` says where the records of a compressed batch lie, and raises BrokenBatch.
     """
-    return columns_py.append_set(data, start, end, out, wanted, unpack, _header)
-
-
-def _header(data: Buffer, position: int, offset: int, size: int, magic: int) -> Batch:
-    if magic == 2:
-        return _v2_batch(data, position, size)
-    return _message_batch(data, position, offset, size, magic)
+    return columns_py.append_set(data, start, end, out, wanted, unpack)
 
 
 def encode_rows(columns: ColumnBuffers, start: int, end: int, limit: int) -> EncodedRows:
