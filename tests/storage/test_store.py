@@ -299,16 +299,17 @@ class Together(files.System):
     """A disk whose first syncs are done only when two have been asked for at once."""
 
     def __init__(self):
-        self.both = threading.Barrier(2)
+        self.first = threading.Lock()  # taken by the first for good; who finds it taken is another
+        self.both = threading.Event()
         self.met = False
 
     def sync(self, number):
-        if not self.met:
-            try:
-                self.both.wait(60)
-            except threading.BrokenBarrierError:
-                raise OSError(errno.EIO, "nobody else syncs") from None
-            self.met = True
+        if not self.first.acquire(blocking=False):
+            self.both.set()
+        else:
+            self.met = self.both.wait(60)
+            if not self.met:
+                raise OSError(errno.EIO, "nobody else syncs")
         super().sync(number)
 
 
