@@ -130,8 +130,10 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
             _refuse_shorter(now, ends)
             spans = {key: (ends.get(key, start), end) for key, (start, end) in now.items()}
             spans = {key: (start, end) for key, (start, end) in spans.items() if end > start}
-            if spans:
-                one = one._replace(selection=dataclasses.replace(base.selection, offsets=spans))
+            one = one._replace(selection=dataclasses.replace(base.selection, offsets=spans))
+            if spans and (
+                not base.selection.is_timed or _splits(options, one.selection)
+            ):  # of such times
                 break
             _pause(options, began_s, rounds)
             began_s = time.monotonic()

@@ -231,12 +231,14 @@ def test_a_round_of_nothing_makes_no_partition_ours(broker, other, topic, tmp_pa
         fill(source, topic, 0, some(50, 6, odd=False))
         fill(target, topic, 0, theirs)
         follow = ("--follow", "0.01", "--rounds", "1", "--from", "2100-01-01T00:00Z")
-        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *follow) == OK
+        for _ in range(2):
+            assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *follow) == OK
+            assert list((tmp_path / "r").iterdir()) == []
         fill(source, topic, 0, late)
         assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *follow) == OK
         found = everything(target, topic, 0)
     assert plain(found) == plain(theirs + late)
-    assert delivery_of(tmp_path, 1) == AT_LEAST_ONCE
+    assert delivery_of(tmp_path, 0) == AT_LEAST_ONCE
 
 
 def test_a_partition_stays_ours_over_rounds_without_it(broker, other, topic, tmp_path):
