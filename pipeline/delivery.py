@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from pipeline.client import Client
     from pipeline.comparing import Tail
+    from pipeline.offset_map import Run
     from protocol.records.column_batches import EncodedBatch
 
     Offsets = npt.NDArray[np.int64]
@@ -114,6 +115,10 @@ class Writer:
         )
         tail.compare(self.found, {one.offset - first: one for one in stored})
 
+    def kept(self) -> tuple[int, tuple[Run, ...]]:
+        """How many records are there, and where, whatever becomes of those under way."""
+        return self.done, self.runs.taken()
+
     def _refuse_shorter(self, end: int, before: int) -> None:
         """Raise PipelineError where the partition ends before where it ended."""
         if end < before:
@@ -185,6 +190,7 @@ class TransactionWriter(_AmongOthers):
             self.client, f"{run}/{self.where}", self.topic, self.partition
         )
         self._next = 0  # the sequence to come
+        self._committed: tuple[int, tuple[Run, ...]] = (0, ())
         self._records = self._bytes = 0
         return Appender(
             self.client,
@@ -200,9 +206,14 @@ class TransactionWriter(_AmongOthers):
         self.done, runs = self._transactions.progress()
         self.found = self.done
         self.runs = Runs(runs)
+        self._committed = self.done, runs
         after = runs[-1].target_offset + runs[-1].count if runs else self.delivery.start_offset
         self._refuse_shorter(self.client.end_offset(self.topic, self.partition), after)
         return self.done
+
+    def kept(self) -> tuple[int, tuple[Run, ...]]:
+        """What was committed: what comes behind it is aborted where the task stops."""
+        return self._committed
 
     def compare(self, tail: Tail) -> None:
         """Nothing: `skip` goes by the source's offsets, which the progress has."""
@@ -247,6 +258,7 @@ class TransactionWriter(_AmongOthers):
     def _commit(self) -> None:
         self._take(self._appender.flush())
         self._transactions.commit(self.done, self.runs.taken())
+        self._committed = self.done, self.runs.taken()
         self._records = self._bytes = 0
 
 

@@ -27,6 +27,8 @@ from pipeline.errors import PipelineError
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pipeline.connection import Connection
     from protocol.records.column_batches import EncodedBatch
 
@@ -68,7 +70,7 @@ class Appended(NamedTuple):
 
 
 class Appender:
-    """Appends to one partition. `send` and `flush` return what was answered meanwhile, in order."""
+    """Appends to one partition. `send` and `flush` hand over what was answered meanwhile, in order."""
 
     def __init__(
         self,
@@ -102,12 +104,10 @@ class Appender:
             self._recover()
         return done
 
-    def flush(self) -> list[Appended]:
-        """Wait for every answer."""
-        done = []
+    def flush(self) -> Iterator[Appended]:
+        """Yield every answer as it comes: those before a refusal count."""
         while self._waiting:
-            done.append(self._receive())
-        return done
+            yield self._receive()
 
     def _receive(self) -> Appended:
         """The answer to the oldest batch, however often it has to be sent."""

@@ -145,19 +145,27 @@ def replay_partition(task: Task) -> Outcome:
                 _replay(task, written)
             except SequenceGap as gap:  # another task of this run writes too, or the log was cut
                 error = patience.sentence(gap)
-                if patience.is_left(written.done):
+                if patience.is_left(written.kept()[0]):
                     continue
             except (ClusterUnreachable, Fenced):
                 raise  # for Spark to try again, unless it is the older of two tasks
             except (PipelineError, SourceError) as failure:
                 error = str(failure)
             break
+    count, runs = written.kept()
     return Outcome(
         task.topic,
         task.partition,
-        written.done,
+        count,
         written.found,
-        _map_of(task, written),
+        PartitionMap(
+            task.source_topic,
+            task.source_partition,
+            task.topic,
+            task.partition,
+            runs,
+            written.map_is_complete,
+        ),
         time.monotonic() - began_s,
         time.process_time() - cpu_s,
         error,
@@ -194,17 +202,6 @@ class _Patience:
             f"{gap}; begun anew {self.restarts} times, and nothing more got there for"
             f" {self._timeout_s:g} s: somebody else writes with this run's producer, or the log was cut"
         )
-
-
-def _map_of(task: Task, written: Writer) -> PartitionMap:
-    return PartitionMap(
-        task.source_topic,
-        task.source_partition,
-        task.topic,
-        task.partition,
-        written.runs.taken(),
-        written.map_is_complete,
-    )
 
 
 def _replay(task: Task, written: Writer) -> None:

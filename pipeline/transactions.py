@@ -139,7 +139,8 @@ class Transactions:
             is_transactional=True,
         )
         self._progress.send(EncodedBatch(data, 0, 1, self._next))
-        self._progress.flush()
+        for _ in self._progress.flush():
+            pass
         self._next += 1
         self._end(commit=True)
 

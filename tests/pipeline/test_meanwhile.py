@@ -9,7 +9,7 @@ import threading
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from pipeline import cli
+from pipeline import cli, offset_map
 from pipeline.client import Client
 from pipeline.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
 from pipeline.errors import FAILED, OK
@@ -262,3 +262,22 @@ def test_a_partition_stays_ours_over_rounds_without_it(broker, other, topic, tmp
             assert delivery_of(tmp_path, number) == mode
         ours = [record for record in everything(target, two, 0) if record.key != b"theirs"]
         assert plain(ours) == plain(everything(source, two, 0))
+
+
+@pytest.mark.parametrize("target", ["tidelog", pytest.param("kafka", marks=pytest.mark.oracle)])
+def test_what_stops_tells_what_is_there(request, broker, topic, tmp_path, target):
+    """Answers that came before a refusal count, and are in the map; what is not committed does not."""
+    to = request.getfixturevalue("kafka" if target == "kafka" else "other").bootstrap
+    wanted = [*some(900, 8, odd=False), Record(0, 5, None, bytes(5000))]
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, wanted)
+    small = ("--create", "--set", "max.message.bytes=4000", "--compression", "none")
+    assert mirror(broker.bootstrap, to, topic, tmp_path, *small) == FAILED
+    (told,) = json.loads((tmp_path / "r" / "report.json").read_text())["partitions"]
+    assert "MESSAGE_TOO_LARGE" in told["error"]
+    assert told["records"] == (0 if target == "kafka" else 900)
+    if target == "tidelog":
+        check(to, topic, {0: wanted[:900]}, tmp_path)
+    else:
+        assert offset_map.read(tmp_path / "r" / "offsets.parquet") == []
