@@ -27,7 +27,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidelog import __version__
 
@@ -91,6 +91,7 @@ _ASKING = {
         "forget what lies before a time",
     ),
 }
+_FILES = frozenset({"file", "from_file"})  # options whose names of files may be any bytes
 _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, which is no option
 
 USAGE_ERROR = 2
@@ -123,18 +124,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run_pipeline(arguments[1:])
     parser = _parser(arguments[0] if arguments else None)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    names = (parser.prog, options.command, getattr(options, "action", None))
+    parser.prog = " ".join(name for name in names if name)  # what is wrong from here on is of it
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(map(_shown, unknown))}")
     if options.command is None:
         parser.print_help(sys.stderr)
         return USAGE_ERROR
+    if sys.stdout is None and options.command != "serve":
+        sys.stderr.write(f"{parser.prog}: standard output is closed\n")
+        return _BROKEN_PIPE
     if options.command in _ASKING:
+        for name, value in vars(options).items():
+            if name not in _FILES:
+                setattr(options, name, _as_text(parser, value))
         status: int = options.run(options)
         return status
     return _dump(options) if options.command == "dump" else _serve(options)
 
 
 def _with_signed_values(arguments: Sequence[str]) -> list[str]:
-    """Join `--at -2h` to `--at=-2h`, which argparse would take for two options."""
+    """Join `--at -2h` to `--at=-2h`, which argparse would take for two options.
+
+    As in pipeline/options.py: that may not import this, and this imports nothing of the house for what
+    needs none of it.
+    """
     joined: list[str] = []
     for argument in arguments:
         if _SIGNED.match(argument) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
@@ -142,6 +157,22 @@ def _with_signed_values(arguments: Sequence[str]) -> list[str]:
         else:
             joined.append(argument)
     return joined
+
+
+def _as_text(parser: argparse.ArgumentParser, value: Any) -> Any:
+    """What was given, in UTF-8, whatever the locale is; leaves with status 2 where that is no text."""
+    if isinstance(value, list):
+        return [_as_text(parser, each) for each in value]
+    if not isinstance(value, str) or value.isascii():
+        return value
+    try:
+        return os.fsencode(value).decode()
+    except UnicodeError:
+        return parser.error(f"{_shown(value)} is not UTF-8")
+
+
+def _shown(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -180,7 +211,7 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     add(
         "--clock-scope",
         choices=["log", "all"],
-        help="what follows a manual clock: the log alone, or sessions and transactions too",
+        help="what follows a manual clock: the log alone, or the sessions and offsets of groups too",
     )
     add(
         "--stop-at-eof",
@@ -290,8 +321,16 @@ def _dump(options: argparse.Namespace) -> int:
     except dump.UsageError as error:
         return _refuse("dump", str(error))
     except BrokenPipeError:  # whoever reads has seen enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+        return _unwritten()
+    except OSError as error:  # what cannot be read is judged
+        print(f"tidelog dump: the answer cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return _unwritten()
+
+
+def _unwritten() -> int:
+    """Let what is still to be written go nowhere: the end of the process would complain of it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _BROKEN_PIPE
 
 
 def _refuse(command: str, sentence: str) -> int:

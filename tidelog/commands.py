@@ -15,13 +15,14 @@ import json
 import os
 import shutil
 import sys
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from tidelog.control import ControlClient, ControlError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
 FAILED, USAGE = 1, 2
@@ -91,21 +92,38 @@ def run(
         sys.stderr.write(f"tidelog {name}: {error}\n")
         return error.status
     except BrokenPipeError:  # whoever reads has seen enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return _BROKEN_PIPE
+    except OSError as error:  # what comes from files and sockets is a CommandError by now
+        drop_output()
+        sys.stderr.write(
+            f"tidelog {name}: the answer cannot be written: {error.strerror or error}\n"
+        )
+        return FAILED
     except KeyboardInterrupt:
         sys.stderr.write(f"tidelog {name}: interrupted\n")
         return FAILED
     return 0
 
 
+def drop_output() -> None:
+    """Let what is still to be written go nowhere: the end of the process would complain of it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 # --- asking --------------------------------------------------------------------------------------
 
 
-def ask(address: str, *path: str, query: Iterable[tuple[str, str | None]] = ()) -> dict[str, Any]:
+def ask(
+    address: str,
+    *path: str,
+    query: Iterable[tuple[str, str | None]] = (),
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """What the broker's HTTP port answers; parameters that are None are left out.
 
-    Raises CommandError.
+    `options` says which option a parameter was given by, where that has another name, for what the broker
+    says of it. Raises CommandError.
     """
     check_address("--http", address)
     given = urlencode([(name, value) for name, value in query if value is not None])
@@ -115,7 +133,8 @@ def ask(address: str, *path: str, query: Iterable[tuple[str, str | None]] = ()) 
         return client.ask("GET", url)
     except ControlError as error:
         status = USAGE if error.name in _MISTAKES else FAILED
-        raise CommandError(str(error), status, error.name) from None
+        name, colon, rest = str(error).partition(": ")
+        raise CommandError(f"{options.get(name, name)}{colon}{rest}", status, error.name) from None
     except (http.client.HTTPException, ValueError, KeyError, TypeError):
         raise CommandError(f"what answers at {address} is not the HTTP port of tidelog") from None
     except OSError as error:
@@ -126,6 +145,12 @@ def ask(address: str, *path: str, query: Iterable[tuple[str, str | None]] = ()) 
         ) from None
     finally:
         client.close()
+
+
+def check_number(what: str, text: str | None) -> None:
+    """Raise CommandError unless it is none, or a number from 0 on."""
+    if text is not None and not (text.isascii() and text.isdecimal()):
+        raise CommandError(f"{what} {text}: expected a number from 0 on", USAGE)
 
 
 def check_address(option: str, address: str) -> None:

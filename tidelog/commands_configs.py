@@ -194,6 +194,7 @@ def alter(
 
     Raises CommandError.
     """
+    _check_unset(kafka, topic, changes)
     kafka.alter(topic, changes, validate_only=True)
     doomed = _doomed(kafka, topic, changes, options)
     if doomed is None:
@@ -225,6 +226,17 @@ def alter(
         "changed": not options.dry_run,
         "deletes": None if doomed is None else [each._asdict() for each in doomed],
     }
+
+
+def _check_unset(kafka: Kafka, topic: str | None, changes: Changes) -> None:
+    """Raise CommandError for what cannot be taken back, being no setting: brokers say nothing of it."""
+    names = [name for name, value in changes.items() if value is None]
+    if names:
+        entries = kafka.settings(topic)
+        known = {name for each in entries for name in (each.name, *(s[0] for s in each.synonyms))}
+        for name in names:
+            if name not in known:
+                raise CommandError(f"there is no setting {name}", USAGE)
 
 
 def _doomed(

@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.commands import (
+    USAGE,
+    CommandError,
     add_common,
     add_topic,
     ask,
+    check_number,
     counted,
     run,
     shown,
@@ -48,6 +51,10 @@ def run_explain(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> None:
+    check_number("--partition", options.partition)
+    for text in options.set:
+        if not text.partition("=")[0].strip() or "=" not in text:
+            raise CommandError(f"--set {text}: expected KEY=VALUE", USAGE)
     query = [("partition", options.partition), *(("set", text) for text in options.set)]
     told = ask(options.http, "topics", options.topic, "explain", query=query)
     if options.json:

@@ -23,6 +23,7 @@ _INSTALL = "pip install 'kafka-python>=3,<4', or give tidelog an environment of 
 EARLIEST, LATEST = -2, -1  # what ListOffsets calls them
 UNSAYABLE_MS = range(-6, 0)  # times that ListOffsets has no number for
 _TOPIC, _BROKER = 2, 4
+_INVALID_TOPIC = 17
 _SET, _DELETE = 0, 1
 _SOURCES = {
     1: "topic",
@@ -137,6 +138,11 @@ def telling(what: str = "") -> Iterator[None]:
         raise CommandError(what + sentence_of(error), USAGE) from None
 
 
+def no_broker(address: str, error: BaseException) -> CommandError:
+    """What is told of something that listens and does not speak Kafka's protocol."""
+    return CommandError(f"what answers at {address} is no Kafka broker ({type(error).__name__})")
+
+
 def sentence_of(error: BaseException) -> str:
     """What kafka-python says of an error, in short."""
     return " ".join(str(error).split()) or type(error).__name__
@@ -155,9 +161,7 @@ class Kafka:
         try:
             self._admin = KafkaAdminClient(bootstrap_servers=address, client_id="tidelog")
         except (KafkaError, OSError, ValueError) as error:
-            raise CommandError(
-                f"what answers at {address} is no Kafka broker ({type(error).__name__})"
-            ) from None
+            raise no_broker(address, error) from None
 
     def __enter__(self) -> Self:
         return self
@@ -180,6 +184,12 @@ class Kafka:
         with telling():
             found = self._admin.describe_topics(None if names is None else list(names))
         for topic in found:
+            if topic["error_code"] == _INVALID_TOPIC:
+                raise CommandError(
+                    f"{topic['name']!r} is no topic's name: one has up to 249 ASCII letters, digits, '.', "
+                    "'_' and '-'",
+                    USAGE,
+                )
             if topic["error_code"]:
                 raise CommandError(
                     f"there is no topic {topic['name']}"

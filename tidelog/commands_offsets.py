@@ -13,6 +13,7 @@ from tidelog.commands import (
     add_common,
     add_topic,
     ask,
+    check_number,
     run,
     shown,
     tell,
@@ -52,6 +53,8 @@ def run_offsets(options: argparse.Namespace) -> int:
 
 def look_up(options: argparse.Namespace, at: str | None, appended_at: str | None) -> dict[str, Any]:
     """The offsets of a time, as the broker tells them. Raises CommandError."""
+    check_number("--partition", options.partition)
+    before = "--before" if options.command == "delete-records" else None
     return ask(
         options.http,
         "topics",
@@ -64,6 +67,7 @@ def look_up(options: argparse.Namespace, at: str | None, appended_at: str | None
             ("shift", "true" if options.shift else None),
             ("isolation", "read_committed" if getattr(options, "committed", False) else None),
         ),
+        options={"at": before or "--at", "appended-at": before or "--appended-at"},
     )
 
 
@@ -143,6 +147,7 @@ def run_times(options: argparse.Namespace) -> int:
 
 
 def _times(options: argparse.Namespace) -> None:
+    check_number("PARTITION", options.partition)
     path = ("topics", options.topic, "partitions", options.partition, "records", options.offset)
     told = ask(options.http, *path, "times")
     if options.json:

@@ -17,7 +17,14 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidelog.commands import USAGE, CommandError, add_http, bar, counted, run, tell
-from tidelog.commands_kafka import Kafka, add_broker, check_broker, sentence_of, telling
+from tidelog.commands_kafka import (
+    Kafka,
+    add_broker,
+    check_broker,
+    no_broker,
+    sentence_of,
+    telling,
+)
 from tidelog.commands_records import Record, from_json, is_relative, time_of
 
 if TYPE_CHECKING:
@@ -80,12 +87,16 @@ def run_produce(options: argparse.Namespace) -> int:
 def _produce(options: argparse.Namespace) -> None:
     reader = _Reader(options)
     with contextlib.ExitStack() as opened:
-        source = sys.stdin.buffer
+        source: BinaryIO
         if options.file is not None:
             try:
                 source = opened.enter_context(open(options.file, "rb"))  # noqa: PTH123 - as it is given
             except OSError as error:
                 raise CommandError(f"{options.file}: {error.strerror}", USAGE) from None
+        elif sys.stdin is None:
+            raise CommandError("standard input is closed", USAGE)
+        else:
+            source = sys.stdin.buffer
         check_broker(options.broker)
         sender = opened.enter_context(contextlib.closing(_Sender(options)))
         number, mistake = 0, None
@@ -170,6 +181,7 @@ class _Sender:
     def __init__(self, options: argparse.Namespace) -> None:
         """Connect, and look whether topic and partition are there. Raises CommandError."""
         from kafka import KafkaProducer  # noqa: PLC0415 - optional
+        from kafka.errors import KafkaError  # noqa: PLC0415 - as above
 
         self.produced = 0
         self._topic = options.topic
@@ -177,7 +189,7 @@ class _Sender:
         self._waiting: deque[Any] = deque()
         self._times: tuple[int, int] | None = None  # of what may still be in one batch
         acks = {"0": 0, "1": 1, "all": "all"}[options.acks]
-        with telling():
+        try:
             self._producer = KafkaProducer(
                 bootstrap_servers=options.broker,
                 client_id="tidelog",
@@ -189,6 +201,8 @@ class _Sender:
                 max_request_size=_MOST_BYTES,
                 max_block_ms=_KNOWN_WITHIN_MS,
             )
+        except (KafkaError, OSError) as error:
+            raise no_broker(options.broker, error) from None
         try:
             self._partitions = self._found(options)
             self._honours_lines = options.partition is None

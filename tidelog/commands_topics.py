@@ -187,7 +187,7 @@ def _create(options: argparse.Namespace) -> None:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 2**31:
-        raise CommandError(f"--partitions {text}: expected a number from 1 on", USAGE)
+        raise CommandError(f"--partitions {text}: expected a number from 1 to {2**31 - 1}", USAGE)
     return int(text)
 
 

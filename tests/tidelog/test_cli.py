@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import tidelog
+from pipeline import options
+from tidelog import cli
 from tidelog.cli import _overrides, _parser, main
 
 ROOT = Path(__file__).parents[2]
@@ -158,3 +160,20 @@ def test_help_names_every_option(capsys):
         "--clock-scope",
         "--stop-at-eof",
     }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--at", "-2h"],
+        ["--before", "-0044-03-15T12:00Z", "-5"],
+        ["topic", "-2h"],
+        ["--at", "--json", "-2h"],
+        ["-x", "-2h"],
+        ["--at=1", "-2h", "--set", "a=-1"],
+        [],
+    ],
+)
+def test_jobs_and_commands_read_signed_values_alike(given):
+    """Either has this for itself: jobs run without tidelog, which imports them for themselves alone."""
+    assert cli._with_signed_values(given) == options.with_signed_values(given)

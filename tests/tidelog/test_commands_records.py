@@ -387,7 +387,7 @@ def at_terminal(*arguments):
         (["produce", "T", "--json"], b'{"headers": ["a"]}', 2, "pairs of name and value"),
         (["produce", "T", "--json"], b'{"partition": -1}', 2, "from 0 on"),
         (["produce", "not/a/topic"], b"", 2, "is illegal"),
-        (["consume", "not/a/topic"], b"", 1, "not/a/topic"),
+        (["consume", "not/a/topic"], b"", 2, "not/a/topic"),
         (["consume", "nobody"], b"", 1, "there is no topic nobody"),
         (["consume", "T", "--partition", "9"], b"", 1, "there is no partition"),
         (["consume", "T", "--partition", "x"], b"", 2, "expected a number"),

@@ -227,7 +227,7 @@ def test_the_brokers_own_topics_are_warned_of(run, connection):
     ("arguments", "status", "words"),
     [
         (["topics", "create", "T"], 1, "exists"),
-        (["topics", "create", "x", "--partitions", "0"], 2, "from 1 on"),
+        (["topics", "create", "x", "--partitions", "0"], 2, "from 1 to 2147483647"),
         (["topics", "create", "x", "--set", "retenion.ms=1"], 2, "did you mean retention.ms"),
         (["topics", "create", "x", "--set", "retention.ms"], 2, "expected KEY=VALUE"),
         (["topics", "create", "../x"], 2, "../x"),
