@@ -109,6 +109,10 @@ KAFKA_PYTHON_3 = Client(
     "kafka-python 3.0", "kafka-python-3.0.12", "kafka_python_driver.py", ALL_CODECS, 2, 2, 16,
     idempotence="default", admin=ALL_CALLS,
 )  # fmt: skip
+KAFKA_PYTHON_23 = Client(
+    "kafka-python 2.3", "kafka-python-2.3.3", "kafka_python_driver.py", ALL_CODECS, 2, 2, 10,
+    idempotence="optional", admin=(*MORE_TOPIC_CALLS, *GROUP_CALLS, "delete_group"),
+)  # fmt: skip
 KAFKA_PYTHON_20 = Client(
     "kafka-python 2.0", "kafka-python-2.0.2", "kafka_python_driver.py", ALL_CODECS, 2, 2, 4,
     admin=(*TOPIC_CALLS, *GROUP_CALLS, "create_partitions", "delete_group"),
@@ -186,9 +190,9 @@ FRANZ_GO = Client(
 )  # fmt: skip
 
 CLIENTS = (
-    KCAT, CONFLUENT, LIBRDKAFKA_1X, LIBRDKAFKA_09, KAFKA_PYTHON_3, KAFKA_PYTHON_20, KAFKA_PYTHON_14,
-    AIOKAFKA, JAVA_08, JAVA_09, JAVA_010, JAVA_0102, JAVA_011, JAVA_11, JAVA_28, JAVA_39, JAVA_41,
-    KAFKA_NODE, NO_KAFKA, KAFKAJS, FRANZ_GO,
+    KCAT, CONFLUENT, LIBRDKAFKA_1X, LIBRDKAFKA_09, KAFKA_PYTHON_3, KAFKA_PYTHON_23, KAFKA_PYTHON_20,
+    KAFKA_PYTHON_14, AIOKAFKA, JAVA_08, JAVA_09, JAVA_010, JAVA_0102, JAVA_011, JAVA_11, JAVA_28,
+    JAVA_39, JAVA_41, KAFKA_NODE, NO_KAFKA, KAFKAJS, FRANZ_GO,
 )  # fmt: skip
 
 # Groups whose members are of different clients; all share partitions by ranges. The first one leads.

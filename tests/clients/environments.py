@@ -38,7 +38,7 @@ KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2")
 LIBRDKAFKA_1X = "1.9.2"
 # An npm package that carries the sources of librdkafka 0.9.5: no package index has a build of it.
 LIBRDKAFKA_09 = "node-rdkafka@1.0.6"
-KAFKA_PYTHON = ("1.4.7", "2.0.2", "3.0.12")
+KAFKA_PYTHON = ("1.4.7", "2.0.2", "2.3.3", "3.0.12")
 # What these kafka-python versions import when they find it: without them they lack a codec.
 KAFKA_PYTHON_CODECS = (
     "lz4==4.4.5",

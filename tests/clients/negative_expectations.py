@@ -44,6 +44,7 @@ EXPECTED = {
         CANNOT, SHOWS_NO_TIMES, refuses(ASKED, "RuntimeError: _UNSUPPORTED_FEATURE")
     ),
     "kafka-python 3.0": Outcome(SENDS_ALL, SHOWS_ALL, PYTHON_FINDS),
+    "kafka-python 2.3": Outcome(SENDS_ALL, SHOWS_ALL, PYTHON_FINDS),
     "kafka-python 2.0": Outcome(SENDS_ALL, SHOWS_ALL, PYTHON_FINDS),
     "kafka-python 1.4": Outcome(SENDS_ALL, SHOWS_ALL, PYTHON_FINDS),
     "aiokafka": Outcome(SENDS_ALL, SHOWS_ALL, PYTHON_FINDS),
