@@ -174,7 +174,8 @@ class Prometheus:
 
         Prometheus moves the time of a scrape by up to 2 ms, to have them lie evenly.
         """
-        self.until(f'timestamp(up{{job="tidelog"}} == 1) > {time.time() + 0.01}')
+        up = 'up{job="tidelog"}'  # alone: what is computed of it has the time of the question
+        self.until(f"timestamp({up}) > {time.time() + 0.01} and {up} == 1")
 
     def stop(self):
         self.process.terminate()
