@@ -5,17 +5,14 @@ Two nodes with logs of their own get the same frames; one of them may take the s
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
-from broker import dispatch as dispatching
 from broker.api import offset_commit_one
 from broker.clock import ManualClock
-from broker.context import CloseConnection
 from broker.group_store import Kept
 from broker.groups import Member, State
 from broker.metrics import Metrics
@@ -24,13 +21,13 @@ from config import load, topic_config
 from protocol.errors import KafkaStorageError, MessageTooLarge
 from protocol.message import read_request_header
 from storage.store import LogStore
+from tests.broker.api import two_ways
 from tests.broker.raw import request
 
 VERSIONS = range(5, 10)
 NOW_MS = 1_700_000_000_000
 OFFSETS = "__consumer_offsets"
 PARTITIONS = {"plain": 2, OFFSETS: 4}
-CONNECTION = SimpleNamespace(client_id=None, software="")
 NONE, ILLEGAL_GENERATION, MESSAGE_TOO_LARGE_FOR_A_COMMIT, NOT_COORDINATOR = 0, 22, 28, 16
 
 
@@ -78,52 +75,13 @@ def ordinary(tmp_path):
         yield node
 
 
-def answer(node, frame):
-    """What goes back over the wire, or why the connection is closed."""
-    try:
-        parts = dispatching.dispatch(node, CONNECTION, frame)
-        return b"".join(parts if isinstance(parts, list) else asyncio.run(waited_for(parts)))
-    except CloseConnection as reason:
-        return str(reason)
-
-
-async def waited_for(parts):
-    return await parts
-
-
 def both(monkeypatch, short, ordinary, frame):
     """The same frame to both; returns the answer they agree on, and whether the short way was taken."""
     for node in (short, ordinary):
         node.clock.step(5)
-    with monkeypatch.context() as patch:
-        taken = []
-        real = offset_commit_one.shortcut
-
-        def shortcut(*arguments):
-            taken.append(real(*arguments))
-            return taken[-1]
-
-        patch.setattr(dispatching, "_routes", {})
-        patch.setattr(offset_commit_one, "shortcut", shortcut)
-        first = answer(short, frame)
-    with monkeypatch.context() as patch:
-        patch.setattr(dispatching, "_routes", {})
-        patch.setattr(dispatching, "_SHORTCUTS", {})
-        second = answer(ordinary, frame)
-    assert first == second
-    assert logs(short) == logs(ordinary)
+    agreed = two_ways.both(monkeypatch, offset_commit_one, short, ordinary, frame)
     assert groups(short) == groups(ordinary)
-    assert counters(short) == counters(ordinary)
-    return first, bool(taken) and taken[0] is not None
-
-
-def logs(node):
-    return {
-        (partition.topic, partition.index): [
-            segment.path.read_bytes() for segment in partition.segments
-        ]
-        for partition in node.store.partitions()
-    }
+    return agreed
 
 
 def groups(node):
@@ -135,13 +93,6 @@ def groups(node):
         )
         for group_id, kept in node.coordinator._groups.items()
     }
-
-
-def counters(node):
-    topics = {
-        name: (counts.messages_in, counts.bytes_in) for name, counts in node.metrics.topics.items()
-    }
-    return topics, dict(node.metrics.requests), node.metrics.unexpected_errors
 
 
 def fields(group="g", topic="plain", partition=0, offset=7, note="", **more):

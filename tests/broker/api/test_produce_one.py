@@ -11,15 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker import dispatch as dispatching
 from broker.api import produce_one
 from broker.clock import ManualClock
-from broker.context import CloseConnection
 from broker.metrics import Metrics
 from broker.node import Node
 from config import load, topic_config
 from protocol.message import read_request_header
 from storage.store import LogStore
+from tests.broker.api import two_ways
 from tests.broker.asking import batch_of, produce_fields, records_for
 from tests.broker.raw import request
 
@@ -38,7 +37,6 @@ SETTINGS = {
     "strict": {"min.insync.replicas": "2"},
     OFFSETS: {},
 }
-CONNECTION = SimpleNamespace(client_id=None, software="")
 
 
 @contextmanager
@@ -72,54 +70,9 @@ def ordinary(tmp_path):
         yield node
 
 
-def answer(node, frame):
-    """What goes back over the wire, or why the connection is closed."""
-    try:
-        parts = dispatching.dispatch(node, CONNECTION, frame)
-    except CloseConnection as reason:
-        return str(reason)
-    return None if parts is None else b"".join(parts)
-
-
 def both(monkeypatch, short, ordinary, frame):
-    """The same frame to both; returns the answer they agree on."""
-    with monkeypatch.context() as patch:
-        taken = []
-
-        real = produce_one.shortcut
-
-        def shortcut(*arguments):
-            taken.append(real(*arguments))
-            return taken[-1]
-
-        patch.setattr(dispatching, "_routes", {})
-        patch.setattr(produce_one, "shortcut", shortcut)
-        first = answer(short, frame)
-    with monkeypatch.context() as patch:
-        patch.setattr(dispatching, "_routes", {})
-        patch.setattr(dispatching, "_SHORTCUTS", {})
-        second = answer(ordinary, frame)
-    assert first == second
-    assert logs(short) == logs(ordinary)
-    assert counters(short) == counters(ordinary)
-    return first, bool(taken) and taken[0] is not None
-
-
-def logs(node):
-    return {
-        (partition.topic, partition.index): [
-            segment.path.read_bytes() for segment in partition.segments
-        ]
-        for partition in node.store.partitions()
-    }
-
-
-def counters(node):
-    topics = {
-        name: (counts.messages_in, counts.bytes_in, counts.duplicates)
-        for name, counts in node.metrics.topics.items()
-    }
-    return topics, dict(node.metrics.requests), dict(node.metrics.failed_produces)
+    """The same frame to both; returns the answer they agree on, and whether the short way was taken."""
+    return two_ways.both(monkeypatch, produce_one, short, ordinary, frame)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,0 +1,67 @@
+"""The same frame by a short way and by the ordinary one, on two nodes: the same answers, the same logs."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+from broker import dispatch as dispatching
+from broker.context import CloseConnection
+
+CONNECTION = SimpleNamespace(client_id=None, software="")
+
+
+def both(monkeypatch, module, short, ordinary, frame):
+    """Return what both answer, and whether `short` took the shortcut of the module."""
+    taken = []
+    with monkeypatch.context() as patch:
+        real = module.shortcut
+
+        def shortcut(*arguments):
+            taken.append(real(*arguments))
+            return taken[-1]
+
+        patch.setattr(dispatching, "_routes", {})
+        patch.setattr(module, "shortcut", shortcut)
+        first = answer(short, frame)
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatching, "_routes", {})
+        patch.setattr(dispatching, "_SHORTCUTS", {})
+        second = answer(ordinary, frame)
+    assert first == second
+    assert logs(short) == logs(ordinary)
+    assert counters(short) == counters(ordinary)
+    return first, bool(taken) and taken[0] is not None
+
+
+def answer(node, frame):
+    """What goes back over the wire (None: nothing), or why the connection is closed."""
+    try:
+        parts = dispatching.dispatch(node, CONNECTION, frame)
+        if parts is not None and not isinstance(parts, list):
+            parts = asyncio.run(waited_for(parts))
+    except CloseConnection as reason:
+        return str(reason)
+    return None if parts is None else b"".join(parts)
+
+
+async def waited_for(parts):
+    return await parts
+
+
+def logs(node):
+    return {
+        (partition.topic, partition.index): [
+            segment.path.read_bytes() for segment in partition.segments
+        ]
+        for partition in node.store.partitions()
+    }
+
+
+def counters(node):
+    metrics = node.metrics
+    topics = {
+        name: (counts.messages_in, counts.bytes_in, counts.duplicates)
+        for name, counts in metrics.topics.items()
+    }
+    return topics, dict(metrics.requests), dict(metrics.failed_produces), metrics.unexpected_errors
