@@ -152,7 +152,7 @@ def test_a_topic_whose_settings_do_not_fit_any_more_loses_nothing(tmp_path):
         broker.node.clock = ManualClock(10**12)
         broker.node.ready = True
         assert broker.store.partition("t", 0).log_end_offset == 1
-        assert delete_due(broker.node, asked=True) == ([], [])
+        assert delete_due(broker.node, asked=True) == ([], [], 0)
         assert broker.store.partition("t", 0).log_start_offset == 0
 
     run(tmp_path, sweep)

@@ -97,10 +97,13 @@ async function find (command) {
 
 let group
 let told
+let handling // of the member: what its handler is still at
 
 async function join (command) {
   told = new Told()
+  handling = new Set()
   const mine = told
+  const under = handling
   const member = new Kafka.GroupConsumer({
     connectionString: server,
     groupId: command.group,
@@ -112,11 +115,19 @@ async function join (command) {
     logger: quiet
   })
   group = member
-  const handler = async (messages, topic, partition) => {
+  const handle = async (messages, topic, partition) => {
     const last = messages[messages.length - 1]
-    // It commits the offset after the one it is given.
-    await member.commitOffset({ topic, partition, offset: last.offset, metadata: '' })
+    // It commits the offset after the one it is given. A refusal is no error to it, but one of the results.
+    const results = await member.commitOffset({ topic, partition, offset: last.offset, metadata: '' })
+    for (const one of results) if (one.error) throw one.error
     mine.add(topic, partition, messages.map(one => ({ offset: one.offset, value: one.message.value })))
+  }
+  const handler = (...batch) => {
+    const done = handle(...batch)
+    under.add(done)
+    const over = () => under.delete(done)
+    done.then(over, over)
+    return done
   }
   // Joining waits for the other members, who may be asked to poll meanwhile.
   member.init([{ subscriptions: [command.topic], handler }]).catch(error => console.error(error))
@@ -126,7 +137,12 @@ const owned = () => Object.values(group.subscriptions).map(one => ({ topic: one.
 
 const poll = command => told.take(command.ms, owned)
 
-const leave = () => group.end().then(() => [{ records: told.rest() }])
+// What was committed before it left was handed out, though it may hear of that last of all.
+async function leave () {
+  await group.end()
+  await Promise.race([Promise.allSettled(handling), new Promise(resolve => setTimeout(resolve, 5000))])
+  return [{ records: told.rest() }]
+}
 
 async function outsider (group) {
   const consumer = new Kafka.SimpleConsumer({ connectionString: server, groupId: group, logger: quiet })
