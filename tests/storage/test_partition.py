@@ -473,7 +473,8 @@ def test_a_deleted_or_closed_partition_refuses_appends(make_log):
 
 
 def test_leader_epochs(log):
-    assert log.partition.end_offset_for_epoch(0) == (0, 0)  # led in, though nothing is written in it
+    # The epoch that is led in, though nothing is written in it yet.
+    assert log.partition.end_offset_for_epoch(0) == (0, 0)
     assert log.partition.end_offset_for_epoch(1) == (-1, -1)
     log.append([1, 2])
     log.partition.leader_epoch = 3
