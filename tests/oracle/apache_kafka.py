@@ -66,6 +66,9 @@ DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 FETCH_TIMEOUT_S = 600
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 60
+# What a broker dies of at its start that another try does not meet: somebody took its port in between, or
+# ZooKeeper still remembers the one that was killed.
+PASSING = ("Address already in use", "broker is already registered")
 
 # Old Kafka reaches into the JDK's own packages when it unmaps index files.
 OPENED_PACKAGES = (
@@ -365,8 +368,8 @@ class ApacheKafka:
                 break
             except ApacheKafkaError as error:
                 self.stop()
-                if attempts_left == 0 or "Address already in use" not in str(error):
-                    raise  # only a port that somebody took in between is worth another try
+                if not attempts_left or not any(each in str(error) for each in PASSING):
+                    raise
         self.start_seconds = time.monotonic() - begin
 
     def stop(self) -> None:

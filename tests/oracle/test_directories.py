@@ -221,7 +221,7 @@ def played(request, apache_kafka, tmp_path_factory, summarize):
     settings = {"log.cleaner.backoff.ms": 200, "log.index.size.max.bytes": 1 << 20}
     # A broker that was killed may only come back when its session has ended.
     if dialect is OLD:
-        settings["zookeeper.session.timeout.ms"] = 1000
+        settings["zookeeper.session.timeout.ms"] = 3000
     else:
         settings |= {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
     with apache_kafka(version, **settings) as kafka:
