@@ -120,9 +120,8 @@ class KeptGroups:
         for group_id, kept in list(self._groups.items()):
             try:
                 gone += await self._let_go(group_id, kept)
-            except (
-                BrokerError
-            ) as error:  # its log cannot take it now: the others do not wait for that
+            except BrokerError as error:
+                # Its log cannot take it now: the others do not wait for that.
                 log.warning("offsets could not expire: %s", error, extra={"group": group_id})
         return gone
 

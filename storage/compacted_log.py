@@ -132,13 +132,7 @@ class CompactedLog(DurableLog):
             if self._is_stopped or self._is_cleaning or self._segments[: len(wanted)] != wanted:
                 return None
             self._is_cleaning, self._cleaning = True, wanted
-        try:
-            with self._flush_lock:
-                self._check_usable()
-                replacing.discard_all(self.directory)  # nobody's, or what could not be removed
-        except (BrokerError, OSError):
-            self.end_cleaning(None)
-            raise
+        self._discard_leftovers()
         return Job(
             sources=tuple(Source(s.base_offset, *s.tail) for s in wanted),
             first_dirty_offset=dirt.first_dirty_offset,
@@ -157,6 +151,16 @@ class CompactedLog(DurableLog):
             back_offset=self._back_offset,
             writers=writers,
         )
+
+    def _discard_leftovers(self) -> None:
+        """Remove what earlier cleanings left; where that fails this one is over, and it raises."""
+        try:
+            with self._flush_lock:
+                self._check_usable()
+                replacing.discard_all(self.directory)  # nobody's, or what could not be removed
+        except (BrokerError, OSError):
+            self.end_cleaning(None)
+            raise
 
     def _last_writers(self, now_ms: int) -> dict[int, Writer]:
         """Return the last write of each producer that is remembered; raises OSError.
