@@ -166,7 +166,7 @@ def prepare(source, target):
     for topic in ("kept", "stamped", "latest"):
         write(source, topic, TIMES)
     commit(source, "all-read", len(TIMES))
-    commit(source, "half-way", 4)
+    commit(source, "one-left", len(TIMES) - 1)
 
 
 def check_records(target, began_ms):
@@ -193,10 +193,14 @@ def check_heartbeats(target):
 
 
 def check_groups(target):
-    """Groups go on at the target where they were at the source, or a little before, never after."""
-    eventually(lambda: committed(target, "all-read") == len(TIMES), DEADLINE_S, "a group's place")
-    eventually(lambda: committed(target, "half-way") >= 0, DEADLINE_S, "the other group's place")
-    assert committed(target, "half-way") <= 4
+    """Groups go on at the target where they were at the source.
+
+    Both places can be told from the pair of offsets of the last record alone. MirrorMaker promises no other:
+    it has few pairs on their way at once, passes over those that wait when a later one comes, and leaves a
+    group that lies before the first it wrote without a place.
+    """
+    for group, place in (("all-read", len(TIMES)), ("one-left", len(TIMES) - 1)):
+        eventually(lambda: committed(target, group) == place, DEADLINE_S, f"the place of {group}")  # noqa: B023
     assert read(target, "source.checkpoints.internal", 2)
 
 
