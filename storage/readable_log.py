@@ -49,16 +49,17 @@ class ReadableLog(RetainedLog):
         """
         if self.offline is not None:
             self.check_online()
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(
-                f"{self.topic}-{self.index}: offset {offset} is not between "
-                f"{self.log_start_offset} and {self.log_end_offset}"
-            )
         while True:
-            swaps = self._settled_swaps()
+            # The start last: what lies behind it then is in these segments, whatever retention does.
+            swaps, segments = self._settled_swaps(), self._segments
+            if not self.log_start_offset <= offset <= self.log_end_offset:
+                raise OffsetOutOfRange(
+                    f"{self.topic}-{self.index}: offset {offset} is not between "
+                    f"{self.log_start_offset} and {self.log_end_offset}"
+                )
             try:
                 fetched = reading.read(
-                    self._segments,
+                    segments,
                     offset,
                     max_bytes,
                     upper_offset=upper_offset,

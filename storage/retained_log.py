@@ -143,8 +143,9 @@ class RetainedLog(CompactedLog):
                 return []
             max_event_time, log_start_offset = self.max_event_time, self.log_start_offset
             self._largest_event.keep(max_event_time)
+            # The start first: who finds the segments gone must not find the old start (`read`).
+            self._start_at(self._segments[len(going)].base_offset)
             self._segments = self._segments[len(going) :]
-            self._start_at(self._segments[0].base_offset)
         deletions: list[Deletion] = []
         try:
             self._keep_times_on_full_disk(going)

@@ -1,13 +1,17 @@
 """Retention beside others, and on disks that fail: who waits for it, and what a restart finds."""
 
 import errno
+import sys
 import threading
 from dataclasses import replace
+from functools import partial
+from itertools import count
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from storage import files, partition_times
+from protocol.errors import KafkaStorageError, OffsetOutOfRange
+from protocol.records.batch import scan
+from storage import files, partition_times, readable_log, reading, retained_log
 from tests.storage.disks import Disk
 
 VALUE = [b"x" * 200]
@@ -131,6 +135,80 @@ def test_what_others_deleted_meanwhile_is_deleted_once(log, disk):
     partition._judge = judge_and_lose
     assert (partition.apply_retention(500), deleted) == ([], [0, 1, 2])
     assert [offset for offset, _, _ in log.contents()] == [3]
+
+
+# --- who reads ------------------------------------------------------------------------------------
+
+
+class AtLine:
+    """Has something done when the n-th line of these modules is about to run, as another thread may do it."""
+
+    def __init__(self, number, modules, action):
+        self.number, self.action = number, action
+        self.files = {module.__file__ for module in modules}
+        self.lines = 0
+
+    def __enter__(self):
+        self.before = sys.gettrace()
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self.before)
+
+    @property
+    def is_done(self):
+        return self.lines >= self.number
+
+    def _called(self, frame, _event, _argument):
+        return self._passed if frame.f_code.co_filename in self.files else None
+
+    def _passed(self, _frame, event, _argument):
+        if event == "line":
+            self.lines += 1
+            if self.lines == self.number:
+                self.action()
+        return self._passed
+
+
+def read_one(partition, upper_offset, told):
+    """Read at offset 1: the offset that comes, "nothing", or that it is out of range."""
+    try:
+        fetched = partition.read(1, 1, upper_offset=upper_offset, minimum_one=True)
+    except OffsetOutOfRange:
+        told.append("out of range")
+    else:
+        found = [batch.base_offset for data in fetched.buffers for batch in scan(data)]
+        told.append(found[0] if found else "nothing")
+
+
+def told_in_between(make_log, upper_offset, is_retention_first):
+    """What a read is told where retention comes between two of its lines, any two, or the other way round."""
+    told = []
+    for number in count(1):
+        log = make_log(f"{number}", segment_bytes=300, retention_ms=100, file_delete_delay_ms=0)
+        log.create()
+        for now in (1, 2, 3, 500):
+            log.append([now], now=now, values=VALUE)
+        read = partial(read_one, log.partition, upper_offset, told)
+        delete = partial(log.partition.apply_retention, 500)
+        first, second = (delete, read) if is_retention_first else (read, delete)
+        modules = [retained_log] if is_retention_first else [readable_log, reading]
+        with AtLine(number, modules, second) as between:
+            first()
+        log.close()
+        if not between.is_done:
+            break
+    assert number > 10
+    return told
+
+
+@pytest.mark.parametrize("upper_offset", [2, 4])
+@pytest.mark.parametrize("is_retention_first", [False, True])
+def test_what_retention_takes_is_read_or_out_of_range(make_log, upper_offset, is_retention_first):
+    """Never nothing, as if it were still to come, nor what lies behind it, as if it had not been."""
+    told = told_in_between(make_log, upper_offset, is_retention_first)
+    assert set(told) == {1, "out of range"}
 
 
 # --- disks that fail ------------------------------------------------------------------------------
