@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Place = tuple[str, int]  # a topic and a partition
 
 _GROUP_ID_NOT_FOUND = "GroupIdNotFoundError"
+_NOT_READY = (14, 15)  # the coordinator reads its groups, or there is none yet
 _CONSUMER = "consumer"  # the protocol whose assignments a tool can read
 _PATIENCE_S, _AGAIN_S = 10.0, 0.1  # while a coordinator reads its groups
 INACTIVE = frozenset({"", "Empty", "Dead"})  # nobody is in it; "" is what old brokers do not tell
@@ -81,10 +82,16 @@ class KafkaGroups(Kafka):
         from kafka.errors import for_code  # noqa: PLC0415 - optional
         from kafka.protocol.admin import DescribeGroupsRequest  # noqa: PLC0415 - as above
 
+        def describe() -> Any:
+            told = self._send(DescribeGroupsRequest(groups=[name]), node).groups[0]
+            if told.error_code in _NOT_READY:
+                raise for_code(told.error_code)
+            return told
+
         if not name:
             raise CommandError("a group has a name", USAGE)
         node = self._coordinator(name)
-        told = self._send(DescribeGroupsRequest(groups=[name]), node).groups[0]
+        told = self._patiently(name, describe)
         error = for_code(told.error_code).__name__
         if told.error_code and error != _GROUP_ID_NOT_FOUND:
             raise CommandError(f"{name}: {_sentence(error)}")

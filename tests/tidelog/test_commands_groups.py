@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
+from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.structs import OffsetAndMetadata
 
 from tests.broker import asking
@@ -20,6 +21,7 @@ from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog.cli import main
 from tidelog.commands import span_of
+from tidelog.commands_kafka_groups import KafkaGroups
 
 # kafka-python leaves sockets of lost connections to the garbage collector, which may run at any time.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
@@ -387,6 +389,29 @@ def test_where_append_times_are_not_known_nothing_is_left_out(broker, run, topic
     lag = first_of(described(run, group))
     assert (lag["lag_event_ms"], lag["lag_append_ms"]) == (5 * HOUR_MS, None)
     assert lag["unknown"] == {"append": "nobody knows when the first unread record was appended"}
+
+
+@pytest.mark.parametrize("error", [14, 15])
+def test_a_coordinator_that_still_reads_its_groups_is_waited_for(
+    broker, run, topic, group, monkeypatch, error
+):
+    """As after a restart: the broker is ready before all groups are."""
+    committed(broker, group, topic, 2)
+    send, described_with = KafkaGroups._send, []
+
+    def send_early(self, request, node_id=None):
+        told = send(self, request, node_id)
+        if isinstance(request, DescribeGroupsRequest):
+            described_with.append(error if len(described_with) < 2 else 0)
+            told.groups[0].error_code = described_with[-1]
+        return told
+
+    monkeypatch.setattr(KafkaGroups, "_send", send_early)
+    assert first_of(described(run, group))["committed_offset"] == 2
+    assert described_with == [error, error, 0]
+    described_with.clear()
+    assert plan(run, group, topic, "--to-earliest")[0] == {0: 0, 1: 0}
+    assert described_with == [error, error, 0]
 
 
 def test_nobody_is_reset_while_somebody_reads(broker, run, topic, group):
