@@ -8,6 +8,7 @@ A topic that is made again must be refused with TOPIC_ALREADY_EXISTS.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -131,9 +132,8 @@ class Administrator:
     def describe_group(self) -> None:
         member = Consumer({**self.options, "group.id": self.busy, "auto.offset.reset": "earliest"})
         member.subscribe([self.topic])
-        for _ in range(100):
-            if member.assignment():
-                break
+        deadline = time.monotonic() + TIMEOUT_S
+        while not member.assignment() and time.monotonic() < deadline:
             member.poll(0.2)
         busy = self.ask("describe_group", group=self.busy)
         member.close()

@@ -68,10 +68,15 @@ GO_OLDEST = (1, 21)  # the first that fetches the newer release a module asks fo
 GO_PLACE = "/usr/local/go/bin"  # where it is unpacked to by custom, not always on PATH
 
 STEP_TIMEOUT_S = 400
+ATTEMPTS = 3  # most steps fetch something
 
 
 class Unavailable(Exception):  # noqa: N818 - a state of the machine, not a fault
     """An environment cannot be made here; the message is the reason, one line."""
+
+
+class StepFailed(Unavailable):
+    """A program said that it could not do its step; tried again it may, for most fetch something."""
 
 
 class Recipe(NamedTuple):
@@ -106,7 +111,7 @@ def run(command: list[str], cwd: Path | None = None) -> str:
         raise Unavailable(f"{program} did not finish in {STEP_TIMEOUT_S} s") from None
     if done.returncode != 0:
         lines = [line for line in done.stdout.splitlines() if line.strip()] or ["no output"]
-        raise Unavailable(f"{program} failed: {lines[-1].strip()[:200]}")
+        raise StepFailed(f"{program} failed: {lines[-1].strip()[:200]}")
     return done.stdout
 
 
@@ -345,11 +350,23 @@ def environment(name: str, *, make: bool = True) -> Path:
     with (target.parent / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several runs may want it at once
         if not (stamp.exists() and stamp.read_text() == wanted):
-            shutil.rmtree(target, ignore_errors=True)
-            target.mkdir()
-            recipe.build(target)
+            build(recipe, target)
             stamp.write_text(wanted)
     return target
+
+
+def build(recipe: Recipe, target: Path) -> None:
+    """Follow the recipe in an empty directory, again from the beginning where a step fails."""
+    for attempt in range(1, ATTEMPTS + 1):
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        try:
+            recipe.build(target)
+        except StepFailed:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return
 
 
 def main(names: list[str]) -> int:

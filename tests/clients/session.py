@@ -96,16 +96,23 @@ class Session:
             try:
                 answer = self._line(timeout_s)
             except DriverError:
-                self._drain(command["op"])
+                self._drain(command["op"], timeout_s)
                 raise
             if "done" in answer:
                 return answers
             answers.append(answer)
 
-    def _drain(self, operation: str) -> None:
-        """After a failed command, skip to its end, so that the next one starts clean."""
-        with contextlib.suppress(queue.Empty, ValueError):
-            while (line := self._lines.get(timeout=1)) is not None:
-                if json.loads(line).get("done") == operation:
-                    return
+    def _drain(self, operation: str, timeout_s: float) -> None:
+        """After a failed command, skip to its end, so that the next one starts clean.
+
+        One that does not come to it is ended: the next command would be answered with the rest of this one.
+        """
+        try:
+            while (line := self._lines.get(timeout=timeout_s)) is not None:
+                with contextlib.suppress(ValueError):
+                    if json.loads(line).get("done") == operation:
+                        return
+        except queue.Empty:
+            self._process.kill()
+        else:
             self._lines.put(None)  # whoever asks next must see the end, too

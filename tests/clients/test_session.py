@@ -27,7 +27,7 @@ def test_answers_are_collected_until_the_command_is_done():
     ("text", "sentence"),
     [
         ("sys.exit('no such topic')", r"the driver ended \(no such topic\)"),
-        ("print('[WARN] hello', flush=True); sys.stdin.read()", "not a line of the protocol"),
+        ('print(\'[WARN] hello\\n{"done": "x"}\', flush=True)', "not a line of the protocol"),
         ('print(\'{"fatal": "it broke"}\\n{"done": "x"}\', flush=True)', "it broke"),
         ("sys.stdin.read()", "silent for 0 s"),
     ],
@@ -65,12 +65,52 @@ def test_after_a_fatal_answer_the_next_command_starts_clean():
         assert session.ask({"op": "x"}, 30) == [{"b": 1}]
 
 
+def test_the_end_of_a_failed_command_is_waited_for_however_late():
+    text = READY + (
+        'print(\'{"fatal": "once"}\', flush=True)\n'
+        "time.sleep(2.5)\n"
+        'print(\'{"late": 1}\\n{"done": "x"}\', flush=True)\n'
+        "sys.stdin.readline()\n"
+        'print(\'{"b": 1}\\n{"done": "x"}\', flush=True)'
+    )
+    with driver(text) as session:
+        with pytest.raises(DriverError, match="once"):
+            session.ask({"op": "x"}, 30)
+        assert session.ask({"op": "x"}, 30) == [{"b": 1}]
+
+
+def test_a_driver_that_does_not_end_a_failed_command_is_not_asked_again():
+    with driver(READY + 'print("[WARN] hello", flush=True); time.sleep(3600)') as session:
+        with pytest.raises(DriverError):
+            session.ask({"op": "x"}, 0.5)
+        with pytest.raises(DriverError, match="the driver ended"):
+            session.ask({"op": "x"}, 30)
+
+
 def test_a_client_whose_environment_is_missing_is_skipped_with_its_reason(tmp_path, monkeypatch):
     monkeypatch.setenv("TIDELOG_CACHE", str(tmp_path))
     report = matrix.run_matrix("127.0.0.1:1", [clients.KAFKA_PYTHON_14], make=False)
     assert report.versions == {}
     assert list(report.skipped) == ["kafka-python 1.4"]
     assert "not set up" in report.skipped["kafka-python 1.4"]
+
+
+def test_a_step_that_fails_is_tried_again_in_an_empty_directory(tmp_path, monkeypatch):
+    def build(target):
+        seen.append(sorted(path.name for path in target.iterdir()))
+        (target / "file").write_text("x")
+        if len(seen) < failing:
+            environments.run([sys.executable, "-c", "import sys; sys.exit('no route to host')"])
+
+    monkeypatch.setenv("TIDELOG_CACHE", str(tmp_path))
+    monkeypatch.setitem(environments.RECIPES, "toy", environments.Recipe("1", build))
+    seen, failing = [], environments.ATTEMPTS + 1
+    with pytest.raises(environments.Unavailable, match="failed: no route to host"):
+        environments.environment("toy")
+    assert seen == [[]] * environments.ATTEMPTS
+    seen, failing = [], environments.ATTEMPTS
+    assert (environments.environment("toy") / "file").exists()
+    assert seen == [[]] * environments.ATTEMPTS
 
 
 def test_a_half_made_environment_is_made_again(tmp_path, monkeypatch):

@@ -32,7 +32,7 @@ async def produce_all(command):
         max_batch_size=1 << 20,
         max_request_size=8 << 20,
         enable_idempotence=bool(command["idempotent"]),
-        request_timeout_ms=20_000,
+        request_timeout_ms=60_000,
     )
     await client.start()
     answers = []
@@ -156,7 +156,7 @@ class Member:
             group_id=command["group"],
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=10_000,
+            session_timeout_ms=lines.SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=200,
             metadata_max_age_ms=2_000,
             fetch_max_wait_ms=50,
@@ -177,13 +177,16 @@ class Member:
             for place, records in (await self.client.getmany(timeout_ms=50)).items():
                 for record in records:
                     self.pending.add(place.topic, place.partition, record.offset, record.value)
-            self.pending.keep(self.owned())
             if self.pending:
+                # Said in full: it may have joined again meanwhile, and be at other places.
+                nexts = self.pending.nexts().items()
                 try:
-                    await self.client.commit()
+                    await self.client.commit({TopicPartition(*p): next_ for p, next_ in nexts})
                 except (CommitFailedError, RebalanceInProgressError, IllegalStateError):
-                    continue  # it joins again; what stays ours is committed then
-                told = self.pending.settle(self.owned())
+                    # It joins again, and goes on everywhere at what is committed.
+                    self.pending.clear()
+                    continue
+                told = self.pending.settle()
         return [lines.polled(self.owned(), told)]
 
     def owned(self):

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def only(futures):

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 SERVER = sys.argv[1]
 TYPES = {0: "none", 1: "create", 2: "append"}
+TIMEOUT_S = confluent_admin.TIMEOUT_S
 ASSIGNOR = "partition.assignment.strategy"
 # What a commit says when a rebalance came between.
 LOST = {
@@ -28,8 +29,8 @@ def produce(command):
         "bootstrap.servers": SERVER,
         "acks": "all",
         "compression.type": command["codec"],
-        "linger.ms": 100,
-        "message.timeout.ms": 20_000,
+        "linger.ms": command.get("linger_ms", 100),
+        "message.timeout.ms": 60_000,
         "log_level": 0,
     }
     if command["idempotent"] is not None:
@@ -53,14 +54,14 @@ def produce(command):
                 on_delivery=report,
             )
         pending.append((batch, reports))
-    client.flush(30)
+    client.flush(90)
     for batch, reports in pending:
         answer = {"topic": batch["topic"], "partition": batch["partition"]}
         errors = [error for error, _ in reports if error is not None]
         if errors:
             answer["error"] = lines.failure(errors[0].code(), errors[0].name(), errors[0].str())
         elif len(reports) < len(batch["records"]):
-            answer["error"] = lines.failure(None, "NoDeliveryReport", "no delivery report in 30 s")
+            answer["error"] = lines.failure(None, "NoDeliveryReport", "no delivery report in 90 s")
         else:
             answer["offsets"] = [offset for _, offset in reports]
         yield answer
@@ -121,14 +122,14 @@ def find(command):
     ]
     for place in places:
         if place.offset in (lines.START, lines.END):
-            bounds = client.get_watermark_offsets(place, timeout=20)
+            bounds = client.get_watermark_offsets(place, timeout=TIMEOUT_S)
             place.offset = bounds[0 if place.offset == lines.START else 1]
     targets = [
         place
         for place, asked in zip(places, command["partitions"], strict=True)
         if asked["timestamp"] not in (lines.START, lines.END)
     ]
-    found = client.offsets_for_times(targets, timeout=20) if targets else places
+    found = client.offsets_for_times(targets, timeout=TIMEOUT_S) if targets else places
     for place in found:
         # It answers OFFSET_END where no record is as late.
         offset = None if place.offset < 0 else place.offset
@@ -152,27 +153,32 @@ class Member:
                 "group.id": command["group"],
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": 10_000,
+                "session.timeout.ms": lines.SESSION_TIMEOUT_MS,
                 "heartbeat.interval.ms": 200,
                 "fetch.wait.max.ms": 50,
                 "log_level": 0,
                 **options,
             }
         )
-        # With callbacks of its own the assignment changes within consume() alone.
+        # With callbacks of its own the assignment changes within poll() alone. What is taken away, or was
+        # lost, is handed out again from what is committed, be it to this member.
         self.client.subscribe(
-            [command["topic"]], on_assign=lambda *_: None, on_revoke=lambda *_: None
+            [command["topic"]],
+            on_assign=lambda *_: None,
+            on_revoke=lambda *_: self.pending.clear(),
         )
 
     def poll(self, command):
         told, deadline = [], time.monotonic() + command["ms"] / 1000
         while not told and time.monotonic() < deadline:
-            for message in self.client.consume(5000, timeout=0.05):
+            # One by one, so that none from before a rebalance comes together with it.
+            while (message := self.client.poll(0.05)) is not None:
                 if message.error() is not None:
                     raise KafkaException(message.error())
                 place = message.topic(), message.partition()
                 self.pending.add(*place, message.offset(), message.value())
-            self.pending.keep(self.owned())
+                if time.monotonic() > deadline:
+                    break
             if self.pending:
                 # Said in full: by itself the client commits nothing it is past of.
                 offsets = [TopicPartition(*p, next_) for p, next_ in self.pending.nexts().items()]
@@ -182,7 +188,7 @@ class Member:
                     if error.args[0].code() not in LOST:
                         raise
                     continue  # the next poll joins again; what stays ours is committed then
-                told = self.pending.settle(self.owned())
+                told = self.pending.settle()
         yield lines.polled(self.owned(), told)
 
     def owned(self):
@@ -191,7 +197,7 @@ class Member:
     def rewind(self, command):
         self.pending.clear()
         times = [TopicPartition(*place, command["timestamp"]) for place in sorted(self.owned())]
-        for place in self.client.offsets_for_times(times, timeout=20):
+        for place in self.client.offsets_for_times(times, timeout=TIMEOUT_S):
             self.client.seek(place)
 
     def leave(self, _command):
@@ -215,7 +221,7 @@ def commit(command):
 def committed(command):
     client = outsider(command["group"])
     places = [TopicPartition(p["topic"], p["partition"]) for p in command["partitions"]]
-    for place in client.committed(places, timeout=20):
+    for place in client.committed(places, timeout=TIMEOUT_S):
         if place.error is not None:
             raise KafkaException(place.error)
         offset = None if place.offset < 0 else place.offset

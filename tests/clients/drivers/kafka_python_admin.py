@@ -16,6 +16,9 @@ from kafka.admin import (
 from kafka.errors import KafkaError, for_code
 
 RENAMED = hasattr(KafkaAdminClient, "describe_groups")
+# In 2.3 half of it is how long a broker may be silent when it is asked what it serves.
+SILENCE = "api_version_auto_timeout_ms"
+PATIENT = {SILENCE: 120_000} if SILENCE in KafkaAdminClient.DEFAULT_CONFIG else {}
 
 
 def refused(results):
@@ -118,7 +121,7 @@ OPERATIONS = {
 
 def run(command):
     """One command."""
-    client = KafkaAdminClient(bootstrap_servers=sys.argv[1])
+    client = KafkaAdminClient(bootstrap_servers=sys.argv[1], **PATIENT)
     try:
         yield OPERATIONS[command["what"]](client, command) or {}
     except KafkaError as error:

@@ -20,6 +20,9 @@ from kafka.structs import OffsetAndMetadata
 
 SERVER = sys.argv[1]
 TYPES = {0: "create", 1: "append", None: "none", -1: "none"}
+# Up to 2.3 it takes a broker that is silent for this long for one of an old release, and writes and reads old
+# formats: for 2 s if nothing is said, and half as long in 2.3.
+PATIENT = kafka_python_admin.PATIENT
 
 
 def producer(command):
@@ -30,10 +33,11 @@ def producer(command):
         bootstrap_servers=SERVER,
         acks="all",
         compression_type=None if command["codec"] == "none" else command["codec"],
-        linger_ms=100,
+        linger_ms=command.get("linger_ms", 100),
         batch_size=1 << 20,
         max_request_size=8 << 20,
-        max_block_ms=20_000,
+        max_block_ms=60_000,
+        **PATIENT,
         **options,
     )
 
@@ -54,7 +58,7 @@ def produce(command):
             for record in batch["records"]
         ]
         pending.append((batch, futures))
-    client.flush(timeout=30)
+    client.flush(timeout=60)
     for batch, futures in pending:
         answer = {"topic": batch["topic"], "partition": batch["partition"]}
         try:
@@ -75,6 +79,7 @@ def consume(command):
         fetch_max_wait_ms=50,
         max_poll_records=5000,
         auto_offset_reset="none",
+        **PATIENT,
     )
     wanted = {TopicPartition(p["topic"], p["partition"]): p for p in command["partitions"]}
     found = {partition: [] for partition in wanted}
@@ -108,7 +113,9 @@ def consume(command):
 
 
 def find(command):
-    client = KafkaConsumer(bootstrap_servers=SERVER, group_id=None, enable_auto_commit=False)
+    client = KafkaConsumer(
+        bootstrap_servers=SERVER, group_id=None, enable_auto_commit=False, **PATIENT
+    )
     targets = {
         TopicPartition(p["topic"], p["partition"]): p["timestamp"] for p in command["partitions"]
     }
@@ -144,10 +151,11 @@ class Member:
             group_id=command["group"],
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=10_000,
+            session_timeout_ms=lines.SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=200,
             metadata_max_age_ms=2_000,
             fetch_max_wait_ms=50,
+            **PATIENT,
             **options,
         )
         self.client.partitions_for_topic(command["topic"])  # else it may lead and share nothing
@@ -160,17 +168,23 @@ class Member:
             for place, records in self.client.poll(timeout_ms=waiting_ms).items():
                 for record in records:
                     self.pending.add(place.topic, place.partition, record.offset, record.value)
-            self.pending.keep(self.owned())
+            if self.pending:
+                self.pending.keep(self.positions())
             if self.pending:
                 try:
                     self.client.commit()
                 except (CommitFailedError, RebalanceInProgressError, IllegalGenerationError):
                     continue  # the next poll joins again; what stays ours is committed then
-                told = self.pending.settle(self.owned())
+                told = self.pending.settle()
         yield lines.polled(self.owned(), told)
 
     def owned(self):
         return {(place.topic, place.partition) for place in self.client.assignment()}
+
+    def positions(self):
+        """Where the client goes on, by topic and partition: what it commits."""
+        places = self.client.assignment()
+        return {(p.topic, p.partition): self.client.position(p) or 0 for p in places}
 
     def rewind(self, command):
         self.pending.clear()
@@ -184,7 +198,9 @@ class Member:
 
 def outsider(group):
     """A client that commits and asks for a group's offsets and is no member."""
-    return KafkaConsumer(bootstrap_servers=SERVER, group_id=group, enable_auto_commit=False)
+    return KafkaConsumer(
+        bootstrap_servers=SERVER, group_id=group, enable_auto_commit=False, **PATIENT
+    )
 
 
 def commit(command):

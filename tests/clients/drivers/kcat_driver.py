@@ -25,8 +25,8 @@ ROOT, SERVER = sys.argv[1:3]
 TYPES = {"create": "create", "logappend": "append", "unknown": "none"}
 KEY_END, RECORD_END = "\x1f", "\x1e"
 PARALLEL = 3
-RUN_TIMEOUT_S = 40
-QUIET_S = 0.4
+RUN_TIMEOUT_S = 100
+LEAVE_TIMEOUT_S = 60
 
 # librdkafka's sentence for the errors the matrix expects; kcat prints no numbers.
 SENTENCES = {
@@ -72,7 +72,7 @@ def encode(record):
 
 
 def produce_batch(command, batch):
-    settings = {"acks": "all", "linger.ms": 100, "message.timeout.ms": 20_000}
+    settings = {"acks": "all", "linger.ms": 100, "message.timeout.ms": 60_000}
     if command["idempotent"] is not None:
         settings["enable.idempotence"] = str(command["idempotent"]).lower()
     arguments = ["-P", "-t", batch["topic"], "-p", str(batch["partition"]), "-z", command["codec"]]
@@ -151,6 +151,13 @@ def find(command):
         yield {**place, "offset": None if int(offset) < 0 else int(offset)}
 
 
+def ends_of(places):
+    """The offsets at the ends of partitions."""
+    wanted = [{"topic": t, "partition": p, "timestamp": lines.END} for t, p in sorted(places)]
+    found = find({"partitions": wanted}) if wanted else ()
+    return {(one["topic"], one["partition"]): one["offset"] for one in found}
+
+
 class Member:
     """A member of a group: one running kcat, which commits by itself what it printed."""
 
@@ -158,14 +165,16 @@ class Member:
         settings = {
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 100,
-            "session.timeout.ms": 10_000,
+            "session.timeout.ms": lines.SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": 200,
             "fetch.wait.max.ms": 50,
+            "log_level": 0,  # the library's words would come in the midst of kcat's
         }
         if command["assignor"] is not None:
             settings["partition.assignment.strategy"] = command["assignor"]
         name, environment = program()
         self.owned = set()
+        self.read_to = {}  # by topic and partition, the offset after what it printed or came to the end of
         self.records = []
         self.news = threading.Condition()
         self.process = subprocess.Popen(
@@ -179,7 +188,7 @@ class Member:
         )
         self.readers = [
             threading.Thread(target=self.read_records, daemon=True),
-            threading.Thread(target=self.read_assignments, daemon=True),
+            threading.Thread(target=self.read_words, daemon=True),
         ]
         for reader in self.readers:
             reader.start()
@@ -190,16 +199,27 @@ class Member:
             place = {name: message[name] for name in ("topic", "partition", "offset")}
             with self.news:
                 self.records.append({**place, "value": message["payload"]})
-                self.news.notify()
+                self.has_read(message["topic"], message["partition"], message["offset"] + 1)
+                self.news.notify_all()
 
-    def read_assignments(self):
+    def read_words(self):
         # "% Group G rebalanced (memberid ...): assigned: T [0], T [1]"; lost ones: "revoked: ...".
+        # "% Reached end of topic T [0] at offset 6"
         for line in self.process.stderr:
             text = line.decode(errors="replace")
-            if "rebalanced (" in text:
-                places = re.findall(r"(\S+) \[(\d+)\]", text.partition("): ")[2])
-                owned = {(topic, int(partition)) for topic, partition in places}
-                self.owned = owned if "): assigned" in text else set()
+            end = re.search(r"Reached end of topic (\S+) \[(\d+)\] at offset (\d+)", text)
+            with self.news:
+                if "rebalanced (" in text:
+                    places = re.findall(r"(\S+) \[(\d+)\]", text.partition("): ")[2])
+                    owned = {(topic, int(partition)) for topic, partition in places}
+                    self.owned = owned if "): assigned" in text else set()
+                elif end:
+                    self.has_read(end[1], int(end[2]), int(end[3]))
+                self.news.notify_all()
+
+    def has_read(self, topic, partition, offset):
+        place = topic, partition
+        self.read_to[place] = max(self.read_to.get(place, 0), offset)
 
     def poll(self, command):
         with self.news:
@@ -209,15 +229,21 @@ class Member:
         yield lines.polled(self.owned, records)
 
     def leave(self, _command):
-        # Interrupted, it drops the message it has in hand, and commits it: so not while some come.
+        # Interrupted, it drops the message it has in hand, and commits it: so not while some can come.
+        ends = {}
         with self.news:
-            while self.news.wait(QUIET_S):
-                pass
+            if not self.news.wait_for(lambda: self.is_through(ends), LEAVE_TIMEOUT_S):
+                raise RuntimeError(f"of {sorted(self.owned)} it has read {self.read_to}")
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(20)
+        self.process.wait(LEAVE_TIMEOUT_S)
         for reader in self.readers:
-            reader.join(5)
+            reader.join(LEAVE_TIMEOUT_S)
         yield {"records": self.records}
+
+    def is_through(self, ends):
+        """Whether it has printed all there is in the partitions it owns; nobody writes meanwhile."""
+        ends |= ends_of(self.owned - ends.keys())
+        return bool(self.owned) and all(self.read_to.get(at, 0) >= ends[at] for at in self.owned)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from librdkafka_binding import (
 )
 
 TYPES = {0: "none", 1: "create", 2: "append"}
-CALL_MS = 20_000
+CALL_MS = 60_000
 TRANSPORT = -195
 # What a commit says when a rebalance came between: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
 # REBALANCE_IN_PROGRESS, and the library's own _NO_OFFSET and _ASSIGNMENT_LOST.
@@ -77,7 +77,7 @@ def produce(command):
         "acks": "all",
         "compression.codec": command["codec"],
         "queue.buffering.max.ms": 100,
-        "message.timeout.ms": 20_000,
+        "message.timeout.ms": 60_000,
         "produce.offset.report": "true",  # before 1.0 it tells the last offset of a set alone
     }
     if command["idempotent"] is not None:
@@ -95,12 +95,12 @@ def produce(command):
             if error:
                 reports[number] = (error, -1)
         ranges.append((batch, range(first, number + 1)))
-    rd.rd_kafka_flush(handle, 30_000)
+    rd.rd_kafka_flush(handle, 90_000)
     for batch, numbers in ranges:
         answer = {"topic": batch["topic"], "partition": batch["partition"]}
         outcome = [reports.get(n) for n in numbers]
         if None in outcome:
-            answer["error"] = lines.failure(None, "NoDeliveryReport", "no delivery report in 30 s")
+            answer["error"] = lines.failure(None, "NoDeliveryReport", "no delivery report in 90 s")
         elif any(error for error, _ in outcome):
             code = next(error for error, _ in outcome if error)
             label = rd.rd_kafka_err2name(code).decode()
@@ -236,13 +236,15 @@ class Member:
         self.rebalanced = Rebalanced(self.rebalance)
 
     def rebalance(self, handle, error, places, _opaque):
+        # What is taken away is handed out again from what is committed, be it to this member.
+        self.pending.clear()
         rd.rd_kafka_assign(handle, places if error == ASSIGN_PARTITIONS else None)
 
     def join(self, command):
         options = {
             "group.id": command["group"],
             "enable.auto.commit": "false",
-            "session.timeout.ms": 10_000,
+            "session.timeout.ms": lines.SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": 200,
             "fetch.wait.max.ms": 50,
             "topic.metadata.refresh.interval.ms": 2_000,
@@ -277,7 +279,6 @@ class Member:
         while not told and time.monotonic() < deadline:
             while self.take() and time.monotonic() < deadline:
                 pass
-            self.pending.keep(self.owned())
             if self.pending:
                 nexts = self.pending.nexts()
                 offsets = list_of([(*place, offset) for place, offset in nexts.items()])
@@ -286,7 +287,7 @@ class Member:
                 if error in LOST:
                     continue  # it joins again; what stays ours is committed then
                 check(error)
-                told = self.pending.settle(self.owned())
+                told = self.pending.settle()
         yield lines.polled(self.owned(), told)
 
     def owned(self):

@@ -30,6 +30,7 @@ One JSON object per line. The driver gets the broker's address as its only argum
     describe_group {"group"} -> {"state", "members"}, delete_group {"group"}, delete_topic {"topic"}
   and after each command {"done": op}.
 
+Where a client waits for more to come before it sends, "linger_ms" of produce says for how long (100).
 Texts are UTF-8; a value above LONG_VALUE_BYTES is told by its digest. What a client does not show
 (headers, timestamp types, offsets) is null. "idempotent": null keeps the client's own default.
 An error is {"code": Kafka's number or null, "name": the client's word, "message": text}.
@@ -43,6 +44,9 @@ import sys
 import traceback
 
 LONG_VALUE_BYTES = 300
+# A member that stands still for as long is no member any longer, and what it was handed is another's. Commits
+# would be refused then, and members go back to what is committed; machines do stand still for some seconds.
+SESSION_TIMEOUT_MS = 30_000
 START, END = -2, -1  # as "timestamp" of find
 
 
@@ -95,16 +99,23 @@ class Pending:
             found[topic, partition] = max(found.get((topic, partition), 0), offset + 1)
         return found
 
-    def keep(self, owned):
-        """Forget what a rebalance took away."""
-        self._values = {place: v for place, v in self._values.items() if place[:2] in owned}
+    def keep(self, positions):
+        """Forget what a rebalance took away, and what the client will hand out again.
 
-    def settle(self, owned):
-        """All is committed: the lines of what lies in partitions that the member owns."""
+        `positions` are where the member goes on, by topic and partition of all that it owns: after a
+        rebalance some clients go on there at what is committed, others where they had been.
+        """
+        self._values = {
+            place: value
+            for place, value in self._values.items()
+            if place[2] < positions.get(place[:2], 0)
+        }
+
+    def settle(self):
+        """All is committed: its lines."""
         found = [
             {"topic": topic, "partition": partition, "offset": offset, "value": value}
             for (topic, partition, offset), value in self._values.items()
-            if (topic, partition) in owned
         ]
         self._values.clear()
         return found

@@ -58,7 +58,7 @@ func (f *franz) produce(c *command) []answer {
 	}
 	producer := f.open(options...)
 	defer producer.Close()
-	ctx, cancel := bounded(30)
+	ctx, cancel := bounded(60)
 	defer cancel()
 	var answers []answer
 	var wait sync.WaitGroup
@@ -150,7 +150,7 @@ func (f *franz) consume(c *command) []answer {
 
 func (f *franz) administrator() (*kadm.Client, context.Context, func()) {
 	made := kadm.NewClient(f.open())
-	ctx, cancel := bounded(30)
+	ctx, cancel := bounded(60)
 	return made, ctx, func() { cancel(); made.Close() }
 }
 
@@ -226,7 +226,7 @@ func (f *franz) join(c *command) {
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.SessionTimeout(10 * time.Second), kgo.HeartbeatInterval(200 * time.Millisecond),
+		kgo.SessionTimeout(30 * time.Second), kgo.HeartbeatInterval(200 * time.Millisecond),
 		kgo.FetchMaxWait(50 * time.Millisecond),
 		kgo.OnPartitionsAssigned(f.own(true)),
 		kgo.OnPartitionsRevoked(f.own(false)), kgo.OnPartitionsLost(f.own(false)),
@@ -267,13 +267,15 @@ func (f *franz) settle(records []answer) []answer {
 	if len(f.pending) == 0 {
 		return records
 	}
-	ctx, cancel := bounded(20)
+	ctx, cancel := bounded(60)
 	defer cancel()
 	if err := f.member.CommitUncommittedOffsets(ctx); err != nil {
-		if !errors.Is(err, kerr.RebalanceInProgress) && !errors.Is(err, kerr.IllegalGeneration) {
-			panic(err)
+		for _, changed := range []error{kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.UnknownMemberID} {
+			if errors.Is(err, changed) {
+				return records
+			}
 		}
-		return records
+		panic(err)
 	}
 	for at, values := range f.pending {
 		for offset, value := range values {

@@ -24,7 +24,7 @@ final class Consuming {
     static SimpleConsumer consumer() {
         String host = Driver.server.substring(0, Driver.server.lastIndexOf(':'));
         int port = Integer.parseInt(Driver.server.substring(host.length() + 1));
-        return new SimpleConsumer(host, port, 20000, 1 << 16, "matrix");
+        return new SimpleConsumer(host, port, 60000, 1 << 16, "matrix");
     }
 
     static TopicAndPartition placeOf(Map<String, Object> source) {

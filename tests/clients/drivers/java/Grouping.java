@@ -22,7 +22,7 @@ final class Grouping {
     static void join(Map<String, Object> command) {
         Properties settings = new Properties();
         settings.put("auto.offset.reset", "earliest");
-        settings.put("session.timeout.ms", "10000");
+        settings.put("session.timeout.ms", "30000"); // as SESSION_TIMEOUT_MS of lines.py
         settings.put("heartbeat.interval.ms", "200");
         settings.put("metadata.max.age.ms", "2000");
         if ("range".equals(command.get("assignor"))) {
@@ -42,6 +42,7 @@ final class Grouping {
                 pending.computeIfAbsent(place, any -> new LinkedHashMap<>())
                         .put(record.offset(), Lines.text(record.value()));
             }
+            forget();
             if (!pending.isEmpty()) {
                 settle(records);
             }
@@ -56,6 +57,21 @@ final class Grouping {
         Lines.say(answer);
     }
 
+    /** Forgets what a rebalance took away, and what goes on from what is committed: it is handed out again. */
+    private static void forget() {
+        Set<TopicPartition> owned = member.assignment();
+        for (Iterator<Map.Entry<TopicPartition, Map<Long, String>>> all = pending.entrySet().iterator(); all.hasNext();) {
+            Map.Entry<TopicPartition, Map<Long, String>> entry = all.next();
+            if (owned.contains(entry.getKey())) {
+                long position = member.position(entry.getKey());
+                entry.getValue().keySet().removeIf(offset -> offset >= position);
+            }
+            if (!owned.contains(entry.getKey()) || entry.getValue().isEmpty()) {
+                all.remove();
+            }
+        }
+    }
+
     private static void settle(List<Object> records) {
         try {
             member.commitSync();
@@ -66,19 +82,15 @@ final class Grouping {
             }
             throw rebalancing;
         }
-        Set<TopicPartition> owned = member.assignment();
-        for (Iterator<Map.Entry<TopicPartition, Map<Long, String>>> all = pending.entrySet().iterator(); all.hasNext();) {
-            Map.Entry<TopicPartition, Map<Long, String>> entry = all.next();
-            if (owned.contains(entry.getKey())) {
-                for (Map.Entry<Long, String> one : entry.getValue().entrySet()) {
-                    Map<String, Object> line = Lines.lineOf(entry.getKey());
-                    line.put("offset", one.getKey());
-                    line.put("value", one.getValue());
-                    records.add(line);
-                }
+        for (Map.Entry<TopicPartition, Map<Long, String>> entry : pending.entrySet()) {
+            for (Map.Entry<Long, String> one : entry.getValue().entrySet()) {
+                Map<String, Object> line = Lines.lineOf(entry.getKey());
+                line.put("offset", one.getKey());
+                line.put("value", one.getValue());
+                records.add(line);
             }
-            all.remove();
         }
+        pending.clear();
     }
 
     static void rewind(Map<String, Object> command) {

@@ -7,18 +7,20 @@
 'use strict'
 
 const path = require('path')
-const { Told, text, failure, serve, key } = require('./lines')
+const { PATIENCE_MS, SESSION_TIMEOUT_MS, Told, text, failure, serve, key } = require('./lines')
 
 const modules = path.join(process.argv[2], 'node_modules')
 const kafka = require(path.join(modules, 'kafka-node'))
 const version = require(path.join(modules, 'kafka-node', 'package.json')).version
 const server = process.argv[3]
 const CODECS = { none: 0, gzip: 1, snappy: 2 }
+// A broker that does not say in time which versions it serves is taken for one of before 0.10.
+const PATIENT = { connectTimeout: PATIENCE_MS, requestTimeout: PATIENCE_MS, versions: { requestTimeout: PATIENCE_MS } }
 
 function connect (Kind, ...options) {
   return new Promise((resolve, reject) => {
-    const client = new kafka.KafkaClient({ kafkaHost: server, autoConnect: true, requestTimeout: 20000 })
-    client.once('error', reject)
+    const client = new kafka.KafkaClient({ kafkaHost: server, autoConnect: true, ...PATIENT })
+    client.on('error', reject)
     client.once('ready', () => resolve(Kind ? new Kind(client, ...options) : client))
   })
 }
@@ -32,7 +34,7 @@ function message (record) {
 }
 
 async function produce (command) {
-  const producer = await connect(kafka.Producer, { requireAcks: -1, ackTimeoutMs: 15000 })
+  const producer = await connect(kafka.Producer, { requireAcks: -1, ackTimeoutMs: 45000 })
   const payloads = command.batches.map(batch => ({
     topic: batch.topic,
     partition: batch.partition,
@@ -128,15 +130,16 @@ async function join (command) {
   const member = new kafka.ConsumerGroup({
     kafkaHost: server,
     groupId: command.group,
-    sessionTimeout: 10000,
-    heartbeatInterval: 200,
+    sessionTimeout: SESSION_TIMEOUT_MS,
+    heartbeatInterval: 1000, // an answer that takes longer makes it join again
     protocol: [command.assignor || 'roundrobin'],
     fromOffset: 'earliest',
     autoCommit: false,
     encoding: 'buffer',
     fetchMaxWaitMs: 50,
     retries: 30,
-    retryMinTimeout: 200
+    retryMinTimeout: 200,
+    ...PATIENT
   }, command.topic)
   group = member
   member.on('error', error => console.error(error))

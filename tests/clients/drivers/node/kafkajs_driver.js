@@ -5,7 +5,7 @@
 'use strict'
 
 const path = require('path')
-const { Told, text, failure, serve, key } = require('./lines')
+const { PATIENCE_MS, SESSION_TIMEOUT_MS, Told, text, failure, serve, key } = require('./lines')
 
 const modules = path.join(process.argv[2], 'node_modules')
 const kafkajs = require(path.join(modules, 'kafkajs'))
@@ -36,7 +36,14 @@ CompressionCodecs[CompressionTypes.Snappy] = () => ({
 })
 
 process.env.KAFKAJS_NO_PARTITIONER_WARNING = '1'
-const client = new Kafka({ clientId: 'matrix', brokers: [server], logLevel: logLevel.NOTHING, retry: { retries: 3 } })
+const client = new Kafka({
+  clientId: 'matrix',
+  brokers: [server],
+  logLevel: logLevel.NOTHING,
+  retry: { retries: 3 },
+  connectionTimeout: PATIENCE_MS,
+  requestTimeout: PATIENCE_MS
+})
 
 function message (batch, record) {
   const made = { key: record.key, value: record.value, partition: batch.partition }
@@ -166,8 +173,8 @@ async function join (command) {
   const mine = told
   const member = client.consumer({
     groupId: command.group,
-    sessionTimeout: 10000,
-    rebalanceTimeout: 10000,
+    sessionTimeout: SESSION_TIMEOUT_MS,
+    rebalanceTimeout: SESSION_TIMEOUT_MS,
     heartbeatInterval: 200,
     maxWaitTimeInMs: 50,
     metadataMaxAge: 2000

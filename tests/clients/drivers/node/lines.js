@@ -5,6 +5,10 @@ const crypto = require('crypto')
 const readline = require('readline')
 
 const LONG_VALUE_BYTES = 300
+const SESSION_TIMEOUT_MS = 30000 // as in lines.py
+// How long a connection and an answer may take. Clients have 0.5 to 3 s for some by default, and Node sees that a
+// time is over before it looks at what has come, so that a process that stood still would wait for neither.
+const PATIENCE_MS = 60000
 
 function text (data) {
   if (data === null || data === undefined) return null
@@ -71,4 +75,4 @@ class Told {
   }
 }
 
-module.exports = { Told, text, say, failure, serve, key }
+module.exports = { PATIENCE_MS, SESSION_TIMEOUT_MS, Told, text, say, failure, serve, key }

@@ -2,23 +2,22 @@
 'use strict'
 
 const path = require('path')
-const { Told, text, failure, serve, key } = require('./lines')
+const { PATIENCE_MS, SESSION_TIMEOUT_MS, Told, text, failure, serve, key } = require('./lines')
 
 const modules = path.join(process.argv[2], 'node_modules')
 const Kafka = require(path.join(modules, 'no-kafka'))
 const version = require(path.join(modules, 'no-kafka', 'package.json')).version
 const server = process.argv[3]
 const CODECS = { none: 0, gzip: 1, snappy: 2 }
-const quiet = { logLevel: 0 }
+const common = { connectionString: server, connectionTimeout: PATIENCE_MS, logger: { logLevel: 0 } }
 
 async function produce (command) {
   const producer = new Kafka.Producer({
-    connectionString: server,
+    ...common,
     codec: CODECS[command.codec],
     requiredAcks: -1,
     batch: { maxWait: 0 },
-    retries: { attempts: 1 },
-    logger: quiet
+    retries: { attempts: 1 }
   })
   await producer.init()
   const results = new Map()
@@ -46,9 +45,7 @@ async function produce (command) {
 }
 
 async function consume (command) {
-  const consumer = new Kafka.SimpleConsumer({
-    connectionString: server, idleTimeout: 20, maxWaitTime: 50, maxBytes: 1 << 20, logger: quiet
-  })
+  const consumer = new Kafka.SimpleConsumer({ ...common, idleTimeout: 20, maxWaitTime: 50, maxBytes: 1 << 20 })
   await consumer.init()
   const found = new Map(command.partitions.map(one => [key(one), []]))
   const missing = new Map(command.partitions.map(one => [key(one), one.count]))
@@ -84,7 +81,7 @@ async function consume (command) {
 }
 
 async function find (command) {
-  const consumer = new Kafka.SimpleConsumer({ connectionString: server, logger: quiet })
+  const consumer = new Kafka.SimpleConsumer({ ...common })
   await consumer.init()
   const answers = []
   for (const one of command.partitions) {
@@ -105,14 +102,13 @@ async function join (command) {
   const mine = told
   const under = handling
   const member = new Kafka.GroupConsumer({
-    connectionString: server,
+    ...common,
     groupId: command.group,
-    sessionTimeout: 10000,
+    sessionTimeout: SESSION_TIMEOUT_MS,
     heartbeatTimeout: 200,
     idleTimeout: 20,
     maxWaitTime: 50,
-    startingOffset: Kafka.EARLIEST_OFFSET,
-    logger: quiet
+    startingOffset: Kafka.EARLIEST_OFFSET
   })
   group = member
   const handle = async (messages, topic, partition) => {
@@ -140,12 +136,12 @@ const poll = command => told.take(command.ms, owned)
 // What was committed before it left was handed out, though it may hear of that last of all.
 async function leave () {
   await group.end()
-  await Promise.race([Promise.allSettled(handling), new Promise(resolve => setTimeout(resolve, 5000))])
+  await Promise.race([Promise.allSettled(handling), new Promise(resolve => setTimeout(resolve, PATIENCE_MS))])
   return [{ records: told.rest() }]
 }
 
 async function outsider (group) {
-  const consumer = new Kafka.SimpleConsumer({ connectionString: server, groupId: group, logger: quiet })
+  const consumer = new Kafka.SimpleConsumer({ ...common, groupId: group })
   await consumer.init()
   return consumer
 }
