@@ -38,7 +38,7 @@ class Disk(files.System):
     def _sync(self, number):
         self.syncs += 1
         self.is_syncing.set()
-        assert self.may_sync.wait(20)
+        assert self.may_sync.wait(200)
         if self.failures:
             self.failures -= 1
             raise OSError(errno.EIO, "Input/output error")

@@ -185,11 +185,11 @@ class Held(files.System):
         self.syncs, self.waited = 0, []
 
     def sync(self, number):
-        if threading.get_ident() != self.thread:
+        if threading.get_ident() != self.thread or self.waited:
             return
         other = threading.Thread(target=self.meanwhile, daemon=True)
         other.start()
-        other.join(10)
+        other.join(60)
         if other.is_alive():
             self.waited.append(self.syncs)
         self.syncs += 1

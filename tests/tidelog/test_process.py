@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import warnings
@@ -27,6 +29,18 @@ def connects(address):
     return True
 
 
+def bound_here():
+    """The addresses, `host:port`, that sockets of this process are bound to."""
+    found = set()
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # the one that lists them is closed by now
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                with socket.socket(fileno=os.dup(number)) as one:
+                    if one.family == socket.AF_INET:
+                        found.add("{}:{}".format(*one.getsockname()))
+    return found
+
+
 def wait_for_end(pid):
     """Wait until a process that is no child of ours has ended."""
     try:
@@ -34,7 +48,7 @@ def wait_for_end(pid):
     except ProcessLookupError:
         return
     try:
-        assert select.select([handle], [], [], 30)[0], "it is still there"
+        assert select.select([handle], [], [], 60)[0], "it is still there"
     finally:
         os.close(handle)
 
@@ -87,7 +101,9 @@ def test_its_ports_are_nobody_elses_until_it_is_back(tmp_path, end):
             broker.restart()
             assert all(connects(address) for address in addresses)
         end(broker)
-    assert all(is_free(address) for address in addresses)
+        assert bound_here() >= set(addresses)
+    # Whether they are free nobody can tell: they may be somebody else's by now.
+    assert not bound_here() & set(addresses)
 
 
 def test_a_mistake_fails_with_what_the_broker_said(tmp_path):
