@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,10 +21,10 @@ from pipeline.transactions import ensure_progress_topic
 from protocol.records.batch import Record, build
 from protocol.records.column_batches import NOBODY, encode_batches
 from protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tests.pipeline.drivers import standing_still
 from tests.pipeline.test_mirror import KEEP, check, delete, everything, mirror, plain, some
 from tidelog.process import BrokerProcess
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 90
 
 
@@ -256,20 +252,13 @@ def test_a_driver_killed_in_the_middle(request, broker, topic, tmp_path, target)
             part = [one._replace(offset=n) for n, one in enumerate(wanted[start : start + 5000])]
             client.produce(topic, 0, build(part))
     how = ("--rename", f"{topic}={copy}", "--batch-bytes", "2000")
-    command = [sys.executable, "-m", "tidelog", "pipeline", "mirror", "--brokers", bootstrap]
-    command += ["--to-brokers", to, "--topics", topic, "--master", "inline", "--run", "r"]
-    killed = 0
+    command = ["mirror", "--brokers", bootstrap, "--to-brokers", to, "--topics", topic]
+    command += ["--master", "inline", "--run", "r", "--out", str(tmp_path), *how]
     for share in (0.1, 0.5):
-        with subprocess.Popen(
-            [*command, "--out", str(tmp_path), *how],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as driver:
-            wait_for(to, copy, int(share * len(wanted)))
-            killed += driver.poll() is None
-            os.kill(driver.pid, signal.SIGKILL)
-    assert killed == 2
+        with standing_still(command, after=int(share * len(wanted))) as driver:
+            driver.kill()
+        assert driver.returncode == -signal.SIGKILL
+        assert not (tmp_path / "r" / "report.json").exists()
     assert mirror(bootstrap, to, topic, tmp_path, *how) == OK
     check(to, copy, {0: wanted}, tmp_path)
 

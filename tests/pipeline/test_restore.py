@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,12 +22,12 @@ from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from pipeline.offset_map import target_offset_of
 from protocol.records.batch import build
 from tests.pipeline.archives import DAY_MS, action, archive, contents, manifests, restore
+from tests.pipeline.drivers import standing_still
 from tests.pipeline.test_archive import some
 from tests.pipeline.test_archive import with_logs as log_of
 from tests.pipeline.test_mirror import everything, fill
 from tidelog.process import BrokerProcess
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120
 FOREVER = ("--set", "retention.ms=-1")
 NOW = 1_767_225_600_000
@@ -349,28 +345,23 @@ def many(tmp_path, count=12_000):
 def wait_for(bootstrap, topic, count, alive):
     deadline = time.monotonic() + DEADLINE_S
     with Client(bootstrap, timeout_s=DEADLINE_S) as client:
-        while not client.has_topic(topic) or client.end_offset(topic, 0) < count:
-            assert alive()
+        is_alive = True
+        while client.end_offset(topic, 0) < count:
+            assert is_alive
             assert time.monotonic() < deadline
+            is_alive = alive()  # before the next look: it may have written the rest and be done
 
 
 def test_a_driver_killed_in_the_middle(broker, topic, tmp_path):
     records = many(tmp_path)
     how = ("--rename", f"t={topic}", "--create", *FOREVER, "--batch-bytes", "2000")
-    command = [sys.executable, "-m", "tidelog", "pipeline", "restore", str(tmp_path / "archive")]
-    command += ["--to-brokers", broker.bootstrap, "--out", str(tmp_path / "runs"), "--run", "back"]
-    killed = 0
+    command = ["restore", str(tmp_path / "archive"), "--to-brokers", broker.bootstrap, *how]
+    command += ["--master", "inline", "--out", str(tmp_path / "runs"), "--run", "back"]
     for share in (0.1, 0.5):
-        with subprocess.Popen(
-            [*command, "--master", "inline", *how],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as driver:
-            wait_for(broker.bootstrap, topic, int(share * len(records)), lambda: True)
-            killed += driver.poll() is None
-            os.kill(driver.pid, signal.SIGKILL)
-    assert killed
+        with standing_still(command, after=int(share * len(records))) as driver:
+            driver.kill()
+        assert driver.returncode == -signal.SIGKILL
+        assert not (tmp_path / "runs" / "back" / "report.json").exists()
     assert restore(tmp_path, broker.bootstrap, *how) == OK
     assert stored(broker.bootstrap, topic) == [rows(records)]
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from pipeline.client import Client
 from pipeline.errors import OK
 from protocol.records.batch import build
+from tests.pipeline.drivers import standing_still
 from tests.pipeline.test_mirror import KEEP, check, mirror, some
-from tests.pipeline.test_replay_kills import wait_for
 
-ROOT = Path(__file__).parents[2]
 SLOWLY = ("--batch-bytes", "1000")
 
 
@@ -30,16 +27,14 @@ def test_a_job_that_is_stopped_goes_on_later(broker, topic, tmp_path, number, st
             part = [one._replace(offset=n) for n, one in enumerate(wanted[start : start + 5000])]
             client.produce(topic, 0, build(part))
     how = ("--rename", f"{topic}={copy}", *SLOWLY)
+    command = ["mirror", "--brokers", broker.bootstrap, "--to-brokers", broker.bootstrap]
+    command += ["--topics", topic, "--master", "inline", "--run", "r", "--out", str(tmp_path), *how]
     # What a shell starts in the background ignores SIGINT, and so would the job.
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "tidelog", "pipeline", "mirror"]
-    command += ["--brokers", broker.bootstrap]
-    command += ["--to-brokers", broker.bootstrap, "--topics", topic, "--master", "inline"]
-    command += ["--run", "r", "--out", str(tmp_path), *how]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as job:
-        wait_for(broker.bootstrap, copy, 1000)
+    heard = {"through": ["env", "--default-signal=INT"], "text": True}
+    heard |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with standing_still(command, after=1000, **heard) as job:
         job.send_signal(number)
+        job.send_signal(signal.SIGCONT)
         said, _ = job.communicate(timeout=180)
     assert job.returncode == status
     assert f"stopped by {number.name}: the same --run again goes on" in said
