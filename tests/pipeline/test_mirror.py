@@ -60,13 +60,19 @@ def fill(client, topic, partition, wanted, batch=40):
 
 
 def everything(client, topic, partition):
-    """Every data record of a partition that a consumer would be given who reads committed."""
+    """Every data record of a partition that a consumer would be given who reads committed.
+
+    A coordinator says that a transaction is committed before the log does: that is waited for.
+    """
     found, offset = [], 0
+    deadline = time.monotonic() + 60
     aborting = set()
     end = client.end_offset(topic, partition)
     while offset < end:
         fetched = client.fetch(topic, partition, offset, isolation=1)
         begins = sorted(fetched.aborted, key=lambda one: one[1])
+        assert len(fetched.records) or time.monotonic() < deadline, "nothing comes"
+        last = offset
         for head in scan(fetched.records):
             aborting |= {producer for producer, first in begins if first <= head.last_offset}
             begins = [one for one in begins if one[1] > head.last_offset]

@@ -26,6 +26,7 @@ from pipeline.source.splits import (
     ranges,
 )
 from protocol.records.batch import Record, build
+from tests.broker.subject import eventually
 from tests.pipeline.logs import append_times, seen_in, segments, truth
 from tests.protocol.records.samples import random_records
 
@@ -229,6 +230,18 @@ def transact(producer, topic, values, *, commit):
     (producer.commit_transaction if commit else producer.abort_transaction)(WAIT_S)
 
 
+def wait_for_markers(bootstrap, topic):
+    """Let the log say how the last transactions ended: their coordinator says so before."""
+    with Client(bootstrap) as client:
+        for number in range(client.partition_count(topic)):
+
+            def is_decided(number=number):
+                stable = client.end_offset(topic, number, isolation=1)
+                return stable == client.end_offset(topic, number)
+
+            eventually(is_decided, what="the markers of the last transactions")
+
+
 @pytest.mark.oracle
 def test_transactions(kafka, topic):
     with Client(kafka.bootstrap) as client:
@@ -244,6 +257,7 @@ def test_transactions(kafka, topic):
     for number in range(30):
         values = [b"%d" % number * rng.randrange(1, 400) for _ in range(rng.randrange(1, 6))]
         transact(producers[number % 2], topic, values, commit=rng.random() < 0.5)
+    wait_for_markers(kafka.bootstrap, topic)
     plain = Producer({"bootstrap.servers": kafka.bootstrap})
     plain.produce(topic, b"plain", partition=0)
     plain.flush()
