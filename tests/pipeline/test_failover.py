@@ -22,7 +22,7 @@ from pipeline.offset_map import PartitionMap, Run
 from protocol.records.batch import Record, build
 from tests.broker.subject import eventually
 from tests.pipeline.test_mirror import KEEP, everything, fill, mirror
-from tests.pipeline.test_source_brokers import transact
+from tests.pipeline.test_source_brokers import transact, wait_for_markers
 from tidelog.process import BrokerProcess
 
 NOON = 1_700_000_000_000
@@ -130,6 +130,7 @@ def test_a_group_goes_on_where_it_was(broker, target, topic, run, tmp_path, caps
         for part, records in wanted.items():
             fill(client, topic, part, records)
     assert mirror(broker.bootstrap, target, topic, tmp_path, "--create") == OK
+    wait_for_markers(target, topic)
     at = {(topic, 0): 0, (topic, 1): 217, (topic, 2): 400}  # nothing committed of the fourth
     commit(broker.bootstrap, topic, at)
 
@@ -438,6 +439,7 @@ def test_transactions_of_the_source(kafka, other, topic, tmp_path):
     for number in range(20):
         values = [b"%d.%d" % (number, n) for n in range(5)]
         transact(producer, topic, values, commit=number % 3 > 0)
+    wait_for_markers(kafka.bootstrap, topic)
     assert mirror(kafka.bootstrap, other.bootstrap, topic, tmp_path, "--create") == OK
     with Client(kafka.bootstrap) as client:
         left = everything(client, topic, 0)
@@ -465,6 +467,17 @@ def test_a_target_that_cannot_search_before_1970(broker, kafka, topic, run):
 # --- what holds a commit back --------------------------------------------------------------------
 
 
+def wait_until_empty(bootstrap, group):
+    """A consumer that leaves does not wait long for the answer, if at all."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def is_empty():
+        (described,) = admin.describe_consumer_groups([group]).values()
+        return not described.result(WAIT_S).members
+
+    eventually(is_empty, what="an empty group")
+
+
 def test_a_group_with_members_there_keeps_its_offsets(broker, other, topic, run, capsys):
     with Client(broker.bootstrap) as ours, Client(other.bootstrap) as theirs:
         crossed(ours, theirs, topic)
@@ -476,6 +489,7 @@ def test_a_group_with_members_there_keeps_its_offsets(broker, other, topic, run,
         assert run(other.bootstrap, topic, "--apply")[0] == FAILED
         said = f"group {topic} has members in {other.bootstrap}: stop them first"
         assert said in capsys.readouterr().err
+    wait_until_empty(other.bootstrap, topic)
     assert run(other.bootstrap, topic, "--apply")[0] == OK
     assert committed(other.bootstrap, topic) == {(topic, 0): 5}
 
