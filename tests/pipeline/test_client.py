@@ -142,7 +142,7 @@ def test_a_peer_that_talks_nonsense_is_told_apart():
         serving = threading.Thread(target=answer)
         serving.start()
         with pytest.raises(ConnectionBroken, match="announces an answer of"):
-            Connection("127.0.0.1", server.getsockname()[1], "test", 5)
+            Connection("127.0.0.1", server.getsockname()[1], "test", 60)
         serving.join()
 
 

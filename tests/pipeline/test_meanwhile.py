@@ -118,7 +118,7 @@ def test_a_target_made_anew_while_it_is_written(request, topic, mode):
     bootstrap = request.getfixturevalue(name).bootstrap
     wanted = some(1000, 4)
     made(bootstrap, topic)
-    task = task_of(bootstrap, topic, wanted, mode, timeout_s=10.0)
+    task = task_of(bootstrap, topic, wanted, mode)
     anew = Meanwhile(tuple(wanted), 50, 500, lambda: make_anew(bootstrap, topic, []))
     outcome = replay_partition(dataclasses.replace(task, source=anew))
     if mode == AT_LEAST_ONCE:  # the others are in a transaction that nobody commits

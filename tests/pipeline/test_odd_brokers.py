@@ -176,7 +176,7 @@ def test_an_answer_whose_head_is_cut_short_is_nonsense(body):
 
         broker.answered = answered
         with (
-            Connection("127.0.0.1", broker.port, "test", 5) as one,
+            Connection("127.0.0.1", broker.port, "test", 60) as one,
             pytest.raises(ConnectionBroken, match="cut short"),
         ):
             one.ask(metadata.MetadataRequest(topics=None), METADATA)
@@ -208,7 +208,7 @@ class Breaking:
 class OneLeader:
     """A client whose leader is always found."""
 
-    timeout_s = 10.0
+    timeout_s = 60.0
 
     def __init__(self, breaks):
         self.breaks = breaks
