@@ -3,7 +3,8 @@
 Directories of ours and of Apache Kafka's, running, stopped or copied; a place may also be the directory of
 one partition. The high watermark is what `replication-offset-checkpoint` says; a broker that runs writes it
 now and then, so it may lie a little behind. `.deleted`, `.cleaned` and `.swap` files are nobody's data,
-but for a `.swap` whose log is gone: that compaction has to be finished by a broker first.
+but for a `.swap` whose log is gone: that compaction has to be finished by a broker first, which one that
+runs does soon. It keeps nobody from other partitions.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Log:
     log_start_offset: int
     was_clean: bool
     snapshots: list[int] = field(default_factory=list)
+    unfinished: str | None = None
 
     @property
     def name(self) -> str:
@@ -89,7 +91,14 @@ def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
     logs = find(roots)
     selection.check_found({topic for topic, _ in logs})
     selection.check_partitions(set(logs))
-    return [logs[key] for key in sorted(logs) if selection.wants_partition(key)]
+    wanted = [logs[key] for key in sorted(logs) if selection.wants_partition(key)]
+    for log in wanted:
+        if log.unfinished is not None:
+            raise SourceError(
+                f"{log.directory} has {log.unfinished} and no log in its place: a compaction was"
+                " interrupted, or is at work; try again, or let a broker open the directory once"
+            )
+    return wanted
 
 
 def find(roots: Sequence[str]) -> dict[Key, Log]:
@@ -157,7 +166,6 @@ def _log(key: Key, directory: str, entries: Sequence[places.Entry], about: _Abou
             sizes[file.offset] = entry.size
         elif file.suffix == filenames.SNAPSHOT_SUFFIX:
             snapshots.append(file.offset)
-    _refuse_unfinished(directory, entries, sizes)
     segments = [
         Segment(directory, base, sizes[base], frozenset(suffixes[base])) for base in sorted(sizes)
     ]
@@ -169,22 +177,19 @@ def _log(key: Key, directory: str, entries: Sequence[places.Entry], about: _Abou
         about.starts.get(key, 0),
         about.was_clean,
         snapshots,
+        _unfinished(entries, sizes),
     )
 
 
-def _refuse_unfinished(
-    directory: str, entries: Sequence[places.Entry], sizes: dict[int, int]
-) -> None:
-    """Raise SourceError where compaction was interrupted between removing a log and replacing it."""
+def _unfinished(entries: Sequence[places.Entry], sizes: dict[int, int]) -> str | None:
+    """Return the name of what compaction has not put in the place of a log it removed."""
     ending = filenames.LOG_SUFFIX + filenames.SWAP_SUFFIX
     for entry in entries:
         if entry.name.endswith(ending):
             file = filenames.parse_segment_file(entry.name.removesuffix(filenames.SWAP_SUFFIX))
             if file is not None and file.offset not in sizes:
-                raise SourceError(
-                    f"{directory} has {entry.name} and no log in its place: a compaction was"
-                    " interrupted; let a broker open the directory once"
-                )
+                return entry.name
+    return None
 
 
 def _checkpoint(root: str, name: str) -> dict[Key, int]:

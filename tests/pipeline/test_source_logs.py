@@ -306,6 +306,23 @@ def test_what_is_nobodys_data_is_passed_over(written):
         plan(ALL, logs=[str(written)])
 
 
+def test_a_compaction_at_work_keeps_nobody_from_other_topics(written):
+    """A broker that runs gives names by and by: a log is away for a moment, and then there again."""
+    expected = {("t", 0): truth(written / "t-0")}
+    other = written / "other-0"
+    shutil.copytree(written / "t-0", other)
+    log = segments(other)[0]
+    log.rename(other / (log.name + ".swap"))
+    selection = Selection(topics=("t",), upto=LOG_END)
+    assert read_all(written, selection) == expected
+    with pytest.raises(SourceError, match=r"other-0 has .* try again, or let a broker open"):
+        plan(ALL, logs=[str(written)])
+    (other / (log.name + ".swap")).rename(log)
+    assert read_all(written, Selection(topics=("other",), upto=LOG_END)) == {
+        ("other", 0): expected["t", 0]
+    }
+
+
 def test_topics_are_chosen(tmp_path):
     writer = Writer(tmp_path / "logs")
     for topic in ("a-b", "a.b", "c", "__internal"):
