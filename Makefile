@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+# Jars for the tests, fetched before any of them waits; again where that fails, for a mirror may falter.
+FETCH := $(BIN)/python tests/oracle/apache_kafka.py fetch
 PACKAGES := config protocol storage broker pipeline tidelog
 DATA ?= data
 LISTEN ?= 127.0.0.1:9092
@@ -35,6 +37,7 @@ test-long: setup ## the long profiles: a million mutated frames, more kills
 	TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600
 
 test-clients: setup ## every real client against every other, the matrix printed
+	@$(BIN)/python tests/clients/environments.py
 	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients tests/field
 
 test-docker: setup ## the image and the compose stack, with docker or podman
@@ -42,11 +45,12 @@ test-docker: setup ## the image and the compose stack, with docker or podman
 
 test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
-	@$(BIN)/python tests/oracle/apache_kafka.py fetch 3.9.1 >/dev/null || true
+	@$(FETCH) 3.9.1 >/dev/null || $(FETCH) 3.9.1 >/dev/null || true
+	@$(BIN)/python -m tests.pipeline.spark_kafka
 	$(BIN)/python -m pytest -q -m spark --timeout 600 tests/pipeline
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
-	@for version in 3.9.1 0.10.2.2 tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1; do $(BIN)/python tests/oracle/apache_kafka.py fetch $$version >/dev/null || true; done
+	@for version in 3.9.1 0.10.2.2 tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1; do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
 	$(BIN)/python -m pytest -q -s -m 'oracle and not spark' --timeout 1800 tests
 
 check: setup style types imports derived ## lint, types, imports, derived pages

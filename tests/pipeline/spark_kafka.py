@@ -1,7 +1,7 @@
 """Spark's own Kafka connector: its jars, fetched once with Maven into the cache of the oracle tests.
 
 Spark has to be given them when it starts, and PySpark does not bring them. Mirrors lag behind: of each jar
-the newest of a few versions that go together is taken.
+the newest of a few versions that go together is taken. As a program it fetches them, before any test waits.
 """
 
 from __future__ import annotations
@@ -62,15 +62,22 @@ def fetch() -> Availability:
 
 def _copy(artifact: str, jars: Path) -> bool:
     command = ["mvn", "--batch-mode", "--quiet", f"{DEPENDENCY_PLUGIN}:copy"]
-    done = subprocess.run(
-        [*command, f"-Dartifact={artifact}", f"-DoutputDirectory={jars}"],
-        capture_output=True,
-        timeout=FETCH_TIMEOUT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [*command, f"-Dartifact={artifact}", f"-DoutputDirectory={jars}"],
+            capture_output=True,
+            timeout=FETCH_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
     return done.returncode == 0
 
 
 def jars() -> list[Path]:
     """The jars, where they are."""
     return sorted(directory().glob("*.jar"))
+
+
+if __name__ == "__main__":
+    print(fetch().reason or directory())
