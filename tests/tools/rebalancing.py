@@ -1,7 +1,8 @@
 """Members of groups that are real consumers, and what they say of what they own: Java's and librdkafka's.
 
 A member writes its history: what it was given and what was taken from it, when (ms of the machine's clock),
-and which records it has read. `owned` and `overlaps` read histories.
+and which records it has read. `owned`, `moves` and `overlaps` read histories. A history tells of a generation
+when the member comes to it; in which one the group is, `generation` asks the broker.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from tests.broker.subject import Subject
+
 COOPERATIVE = {
     "java": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
     "librdkafka": "cooperative-sticky",
 }
 EAGER = {"java": "org.apache.kafka.clients.consumer.RangeAssignor", "librdkafka": "range"}
-SESSION_MS = 45_000
+SESSION_MS = 180_000  # who comes back in a process of its own has to be back before
 _NEVER_MS = 2**62
 
 
@@ -187,6 +190,24 @@ def owned(member: Member) -> frozenset[int]:
     for event in member.history():
         has = has | event.partitions if event.is_given else has - event.partitions
     return has
+
+
+def moves(member: Member) -> list[Event]:
+    """What moved a partition: a member that keeps what it has is told so in every generation, too."""
+    return [event for event in member.history() if event.partitions]
+
+
+def generation(broker: Subject, group: str, instance: str) -> int | None:
+    """The generation a static member may say that it lives in; None while the members gather for the next."""
+    with broker.connect() as connection:
+        (told,) = connection.ask("DescribeGroups", 5, groups=[group])["groups"]
+        named = {each["group_instance_id"]: each["member_id"] for each in told["members"]}
+        who = {"group_id": group, "group_instance_id": instance, "member_id": named[instance]}
+        for number in range(1, 100):
+            answer = connection.ask("Heartbeat", 4, generation_id=number, **who)
+            if answer["error_code"] == 0:
+                return number
+    return None
 
 
 def overlaps(members: Iterable[Member]) -> list[str]:
