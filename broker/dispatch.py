@@ -88,6 +88,7 @@ HANDLERS: dict[int, Handler] = {
     46: Handler("list_partition_reassignments", 0, 0),
     47: Handler("offset_delete", 0, 0),
     48: Handler("describe_client_quotas", 0, 1),
+    50: Handler("describe_user_scram_credentials", 0, 0),
     60: Handler("describe_cluster", 0, 2),
     61: Handler("describe_producers", 0, 0),
     65: Handler("describe_transactions", 0, 0),

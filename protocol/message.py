@@ -92,6 +92,7 @@ _APIS: Final[Mapping[int, ApiEntry]] = MappingProxyType(
             ApiEntry(46, "ListPartitionReassignments", "list_partition_reassignments"),
             ApiEntry(47, "OffsetDelete", "offset_delete"),
             ApiEntry(48, "DescribeClientQuotas", "describe_client_quotas"),
+            ApiEntry(50, "DescribeUserScramCredentials", "describe_user_scram_credentials"),
             ApiEntry(60, "DescribeCluster", "describe_cluster"),
             ApiEntry(61, "DescribeProducers", "describe_producers"),
             ApiEntry(65, "DescribeTransactions", "describe_transactions"),

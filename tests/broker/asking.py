@@ -58,6 +58,7 @@ VERSIONS = {
     "AlterPartitionReassignments": 0,
     "ListPartitionReassignments": 0,
     "DescribeClientQuotas": 1,
+    "DescribeUserScramCredentials": 0,
     "DescribeCluster": 2,
     "DescribeProducers": 0,
     "DescribeTransactions": 0,
@@ -448,6 +449,7 @@ BODIES = {
     },
     "ListPartitionReassignments": {"timeout_ms": 1, "topics": None},
     "DescribeClientQuotas": {"components": [], "strict": False},
+    "DescribeUserScramCredentials": {"users": [{"name": "somebody"}]},
     "DescribeCluster": {
         "include_cluster_authorized_operations": True,
         "endpoint_type": 1,

@@ -75,6 +75,10 @@ SCHEMAS: dict[str, tuple[Any, Any]] = {
     "CreateAcls": (admin.CreateAclsRequest, admin.CreateAclsResponse),
     "DeleteAcls": (admin.DeleteAclsRequest, admin.DeleteAclsResponse),
     "DescribeClientQuotas": (admin.DescribeClientQuotasRequest, admin.DescribeClientQuotasResponse),
+    "DescribeUserScramCredentials": (
+        admin.DescribeUserScramCredentialsRequest,
+        admin.DescribeUserScramCredentialsResponse,
+    ),
     "DescribeTransactions": (admin.DescribeTransactionsRequest, admin.DescribeTransactionsResponse),
     "ListTransactions": (admin.ListTransactionsRequest, admin.ListTransactionsResponse),
     "ListGroups": (admin.ListGroupsRequest, admin.ListGroupsResponse),

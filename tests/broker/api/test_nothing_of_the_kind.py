@@ -1,4 +1,4 @@
-"""Access rules, quotas and transactions: there are none, and each API says so in its own way."""
+"""Access rules, quotas, passwords and transactions: there are none, and each API says so in its own way."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from tests.broker.asking import ACL, ACL_FILTER, all_versions
 
 UNSUPPORTED_VERSION, INVALID_REQUEST, SECURITY_DISABLED = 35, 42, 54
+RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE = 91, 92
 TRANSACTIONAL_ID_NOT_FOUND, INVALID_REGULAR_EXPRESSION = 105, 128
 
 
@@ -45,6 +46,27 @@ def test_quotas(connection, version, components, code):
     answer = connection.ask("DescribeClientQuotas", version, components=components, strict=False)
     assert answer["error_code"] == code
     assert answer["entries"] == (None if code else [])
+
+
+@pytest.mark.parametrize(
+    ("users", "found"),
+    [
+        (None, []),
+        ([], []),
+        (["anna", ""], [("anna", RESOURCE_NOT_FOUND), ("", RESOURCE_NOT_FOUND)]),
+        (
+            ["anna", "ben", "anna"],
+            [("anna", DUPLICATE_RESOURCE), ("ben", RESOURCE_NOT_FOUND)],
+        ),
+    ],
+)
+def test_passwords(connection, users, found):
+    named = None if users is None else [{"name": user} for user in users]
+    answer = connection.ask("DescribeUserScramCredentials", 0, users=named)
+    assert (answer["error_code"], answer["error_message"]) == (0, None)
+    assert [(each["user"], each["error_code"]) for each in answer["results"]] == found
+    assert all(each["credential_infos"] == [] for each in answer["results"])
+    assert all(repr(each["user"]) in each["error_message"] for each in answer["results"])
 
 
 @pytest.mark.parametrize("version", all_versions("ListTransactions"))

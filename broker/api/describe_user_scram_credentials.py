@@ -1,0 +1,52 @@
+"""DescribeUserScramCredentials (key 50): nobody has a password here, so there are no credentials (KIP-554).
+
+Behaviour: no user where all are asked for. A user who is named is RESOURCE_NOT_FOUND; one who is named
+twice, DUPLICATE_RESOURCE; both are answered once.
+
+Version notes: 0 flexible.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from protocol.api.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from protocol.errors import DuplicateResource, ResourceNotFound
+
+if TYPE_CHECKING:
+    from broker.context import Context
+    from broker.node import Node
+    from protocol.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+    from protocol.errors import BrokerError
+
+
+def handle(
+    _node: Node, request: DescribeUserScramCredentialsRequest, _context: Context
+) -> DescribeUserScramCredentialsResponse:
+    """No credentials, and an error for each user who is named."""
+    asked = Counter(user.name for user in request.users or ())
+    return DescribeUserScramCredentialsResponse(
+        results=[_nothing(user, times) for user, times in asked.items()]
+    )
+
+
+def _nothing(user: str, times: int) -> DescribeUserScramCredentialsResult:
+    error: BrokerError = ResourceNotFound(f"there are no credentials of a user {user!r}")
+    if times > 1:
+        error = DuplicateResource(f"the user {user!r} is named more than once")
+    return DescribeUserScramCredentialsResult(
+        user=user, error_code=error.code, error_message=error.message, credential_infos=[]
+    )
+
+
+def refuse(
+    _request: DescribeUserScramCredentialsRequest, error: BrokerError
+) -> DescribeUserScramCredentialsResponse:
+    """The error at the top."""
+    return DescribeUserScramCredentialsResponse(
+        error_code=error.code, error_message=error.message, results=[]
+    )

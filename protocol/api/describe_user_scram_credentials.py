@@ -1,0 +1,56 @@
+"""DescribeUserScramCredentials (key 50): how users' passwords are kept for SCRAM (KIP-554).
+
+v0 flexible.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import Api, Int8, Int16, Int32, Message, String, since
+
+
+class UserName(Message):
+    """One user asked about."""
+
+    name: String = since(0)
+
+
+class DescribeUserScramCredentialsRequest(Message):
+    """Tell the credentials of these users; of all with a null or empty list."""
+
+    users: list[UserName] | None = since(0)
+
+
+class CredentialInfo(Message):
+    """How one credential was derived."""
+
+    mechanism: Int8 = since(0)
+    iterations: Int32 = since(0)
+
+
+class DescribeUserScramCredentialsResult(Message):
+    """The credentials of one user."""
+
+    user: String = since(0)
+    error_code: Int16 = since(0)
+    error_message: String | None = since(0, default=None)
+    credential_infos: list[CredentialInfo] = since(0)
+
+
+class DescribeUserScramCredentialsResponse(Message):
+    """The credentials, user by user; the error of the whole request at the top."""
+
+    throttle_time_ms: Int32 = since(0)
+    error_code: Int16 = since(0)
+    error_message: String | None = since(0, default=None)
+    results: list[DescribeUserScramCredentialsResult] = since(0)
+
+
+API = Api(
+    key=50,
+    name="DescribeUserScramCredentials",
+    request=DescribeUserScramCredentialsRequest,
+    response=DescribeUserScramCredentialsResponse,
+    min_version=0,
+    max_version=0,
+    first_flexible=0,
+)
