@@ -16,13 +16,14 @@ import pytest
 from tests.broker import asking
 from tests.clients import clients
 from tests.clients.environments import Unavailable
-from tests.clients.session import Session
+from tests.clients.session import ANSWER_TIMEOUT_S, Session
 from tests.field.complaints import DAY_MS, HOUR_MS, NEW_YEAR_MS, create, found, wall_ms
 from tests.oracle import codecs, recordset
 from tests.oracle.recordset import Rec
 
 INVALID_TIMESTAMP = 32
 LATEST = -1
+LINGER_MS = 10_000  # all but Java's are told to send what there is at once
 WINDOW = {
     "message_timestamp_before_max_ms": str(DAY_MS),
     "message_timestamp_after_max_ms": str(HOUR_MS),
@@ -114,10 +115,10 @@ def seen_by(client, broker, connection, times):
         pytest.skip(str(reason))
     records = [{"key": "k", "value": "v", "timestamp": time} for time in times]
     batch = {"topic": topic, "partition": 0, "records": records}
+    # One batch, however long the client stands still between the first record and the second.
+    asked = {"op": "produce", "codec": "none", "idempotent": False, "linger_ms": LINGER_MS}
     with Session(client.name, command) as session:
-        (answer,) = session.ask(
-            {"op": "produce", "codec": "none", "idempotent": False, "batches": [batch]}, 30
-        )
+        (answer,) = session.ask({**asked, "batches": [batch]}, ANSWER_TIMEOUT_S)
     assert found(connection, topic, LATEST) == (0, -1)
     return answer["error"]
 

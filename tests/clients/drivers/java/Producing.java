@@ -20,11 +20,12 @@ final class Producing {
         settings.put("value.serializer", serializer);
         settings.put("acks", "all");
         settings.put("compression.type", command.get("codec"));
-        settings.put("linger.ms", "100");
+        long lingerMs = command.get("linger_ms") == null ? 100 : ((Number) command.get("linger_ms")).longValue();
+        settings.put("linger.ms", String.valueOf(lingerMs));
         settings.put("batch.size", String.valueOf(1 << 20));
         settings.put("max.block.ms", "20000");
         settings.put("request.timeout.ms", "15000");
-        settings.put("delivery.timeout.ms", "20000");
+        settings.put("delivery.timeout.ms", String.valueOf(20_000 + lingerMs)); // less is refused
         if (command.get("idempotent") != null) {
             settings.put("enable.idempotence", String.valueOf(command.get("idempotent")));
         }
