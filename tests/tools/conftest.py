@@ -10,6 +10,12 @@ from tests.oracle import apache_kafka
 from tests.tools.java_tools import JavaTools
 
 VERSIONS = ("3.9.1", "4.1.1")
+# What some tools grant a broker is little for a busy machine: the first gives up after 5 s, the other loses
+# what was not acknowledged within four times 1.5 s. Neither says so with its exit status.
+PATIENCE = {
+    "kafka-consumer-groups": ("--timeout", "60000"),
+    "kafka-console-producer": ("--request-timeout-ms", "60000"),
+}
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +41,8 @@ def run(broker, tools):
     """Run a tool against the broker; it must succeed, unless it is expected to fail."""
 
     def run_one(tool, *arguments, status=0, stdin=None):
-        done = tools.run(tool, "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin)
+        where = ("--bootstrap-server", broker.bootstrap, *PATIENCE.get(tool, ()))
+        done = tools.run(tool, *where, *arguments, stdin=stdin)
         assert done.status == status, done
         return done
 

@@ -17,13 +17,16 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from tests.broker.asking import list_offset
 from tests.oracle import apache_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tests.broker.subject import Subject
+
 SOURCE = Path(__file__).with_name("Tools.java")
-ANSWER_TIMEOUT_S = 90
+ANSWER_TIMEOUT_S = 180
 _TOOLS = "org.apache.kafka.tools."
 # What the scripts in Kafka's bin/ start.
 CLASSES: Mapping[str, str] = {
@@ -89,6 +92,22 @@ def start(version: str, tool: str, *arguments: str, directory: Path) -> apache_k
 def json_lines(text: str) -> list[dict[str, Any]]:
     """What a verifiable producer or consumer says, without what its logging has to say."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def reading(broker: Subject, topic: str, partition: int) -> tuple[str, ...]:
+    """Options for the console consumer to read all that a partition holds, however long that takes.
+
+    Only where nothing is to come it ends as it has waited for a while.
+    """
+    with broker.connect() as connection:
+        first, end = (
+            list_offset(connection, topic, at, partition=partition)["offset"] for at in (-2, -1)
+        )
+    if end == first:
+        until: tuple[str, ...] = ("--timeout-ms", "1500")
+    else:
+        until = ("--max-messages", str(end - first), "--timeout-ms", "60000")
+    return ("--topic", topic, "--partition", str(partition), "--offset", "earliest", *until)
 
 
 class JavaTools:

@@ -13,13 +13,14 @@ import time
 
 import pytest
 
+from protocol.group_records import partition_of
 from tests.broker.asking import new_name, produce
 from tests.broker.subject import eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tests.tools import java_tools
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
 HOUR_MS = 3_600_000
 # A record of the Moon landing, three around the year 2020 of which one is late, two of today.
@@ -123,7 +124,7 @@ def member(tools, broker, group, topic, directory, *arguments):
     try:
         eventually(
             lambda: "offsets_committed" in process.out.read_text(),
-            60,
+            120,
             f"a member:\n{process.tail()}",
         )
         yield process
@@ -300,13 +301,10 @@ class TestTheTopicOfOffsets:
     """What lies in __consumer_offsets, read by Kafka's own formatters."""
 
     @staticmethod
-    def read(run, formatter):
-        done = run(
-            "kafka-console-consumer",
-            *("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "1500"),
-            *("--formatter", formatter),
-        )
-        return done.out
+    def read(run, broker, group, formatter):
+        """All that lies in the partition of the group."""
+        place = java_tools.reading(broker, "__consumer_offsets", partition_of(group, 50))
+        return run("kafka-console-consumer", *place, "--formatter", formatter).out
 
     @staticmethod
     def records(text):
@@ -320,9 +318,10 @@ class TestTheTopicOfOffsets:
     def test_offsets(self, run, tools, groups, broker, group, filled, now_ms):
         commit(broker, group, filled, 3)
         groups("--delete-offsets", "--topic", filled)
+        text = self.read(run, broker, group, FORMATTERS + "OffsetsMessageFormatter")
         found = [
             value
-            for key, value in self.records(self.read(run, FORMATTERS + "OffsetsMessageFormatter"))
+            for key, value in self.records(text)
             if key == {"group": group, "topic": filled, "partition": 0}
         ]
         committed, removed = found
@@ -330,9 +329,8 @@ class TestTheTopicOfOffsets:
         assert committed["data"]["offset"] == 3
         assert 0 <= committed["data"]["commitTimestamp"] - now_ms < 60_000
         if tools.version == "3.9.1":
-            old = self.read(
-                run, "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"
-            )
+            formatter = "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"
+            old = self.read(run, broker, group, formatter)
             assert f"[{group},{filled},0]::OffsetAndMetadata(offset=3, " in old
             assert f"[{group},{filled},0]::NULL" in old
 
@@ -340,13 +338,8 @@ class TestTheTopicOfOffsets:
         with member(tools, broker, group, filled, tmp_path):
             pass
         groups("--delete")
-        found = [
-            value
-            for key, value in self.records(
-                self.read(run, FORMATTERS + "GroupMetadataMessageFormatter")
-            )
-            if key == {"group": group}
-        ]
+        text = self.read(run, broker, group, FORMATTERS + "GroupMetadataMessageFormatter")
+        found = [value for key, value in self.records(text) if key == {"group": group}]
         generations = [
             (value["data"]["generation"], value["data"]["protocol"], len(value["data"]["members"]))
             for value in found[:-1]

@@ -16,7 +16,7 @@ from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tests.tools import java_tools
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
 BASE_MS = 1_600_000_000_000
 
@@ -86,6 +86,11 @@ class TestConfigs:
         run("kafka-configs", *where, "--alter", "--delete-config", "log.segment.delete.delay.ms")
         assert "5000" not in run("kafka-configs", *where, "--describe").out
 
+    def test_users(self, run):
+        where = ("--entity-type", "users", "--describe")
+        assert run("kafka-configs", *where).out == ""
+        assert run("kafka-configs", *where, "--entity-name", "anna").out == ""
+
     def test_everything_of_the_broker(self, run):
         told = run(
             "kafka-configs", "--entity-type", "brokers", "--entity-name", "1", "--describe", "--all"
@@ -101,29 +106,24 @@ class TestConfigs:
         assert "Invalid config(s): retention.ms" in done.err
 
 
-def read(run, topic, partition, *properties):
+def read(run, broker, topic, *properties):
+    """The lines of all that a topic's two partitions hold."""
     shown = [word for each in properties for word in ("--property", f"print.{each}=true")]
-    done = run(
-        "kafka-console-consumer",
-        "--topic",
-        topic,
-        "--partition",
-        str(partition),
-        "--offset",
-        "earliest",
-        "--timeout-ms",
-        "1500",
-        *shown,
-    )
-    return done.lines
+    return [
+        line
+        for partition in (0, 1)
+        for line in run(
+            "kafka-console-consumer", *java_tools.reading(broker, topic, partition), *shown
+        ).lines
+    ]
 
 
 class TestRecords:
-    def test_from_the_console_to_the_console(self, run, topic):
+    def test_from_the_console_to_the_console(self, run, broker, topic):
         text = "".join(f"key{i}:value{i}\n" for i in range(20))
         keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
         run("kafka-console-producer", "--topic", topic, *keyed, stdin=text)
-        lines = read(run, topic, 0, "key") + read(run, topic, 1, "key")
+        lines = read(run, broker, topic, "key")
         assert sorted(lines) == sorted(f"key{i}\tvalue{i}" for i in range(20))
 
     def test_everything_a_record_has(self, run, broker, topic):
@@ -142,7 +142,7 @@ class TestRecords:
             assert produce(connection, topic, records, partition=0)["error_code"] == 0
             assert produce(connection, topic, records, partition=1)["error_code"] == 0
         shown = ("timestamp", "partition", "offset", "headers", "key")
-        lines = read(run, topic, 0, *shown) + read(run, topic, 1, *shown)
+        lines = read(run, broker, topic, *shown)
         written = [line for line in lines if line.endswith("value")]
         assert re.fullmatch(
             r"CreateTime:\d{13}\tPartition:[01]\tOffset:0\ta:1,b:2\tkey\tvalue", written[0]
@@ -154,11 +154,11 @@ class TestRecords:
             + 2 * ["CreateTime:-1\tPartition:_\tNO_HEADERS\tkey\tnull"]
         )
 
-    def test_stamped_by_the_broker(self, run, topic):
+    def test_stamped_by_the_broker(self, run, broker, topic):
         where = ("--entity-type", "topics", "--entity-name", topic, "--alter")
         run("kafka-configs", *where, "--add-config", "message.timestamp.type=LogAppendTime")
         run("kafka-console-producer", "--topic", topic, stdin="x\n")
-        (line,) = read(run, topic, 0, "timestamp") + read(run, topic, 1, "timestamp")
+        (line,) = read(run, broker, topic, "timestamp")
         assert re.fullmatch(r"LogAppendTime:\d{13}\tx", line)
 
     def test_offsets_by_time(self, run, broker, topic):
@@ -179,7 +179,7 @@ class TestRecords:
         assert offsets(BASE_MS + 1) == offsets(BASE_MS + 5_000) == {"0:1"}
         assert offsets(BASE_MS + 5_001) == set()
 
-    def test_deleted(self, run, topic, tmp_path):
+    def test_deleted(self, run, broker, topic, tmp_path):
         run("kafka-console-producer", "--topic", topic, stdin="a\nb\nc\n")
         ends = dict(
             line.removeprefix(f"{topic}:").split(":")
@@ -191,7 +191,7 @@ class TestRecords:
         done = run("kafka-delete-records", "--offset-json-file", str(path))
         for each, end in ends.items():
             assert f"partition: {topic}-{each}\tlow_watermark: {end}" in done.out
-        assert read(run, topic, 0) + read(run, topic, 1) == []
+        assert read(run, broker, topic) == []
 
     def test_before_1970(self, run, broker, topic):
         """A time is looked up below zero too; Kafka refuses what it takes for an unknown sentinel."""
@@ -215,7 +215,7 @@ class TestRecords:
         ]
         assert sum(ends) == 5_000
         consumed = run(
-            "kafka-consumer-perf-test", "--topic", topic, "--messages", "5000", "--timeout", "30000"
+            "kafka-consumer-perf-test", "--topic", topic, "--messages", "5000", "--timeout", "90000"
         )
         names, values = (line.split(", ") for line in consumed.lines)
         assert dict(zip(names, values, strict=True))["data.consumed.in.nMsg"] == "5000"
@@ -235,7 +235,7 @@ class TestRecords:
             *("--message-create-time", str(BASE_MS)),
             directory=tmp_path,
         )
-        assert producer.process.wait(60) == 0
+        assert producer.process.wait(120) == 0
         said = java_tools.json_lines(producer.out.read_text())
         written = {
             (each["partition"], each["offset"]): each["value"]
@@ -275,8 +275,10 @@ class TestTheCluster:
         done = tools.run("kafka-cluster", "list-endpoints", *at)
         assert done.lines[1].split()[:3] == ["1", "127.0.0.1", str(broker.port)]
 
-    def test_versions(self, run):
-        done = run("kafka-broker-api-versions")
+    def test_versions(self, run, tmp_path):
+        patient = tmp_path / "client.properties"
+        patient.write_text("request.timeout.ms=60000\n")  # of itself it waits for 5 s
+        done = run("kafka-broker-api-versions", "--command-config", str(patient))
         for line in ("Produce(0): 0 to 13", "Metadata(3): 0 to 13", "DescribeLogDirs(35): 0 to 4"):
             assert line in done.out
 
