@@ -10,7 +10,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from tests.broker.subject import eventually
-from tests.oracle.brokers import wait_for_coordinators
+from tests.oracle import wire
+from tests.oracle.brokers import wait_for_coordinators, wait_for_leaders
 from tidelog.cli import main
 
 pytestmark = [
@@ -25,6 +26,11 @@ TOPIC, GROUP = "orders", "readers"
 NOWHERE = "127.0.0.1:1"
 
 
+def described(connection):
+    (group,) = connection.ask("DescribeGroups", 4, groups=[GROUP])["groups"]
+    return group
+
+
 @pytest.fixture(scope="module")
 def filled(apache_kafka):
     """Apache Kafka with a topic: its bootstrap address, and the times of what lies in partition 0."""
@@ -36,11 +42,15 @@ def filled(apache_kafka):
             {TOPIC: {"num_partitions": 2, "replication_factor": 1, "configs": configs}}
         )
         admin.close()
+        with wire.Connection(kafka.bootstrap) as connection:
+            wait_for_leaders(connection, {TOPIC: 2})
+            # A KRaft broker is named as coordinator before it has read what it coordinates.
+            eventually(lambda: described(connection)["error_code"] == 0, 60, "a coordinator")
         now_ms = time.time_ns() // 1_000_000
         times = [now_ms - hours * HOUR_MS for hours in (5, 1, 3, 2)]
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, compression_type="lz4")
         for at in times:
-            producer.send(TOPIC, b"v", partition=0, timestamp_ms=at).get(20)
+            producer.send(TOPIC, b"v", partition=0, timestamp_ms=at).get(90)
         producer.close()
         yield kafka.bootstrap, times
 
