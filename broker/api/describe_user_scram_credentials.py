@@ -30,7 +30,8 @@ def handle(
     """No credentials, and an error for each user who is named."""
     asked = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
-        results=[_nothing(user, times) for user, times in asked.items()]
+        error_message="",  # where others leave it null: as Kafka does
+        results=[_nothing(user, times) for user, times in asked.items()],
     )
 
 

@@ -63,7 +63,7 @@ def test_quotas(connection, version, components, code):
 def test_passwords(connection, users, found):
     named = None if users is None else [{"name": user} for user in users]
     answer = connection.ask("DescribeUserScramCredentials", 0, users=named)
-    assert (answer["error_code"], answer["error_message"]) == (0, None)
+    assert (answer["error_code"], answer["error_message"]) == (0, "")
     assert [(each["user"], each["error_code"]) for each in answer["results"]] == found
     assert all(each["credential_infos"] == [] for each in answer["results"])
     assert all(repr(each["user"]) in each["error_message"] for each in answer["results"])
