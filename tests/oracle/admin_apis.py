@@ -304,7 +304,7 @@ def nothing_there() -> Iterator[Case]:
             steps.append(ask(label, "DescribeClientQuotas", version, fields))
     yield Case("client quotas", "create", tuple(steps), {"admin": "quotas"})
     steps = []
-    for users in (None, [], ["anna"], ["anna", ""], ["anna", "anna"]):
+    for users in (None, [], ["anna"], [""], ["anna", "anna"]):
         named = None if users is None else [{"name": user} for user in users]
         steps.append(ask(f"passwords {users}", "DescribeUserScramCredentials", 0, {"users": named}))
     yield Case("passwords", "create", tuple(steps), {"admin": "passwords"})
