@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.oracle.brokers import Tidelog
-from tests.oracle.group_lockstep import played
+from tests.oracle.group_lockstep import IN_ORDER, played
 from tests.oracle.test_groups_against_kafka import KAFKA, SETTINGS, prepare
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
@@ -22,7 +22,7 @@ CONVERSATIONS = int(os.environ.get("TIDELOG_CONVERSATIONS", "60"))
 @pytest.fixture(scope="module")
 def brokers(apache_kafka, tmp_path_factory):
     with (
-        apache_kafka(KAFKA, **SETTINGS) as theirs,
+        apache_kafka(KAFKA, **SETTINGS, **IN_ORDER) as theirs,
         Tidelog(tmp_path_factory.mktemp("tidelog"), SETTINGS) as ours,
     ):
         both = theirs.bootstrap, ours.bootstrap
@@ -78,7 +78,7 @@ def commits_elsewhere(said):
 def test_whoever_does_something_else_is_noticed(brokers, twist):
     """What one broker is told otherwise stands for a broker that takes it otherwise."""
     for seed in range(CONVERSATIONS):
-        _, parting = played(brokers, seed, twist=twist)
+        _, parting = played(brokers, seed, twist=twist, patience_s=8)
         if parting is not None:
             return
     pytest.fail("both brokers seem to be right")
