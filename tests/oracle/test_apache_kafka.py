@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 
 import pytest
 
 from tests.oracle import apache_kafka
-from tests.oracle.apache_kafka import ApacheKafka, ApacheKafkaError
+from tests.oracle.apache_kafka import ApacheKafka, ApacheKafkaError, free_ports
 
 
 @pytest.fixture
@@ -88,18 +89,42 @@ def test_an_unknown_version_is_refused(cache):
         apache_kafka.fetch("1.2.3")
 
 
+def is_free(port):
+    with socket.socket() as one, contextlib.suppress(OSError):
+        one.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
 def test_free_ports_are_distinct_and_free():
-    ports = apache_kafka.free_ports(5)
-    assert len(set(ports)) == 5
-    for port in ports:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", port))
+    ports = apache_kafka.free_ports(50)
+    assert len(set(ports)) == 50
+    assert sum(map(is_free, ports)) >= 45  # somebody else may have taken one meanwhile
 
 
-def test_nobody_answers_on_a_free_port():
-    (port,) = apache_kafka.free_ports(1)
-    assert not apache_kafka.answers_metadata(port)
-    assert not apache_kafka.answers_ruok(port)
+def test_nobody_answers_where_nobody_listens():
+    with socket.socket() as bound:  # so nobody else can
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        assert not apache_kafka.answers_metadata(port)
+        assert not apache_kafka.answers_ruok(port)
+        assert not apache_kafka.remembers_no_broker(port)
+
+
+def test_a_connection_to_itself_is_no_answer(monkeypatch):
+    """Where nobody listens, the system may choose the port that is asked for as the asking one."""
+
+    def to_itself(address, timeout):
+        connection = socket.socket()
+        connection.settimeout(timeout)
+        connection.bind(address)
+        connection.connect(connection.getsockname())
+        return connection
+
+    with to_itself(("127.0.0.1", 0), 2) as connection:
+        assert connection.getsockname() == connection.getpeername()
+    monkeypatch.setattr(socket, "create_connection", to_itself)
+    assert not apache_kafka.answers_metadata(0)
 
 
 @pytest.mark.parametrize("arguments", [[], ["fetch"], ["run", "x"], ["eat", "3.9.1"]])
@@ -109,7 +134,25 @@ def test_the_command_line_explains_itself(arguments, capsys):
 
 
 @pytest.mark.oracle
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", ["3.9.1", "0.10.2.2"])
+def test_a_broker_starts_although_somebody_has_its_port(apache_kafka, monkeypatch, version):
+    with socket.socket() as listening, contextlib.ExitStack() as stack:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        taken = listening.getsockname()[1]
+        offered = [[taken, *free_ports(1)], [*free_ports(1), taken]]
+        monkeypatch.setattr(
+            "tests.oracle.apache_kafka.free_ports",
+            lambda count: offered.pop() if offered else free_ports(count),
+        )
+        kafka = stack.enter_context(apache_kafka(version))
+        assert not offered
+        assert kafka.port != taken
+
+
+@pytest.mark.oracle
+@pytest.mark.timeout(900)
 def test_a_broker_starts_again_on_its_directory(apache_kafka, tmp_path):
     with apache_kafka("3.9.1") as kafka:
         first = kafka.pid
