@@ -3,12 +3,14 @@
     worker = Program("4.1.1", "worker", STANDALONE, directory, properties(directory, "worker", {...}))
 
 Each is a Java process of its own, as its script in Kafka's bin/ starts it; what it logs is in `<name>.out`.
+A worker that is stopped commits its offsets for as long as `PATIENT` grants, and then ends in order.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
-import urllib.error
+import re
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,9 @@ MIRROR_MAKER = _CONNECT + "mirror.MirrorMaker"
 STRINGS = _CONNECT + "storage.StringConverter"
 ENDED_BY_SIGTERM = 143  # as the JVM says it, after its shutdown hooks
 REST_TIMEOUT_S = 30
+# Of the 5 s Connect grants by itself a busy machine needs more; who did not commit in time begins again.
+PATIENT = {"task.shutdown.graceful.timeout.ms": 60_000, "offset.flush.timeout.ms": 60_000}
+_LISTENING = re.compile(rb"advertising URL http://127\.0\.0\.1:(\d+)/")
 
 # 3.9 logs with reload4j, 4.x with log4j 2.
 _LOGGING = {
@@ -68,9 +73,16 @@ class Program(apache_kafka.Process):
             options.append(f"{option}={path.as_uri()}")
         jars = apache_kafka.fetch(f"connect-{version}")
         words = [str(argument) for argument in arguments]
+        before = directory / f"{name}.out"  # of one that ran under this name
+        self._said = before.stat().st_size if before.exists() else 0
         super().__init__(name, java_command(jars, main, *words, options=options), directory)
 
-    def stop(self, timeout_s: float = 40) -> None:
+    def rest_port(self) -> int | None:
+        """Where this worker listens, if it does: listeners of port 0 get one that nobody else has."""
+        found = _LISTENING.search(self.out.read_bytes(), self._said)
+        return int(found[1]) if found else None
+
+    def stop(self, timeout_s: float = 150) -> None:
         """Stop it as Ctrl-C does; raises AssertionError if it did not end in order."""
         assert self.alive(), f"it ended by itself:\n{self.tail(60)}"
         super().stop(timeout_s)
@@ -85,7 +97,10 @@ def properties(directory: Path, name: str, values: Mapping[str, object]) -> Path
 
 
 def rest(port: int, method: str, path: str, body: object = None) -> Any:
-    """Ask a worker; what it answers, or None while it is not up or does not know what is asked for."""
+    """Ask a worker; what it answers, or None if it cannot.
+
+    It is not up yet, or busy, or it does not know what is asked for, or a rebalance is expected (status 409).
+    """
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}{path}",
@@ -96,5 +111,5 @@ def rest(port: int, method: str, path: str, body: object = None) -> Any:
     try:
         with urllib.request.urlopen(request, timeout=REST_TIMEOUT_S) as answer:
             return json.loads(answer.read() or b"{}")
-    except (urllib.error.URLError, ConnectionError):
+    except (OSError, http.client.HTTPException):
         return None
