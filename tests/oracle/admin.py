@@ -36,7 +36,7 @@ def new_topic(name: str, **fields: Any) -> dict[str, Any]:
 def create(
     version: int, *topics: dict[str, Any], validate_only: bool = False, name: str = ""
 ) -> Step:
-    fields = {"topics": list(topics), "timeout_ms": 10_000, "validate_only": validate_only}
+    fields = {"topics": list(topics), "timeout_ms": 60_000, "validate_only": validate_only}
     return ask(
         f"create v{version} {name or topics[0]['name'][:20]}", "CreateTopics", version, fields
     )
@@ -146,7 +146,7 @@ def delete(version: int, *names: str, name: str = "") -> Step:
         {
             "topic_names": list(names),
             "topics": [{"name": one, "topic_id": NO_ID} for one in names],
-            "timeout_ms": 10_000,
+            "timeout_ms": 60_000,
         },
     )
 
@@ -216,7 +216,7 @@ def metadata_asked() -> Iterator[Case]:
             f"delete v6 by id {name}",
             "DeleteTopics",
             6,
-            {"topics": [{"name": name, "topic_id": topic_id}], "timeout_ms": 10_000},
+            {"topics": [{"name": name, "topic_id": topic_id}], "timeout_ms": 60_000},
         )
         for name, topic_id in (
             (None, SOME_ID),

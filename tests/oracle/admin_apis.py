@@ -48,7 +48,7 @@ def topics(version: int, *names: str, partitions: int = 1) -> Step:
     }
     fields = {
         "topics": [{"name": name, **base} for name in names],
-        "timeout_ms": 10_000,
+        "timeout_ms": 60_000,
         "validate_only": False,
     }
     return ask(f"create {names[0]}", "CreateTopics", version, fields)
@@ -77,7 +77,7 @@ def partitions_added() -> Iterator[Case]:
                 }
                 for topic, count, placed in counts
             ]
-            fields = {"topics": wanted, "timeout_ms": 10_000, "validate_only": only}
+            fields = {"topics": wanted, "timeout_ms": 60_000, "validate_only": only}
             return ask(f"grow v{version} {counts}"[:80], "CreatePartitions", version, fields)
 
         steps = [
@@ -253,7 +253,7 @@ def leaders_and_moves() -> Iterator[Case]:
             ):
                 if kind == NO_ELECTION and not wanted:
                     continue  # Kafka looks at the kind once per partition
-                fields = {"election_type": kind, "topic_partitions": wanted, "timeout_ms": 10_000}
+                fields = {"election_type": kind, "topic_partitions": wanted, "timeout_ms": 60_000}
                 label = f"elect v{version} {kind} {wanted}"[:80]
                 steps.append(ask(label, "ElectLeaders", version, fields))
     yield Case("leaders elected", "create", tuple(steps), {"admin": "elected"})
@@ -273,14 +273,14 @@ def leaders_and_moves() -> Iterator[Case]:
         ("no-such-topic", 0, None),
     ):
         one = {"partition_index": index, "replicas": replicas}
-        fields = {"timeout_ms": 10_000, "topics": [{"name": topic, "partitions": [one]}]}
+        fields = {"timeout_ms": 60_000, "topics": [{"name": topic, "partitions": [one]}]}
         label = f"move {topic} {index} {replicas}"
         steps.append(ask(label, "AlterPartitionReassignments", 0, fields))
     for wanted in (None, [], [{"name": name, "partition_indexes": [0, 9]}]):
-        fields = {"timeout_ms": 10_000, "topics": wanted}
+        fields = {"timeout_ms": 60_000, "topics": wanted}
         steps.append(ask(f"moves {wanted}"[:60], "ListPartitionReassignments", 0, fields))
     fields = {
-        "timeout_ms": 10_000,
+        "timeout_ms": 60_000,
         "topics": [{"name": "no-such-topic", "partition_indexes": [0]}],
     }
     steps.append(ask("moves of no topic", "ListPartitionReassignments", 0, fields))
@@ -394,7 +394,7 @@ def topics_of_the_broker_itself() -> Iterator[Case]:
                     "topics": [
                         {"name": offsets, "partitions": [{"partition_index": 0, "offset": -1}]}
                     ],
-                    "timeout_ms": 10_000,
+                    "timeout_ms": 60_000,
                 },
             ),
             ask(
@@ -403,7 +403,7 @@ def topics_of_the_broker_itself() -> Iterator[Case]:
                 3,
                 {
                     "topics": [{"name": offsets, "count": 60, "assignments": None}],
-                    "timeout_ms": 10_000,
+                    "timeout_ms": 60_000,
                     "validate_only": True,
                 },
             ),

@@ -14,17 +14,22 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.oracle import wire
+from tests.oracle import recordset, wire
 from tests.oracle.apache_kafka import Process
-from tests.oracle.scenario import CLOSED, SETTINGS, SILENT, Case, Context, play
+from tests.oracle.recordset import Rec
+from tests.oracle.scenario import CLOSED, SILENT, Case, Context, play
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 START_TIMEOUT_S = 120
 LEADERS_TIMEOUT_S = 90
-READY = re.compile(rb"^ready listeners=PLAINTEXT://127\.0\.0\.1:(\d+)", re.MULTILINE)
+READY = re.compile(rb"^ready listeners=PLAINTEXT://127\.0\.0\.1:(\d+)\s", re.MULTILINE)
 REPOSITORY = Path(__file__).resolve().parents[2]
+PROBE = "settings-arrived"  # a topic that nothing else is done with
+RECORD_LIST_TOO_LARGE = 10
+TOPIC_ALREADY_EXISTS = 36
+SMALL_BYTES = 20  # less than any batch has
 
 
 class TidelogError(RuntimeError):
@@ -163,16 +168,56 @@ class Player:
 
 
 def settle(connection: wire.Connection, api: str, fields: Mapping[str, Any], answer: Any) -> None:
-    """Wait until what a request changed is seen: a KRaft broker answers before it is itself told."""
+    """Wait until what a request changed is there: a KRaft broker answers before it is itself told."""
     if answer in (None, CLOSED, SILENT) or fields.get("validate_only"):
         return
-    if api in SETTINGS or api == "CreatePartitions":
-        time.sleep(0.15)  # nothing tells when a setting has arrived, or a partition can be used
-        return
-    topics = answer["topics"] if api == "CreateTopics" else answer["responses"]
-    done = [topic["name"] for topic in topics if not topic["error_code"] and topic["name"]]
-    if done:
-        _wait_for_topics(connection, done, there=api == "CreateTopics")
+    results = {"CreateTopics": "topics", "CreatePartitions": "results"}.get(api, "responses")
+    if any(not one["error_code"] for one in answer[results]):
+        wait_for_changes(connection)
+
+
+def wait_for_changes(connection: wire.Connection) -> None:
+    """Wait until a broker lives by every change of topics and settings that it has answered.
+
+    Nothing tells when it does. But changes arrive in order, at most several at once: when two more have been
+    seen, the second made after the first was seen, all older ones have arrived.
+    """
+    topic = {"name": PROBE, "num_partitions": 1, "replication_factor": 1}
+    topics = [topic | {"assignments": [], "configs": []}]
+    answer = connection.ask(
+        "CreateTopics", 2, topics=topics, timeout_ms=60_000, validate_only=False
+    )
+    assert answer["topics"][0]["error_code"] in (0, TOPIC_ALREADY_EXISTS), answer
+    wait_for_leaders(connection, {PROBE: 1})
+    _limit_probe(connection, 0, str(SMALL_BYTES), until=RECORD_LIST_TOO_LARGE)
+    _limit_probe(connection, 1, None, until=0)
+
+
+def _limit_probe(
+    connection: wire.Connection, operation: int, value: str | None, until: int
+) -> None:
+    """Change how large a batch of the topic may be, and write one until it is answered accordingly."""
+    change = {"name": "max.message.bytes", "config_operation": operation, "value": value}
+    resources = [{"resource_type": 2, "resource_name": PROBE, "configs": [change]}]
+    answer = connection.ask("IncrementalAlterConfigs", 0, resources=resources, validate_only=False)
+    assert answer["responses"][0]["error_code"] == 0, answer
+    data = [{"index": 0, "records": recordset.batch([Rec(0, b"small enough, or not")])}]
+    deadline = time.monotonic() + LEADERS_TIMEOUT_S
+    while time.monotonic() < deadline:
+        answer = connection.ask(
+            "Produce",
+            7,
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=60_000,
+            topic_data=[{"name": PROBE, "partition_data": data}],
+        )
+        code = answer["responses"][0]["partition_responses"][0]["error_code"]
+        if code == until:
+            return
+        assert code in (0, RECORD_LIST_TOO_LARGE), answer
+        time.sleep(0.002)  # a foreign process can only be polled
+    raise AssertionError(f"a change of a setting never arrived: {answer}")
 
 
 def wait_for_coordinators(bootstrap: str) -> None:
@@ -184,21 +229,6 @@ def wait_for_coordinators(bootstrap: str) -> None:
                 if time.monotonic() > deadline:
                     raise AssertionError("Apache Kafka never had a coordinator")
                 time.sleep(0.1)
-
-
-def _wait_for_topics(connection: wire.Connection, names: Sequence[str], *, there: bool) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        wanted = [{"name": name} for name in names]
-        answer = connection.ask("Metadata", 2, topics=wanted, allow_auto_topic_creation=False)
-        led = [
-            not topic["error_code"] and all(not one["error_code"] for one in topic["partitions"])
-            for topic in answer["topics"]
-        ]
-        if all(led) if there else not any(led):
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"topics {names} {'never appeared' if there else 'never went'}")
 
 
 def wait_for_leaders(connection: wire.Connection, partitions: Mapping[str, int]) -> None:

@@ -38,7 +38,7 @@ def delete(
         index = context.partition if partition is None else partition
         wanted = [{"partition_index": index, "offset": offset}]
         named = [{"name": topic or context.topic, "partitions": wanted}]
-        return {"topics": named, "timeout_ms": 10_000}
+        return {"topics": named, "timeout_ms": 60_000}
 
     return ask(f"delete records v{version} before {offset}", "DeleteRecords", version, fields)
 

@@ -598,7 +598,7 @@ def settings_changed_live(base_ms: int) -> Iterator[Case]:
             "configs": configs,
         }
         steps: list[Step] = [
-            ask("create", "CreateTopics", 4, {"topics": [made], "timeout_ms": 9000})
+            ask("create", "CreateTopics", 4, {"topics": [made], "timeout_ms": 60_000})
         ]
 
         def write(number: int, topic: str = topic) -> list[Step]:

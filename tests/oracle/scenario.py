@@ -29,8 +29,14 @@ CLOSED = "<connection closed>"
 SILENT = "<no answer>"
 NO_LIMIT_BYTES = 1 << 20
 COORDINATOR_LOAD_IN_PROGRESS = 14
-SETTINGS = {"IncrementalAlterConfigs", "AlterConfigs"}
-CHANGES = {"CreateTopics", "DeleteTopics", "CreatePartitions"} | SETTINGS
+LOADED_WITHIN_S = 60
+CHANGES = {
+    "CreateTopics",
+    "DeleteTopics",
+    "CreatePartitions",
+    "IncrementalAlterConfigs",
+    "AlterConfigs",
+}
 
 
 class Append(NamedTuple):
@@ -299,12 +305,13 @@ def play(case: Case, connection: wire.Connection, context: Context) -> list[Any]
 
 def _ask_until_loaded(connection: wire.Connection, step: Step, fields: dict[str, Any]) -> Any:
     """Ask, and ask again for a while if the broker is still loading what it needs for an answer."""
-    for _ in range(100):
+    deadline = time.monotonic() + LOADED_WITHIN_S
+    while True:
         answer = connection.ask(step.api, step.version, answered=step.answered, **fields)
-        if not answer or answer.get("error_code") != COORDINATOR_LOAD_IN_PROGRESS:
-            break
-        time.sleep(0.02)
-    return answer
+        is_loading = answer and answer.get("error_code") == COORDINATOR_LOAD_IN_PROGRESS
+        if not is_loading or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.02)  # a foreign process can only be polled
 
 
 def _note_append_time(context: Context, answer: Any, begin_ms: int) -> None:

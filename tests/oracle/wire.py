@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 CLIENT_ID = "oracle"
-ANSWER_TIMEOUT_S = 8
+ANSWER_TIMEOUT_S = (
+    60  # a process may stand still for a while; who never answers is waited for as long
+)
 
 SCHEMAS: dict[str, tuple[Any, Any]] = {
     "Produce": (producer.ProduceRequest, producer.ProduceResponse),
