@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from tests.broker.subject import eventually
 from tests.docker import engine
 
 # What docker and podman say of a port that somebody has.
@@ -82,6 +83,10 @@ class Container:
     def log(self):
         return engine.run(engine.name(), "logs", self.name)
 
+    def until_told(self, words):
+        """Wait for something in its log, which the engine writes down in its own time."""
+        eventually(lambda: words in self.log(), what=words)
+
     def until_ready(self, within_s=120):
         deadline_s = time.monotonic() + within_s
         while not ready(self.http):
@@ -93,7 +98,7 @@ class Container:
     def execute(self, *command, status=0):
         return engine.run(engine.name(), "exec", self.name, *command, status=status)
 
-    def ended(self, within_s=60):
+    def ended(self, within_s=120):
         """Wait for its end; the exit status."""
         return int(engine.run(engine.name(), "wait", self.name, within_s=within_s).split()[-1])
 

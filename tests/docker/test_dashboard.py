@@ -144,7 +144,7 @@ class Prometheus:
     def _listens_on(self):
         told = self.log.read_text()
         assert self.process.poll() is None, told
-        found = re.search(r"Listening on.*address=(127\.0\.0\.1:[1-9]\d*)", told)
+        found = re.search(r"Listening on.*address=(127\.0\.0\.1:[1-9]\d*)\s", told)
         return found and found[1]
 
     def ask(self, expr):
@@ -230,7 +230,7 @@ def consume(broker):
 
 
 def polled_until_refused(consumer):
-    for _ in range(20):
+    for _ in range(PATIENCE_S):
         consumer.poll(1_000)
 
 
@@ -271,11 +271,13 @@ def prometheus(tmp_path_factory):
         now_ms = broker.clock.now_ms()
         produce(broker, [("unknown", now_ms)])
         forget_append_times(broker, "unknown")
+        began_s = time.monotonic()
         broker.clock.step("1h")
         produce(broker, [("ahead", now_ms)])
-        broker.clock.run(1, start=now_ms)
+        broker.clock.step("-1h")
         load(broker)
         prometheus = Prometheus(directory, broker.http)
+        prometheus.began_s = began_s
         try:
             prometheus.until("tidelog_late_records_total")
             load(broker)  # between two scrapes: rates want a difference
@@ -327,18 +329,21 @@ def test_the_numbers_are_those_of_the_load(prometheus):
         (found,) = (value for told, value in samples if told == labels)
         return found
 
-    assert value("Answering") == 1
+    # While the machine stands still a scrape may take longer than it may.
+    eventually(lambda: value("Answering") == 1, PATIENCE_S, "a scrape that went well")
     assert value("Offline logs") == value("Unexpected errors") == 0
     doomed = value("Doomed on arrival, by policy", topic="doomed", policy="retention.ms")
     assert doomed == 2
     assert value("Odd times", topic="window") == 2
     behind = {"group": "readers", "topic": "steady"}
     assert value("Group lag, in records", **behind) == 2
-    assert 0 <= value("Group lag, in seconds", **behind) < 120
+    behind_s = value("Group lag, in seconds", **behind)
     by_event_s = value("Group lag, by event time", **behind)
-    assert HOUR_MS / 1000 <= by_event_s < HOUR_MS / 1000 + 120
     ahead_ms = value("Append time ahead of the clock", topic="ahead", partition="0")
-    assert HOUR_MS - 120_000 < ahead_ms <= HOUR_MS
+    took_s = time.monotonic() - prometheus.began_s
+    assert 0 <= behind_s <= took_s
+    assert HOUR_MS / 1000 <= by_event_s <= HOUR_MS / 1000 + took_s
+    assert HOUR_MS - took_s * 1000 <= ahead_ms <= HOUR_MS
 
 
 @needs_prometheus
