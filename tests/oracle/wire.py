@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 CLIENT_ID = "oracle"
-ANSWER_TIMEOUT_S = (
-    60  # a process may stand still for a while; who never answers is waited for as long
-)
+ANSWER_TIMEOUT_S = 60  # a process may stand still for a while
 
 SCHEMAS: dict[str, tuple[Any, Any]] = {
     "Produce": (producer.ProduceRequest, producer.ProduceResponse),
