@@ -2,7 +2,8 @@
 
 `broker` is one process for them all: give topics names of their own. When the session ends it must be
 alive, must have met no error it did not foresee, and must stop in order. `start` starts brokers with
-settings of their own, held to the same.
+settings of their own, held to the same. No round of retention comes to either by the machine's clock
+unless a test asks for one: most records here are of 1970, and would go after five minutes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ import pytest
 
 from tests.broker.subject import Subject
 
+DAY_MS = 86_400_000
+
 
 @contextmanager
 def healthy(directory, settings=None):
     """A broker that is judged by its end."""
+    settings = dict(settings or {})
+    if settings.get("clock") != "manual":
+        settings.setdefault("log.retention.check.interval.ms", DAY_MS)
     with Subject(directory / "data", settings) as subject:
         yield subject
         if subject.is_running:
