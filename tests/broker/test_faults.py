@@ -454,6 +454,20 @@ def test_a_full_disk_fails_appends_of_one_partition(broker, connection, topic):
     assert broker.lines("storage error", f"topic={topic}", "No space left on device")
 
 
+def test_a_checkpoint_that_finds_no_room_is_told_in_a_line(start):
+    """And no producer minds: the next one makes good for it."""
+    chores = {"connections.max.idle.ms": "4000", "control.listener": "127.0.0.1:0"}  # every second
+    broker = start(chores)
+    with broker.connect() as connection:
+        asking.create(connection, "t")
+        assert code(connection, "t") == 0
+        with broker.faults.add(storage="rename", error="ENOSPC", topic="t"):
+            assert code(connection, "t") == 0
+            eventually(lambda: broker.lines("level=error", "checkpoint failed: ", "planted"))
+            assert code(connection, "t") == 0
+        assert asking.read_values(connection, "t") == [b"v"] * 3
+
+
 def test_a_disk_that_cannot_be_read(broker, connection, topic):
     assert code(connection, topic) == 0
     broker.faults.add(storage="read", error="EIO", topic=topic)
