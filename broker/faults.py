@@ -116,8 +116,9 @@ class Fault:
 
     async def hold(self) -> None:
         """Wait for as long as it delays, or until it is lifted."""
-        try:
-            async with asyncio.timeout((self.effect.delay_ms or 0) / 1000):
+        delay_ms = self.effect.delay_ms or 0
+        try:  # the loop's timers go by whole milliseconds, and may ring up to one too early
+            async with asyncio.timeout((delay_ms + 1) / 1000):
                 await self._lifted_on_loop.wait()
         except TimeoutError:
             pass
