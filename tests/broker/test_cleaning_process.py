@@ -25,6 +25,8 @@ from tests.oracle.recordset import Rec, batch
 _nothing = contextlib.nullcontext
 CONFIG = TopicConfig(segment_bytes=2_000, cleanup_policy=("compact",))
 NOW = 9_000
+PATIENCE_MS = 15_000  # longer than a process takes to begin on a machine that stands still
+HELD, FREE = str(10**15), "0"
 
 
 @pytest.fixture
@@ -107,7 +109,7 @@ def test_one_that_makes_no_progress_is_given_up(job):
     directory, told = job
 
     async def talk(worker, ask):
-        await ask({"directory": str(directory), "job": told.packed()})
+        await worker.ask({"directory": str(directory), "job": told.packed()}, 60)  # it has to begin
         os.kill(worker.pid, signal.SIGSTOP)
         with pytest.raises(CleaningError, match=r"has made no progress for 2 s") as caught:
             await ask({"group": 0})
@@ -117,17 +119,17 @@ def test_one_that_makes_no_progress_is_given_up(job):
 
 
 class Slow:
-    """A process that says a number every 50 s of its loop's clock, and answers after the last."""
+    """A process that says a number every 50 s of its loop's clock, and answers after the last.
+
+    That clock is its own: however long the machine stands still meanwhile, nothing passes on it.
+    """
 
     pid = 1
 
     def __init__(self, loop, numbers):
         self.stdin = self.stdout = self
-        self.passed_s, self.numbers = 0.0, iter(numbers)
-        loop.time = partial(self.now, loop.time)
-
-    def now(self, since_when):
-        return since_when() + self.passed_s
+        self.now_s, self.numbers = loop.time(), iter(numbers)
+        loop.time = lambda: self.now_s
 
     def write(self, line):
         pass
@@ -136,7 +138,7 @@ class Slow:
         pass
 
     async def readline(self):
-        self.passed_s += 50
+        self.now_s += 50
         for _ in range(3):
             await asyncio.sleep(0)
         number = next(self.numbers, None)
@@ -159,7 +161,7 @@ def test_a_log_on_which_a_process_hangs_is_left_alone_and_the_others_cleaned(sta
         {
             "control.listener": "127.0.0.1:0",
             "log.cleaner.backoff.ms": 300,
-            "log.cleaner.progress.timeout.ms": 2_000,
+            "log.cleaner.progress.timeout.ms": PATIENCE_MS,
         }
     )
     names = {"stuck", "other"}
@@ -171,19 +173,18 @@ def test_a_log_on_which_a_process_hangs_is_left_alone_and_the_others_cleaned(sta
                 cleanup_policy="compact",
                 segment_bytes="1000000",
                 file_delete_delay_ms="0",
-                min_compaction_lag_ms=str(10**15),
+                min_compaction_lag_ms=HELD,
             )
             long_log(connection, name)
-        stopped = stop_one(subject, connection)
+        stopped, line = hang_one(subject, connection)
         done = cleanings(subject)
-        hung = eventually(lambda: subject.lines("made no progress", str(stopped)))
-        (stuck,) = (name for name in names if f"{name}-0" in hung[0])
+        (stuck,) = (name for name in names if f"{name}-0" in line)
         assert subject.metric("kafka_log_logcleanermanager_uncleanable_partitions_count") == 1
         explained = json.loads(subject.page(f"/v1/topics/{stuck}/explain"))["partitions"][0]
         assert explained["compaction"]["held_by"] == "stuck"
         assert f"process {stopped}" in json.dumps(explained)
         (other,) = names - {stuck}
-        asking.alter(connection, asking.TOPIC, other, ("min.compaction.lag.ms", 0, "0"))
+        let(connection, other, FREE)
         eventually(lambda: cleanings(subject) > done, 60)
         assert other in subject.lines("log compacted")[-1]
         assert not os.path.exists(f"/proc/{stopped}")
@@ -198,28 +199,31 @@ def long_log(connection, name):
         assert asking.produce(connection, name, batch(sent))["error_code"] == 0
 
 
-def stop_one(subject, connection):
-    """Stop a process in the middle of a cleaning; return its number. One too quick is begun again."""
-    asking.alter(connection, asking.TOPIC, "stuck", ("min.compaction.lag.ms", 0, "0"))
-    for before in range(20):
-        found = eventually(partial(cleaning_or_over, subject, before))
+def let(connection, name, lag_ms):
+    """Let the rounds have a log, or hold it back from them."""
+    change = ("min.compaction.lag.ms", 0, lag_ms)
+    assert asking.alter(connection, asking.TOPIC, name, change) == (0, None)
+
+
+def hang_one(subject, connection):
+    """Stop a process in the middle of a cleaning; its number, and what is said of it in the end.
+
+    One too quick is begun again, and only one at a time: what is written is held back until all is there.
+    """
+    for _ in range(20):
+        before = cleanings(subject)
+        let(connection, "stuck", FREE)
+        found = eventually(lambda at=before: children(subject.pid) or cleanings(subject) > at)
         if found is not True:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found[0], signal.SIGSTOP)
-                if cleanings(subject) == before:
-                    return found[0]
-                os.kill(found[0], signal.SIGCONT)
-        eventually(partial(is_over, subject, before))
+            told = partial(subject.lines, "made no progress", f"process {found[0]},")
+            eventually(lambda at=before, told=told: told() or cleanings(subject) > at)
+            if told():
+                return found[0], told()[0]
+        let(connection, "stuck", HELD)
         long_log(connection, "stuck")
     raise AssertionError("every cleaning was over too soon")
-
-
-def cleaning_or_over(subject, before):
-    return children(subject.pid) or is_over(subject, before)
-
-
-def is_over(subject, before):
-    return cleanings(subject) > before
 
 
 def cleanings(subject):

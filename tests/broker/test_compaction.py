@@ -21,6 +21,7 @@ from tidelog.process import BrokerFailed
 
 NEW_YEAR_MS = 1_767_225_600_000
 MINUTE_MS = 60_000
+NEVER_MS = 86_400_000  # as long as any test lives
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +183,7 @@ def test_offsets_of_groups_outlive_compaction(start):
     subject = start(
         {
             "control.listener": "127.0.0.1:0",
-            "log.cleaner.backoff.ms": 100_000,
+            "log.cleaner.backoff.ms": NEVER_MS,
             "offsets.topic.num.partitions": 1,
             "offsets.topic.segment.bytes": 2_000,
         }
@@ -214,7 +215,7 @@ def test_offsets_of_groups_outlive_compaction(start):
 
 
 def test_a_log_that_cannot_be_read_is_left_and_said(start):
-    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": 100_000})
+    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": NEVER_MS})
     with subject.connect() as connection:
         name, good = compacted(connection), compacted(connection)
         fill(connection, name, 40)
@@ -349,7 +350,7 @@ def interrupted(subject, name, victim):
 
 @pytest.mark.parametrize("victim", ["cleaner", "broker", "paused cleaner"])
 def test_killed_in_the_middle(start, victim):
-    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": 100_000})
+    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": NEVER_MS})
     with subject.connect() as connection:
         name = compacted(connection, segment_bytes="1000000")
     wanted = interrupted(subject, name, victim)
@@ -386,7 +387,7 @@ def cleaning_by_itself(subject, name, lag_ms):
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_stop_waits_for_no_cleaning(start, asked):
-    backoff_ms = 100_000 if asked else 200
+    backoff_ms = NEVER_MS if asked else 200
     subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": backoff_ms})
     with subject.connect() as connection:
         name = compacted(connection, segment_bytes="1000000")
@@ -429,7 +430,7 @@ def cleaned_files(subject, name):
 
 def test_fetches_and_lookups_go_on_meanwhile(start):
     """Readers and a producer at work see every key's last record, whatever is cleaned under them."""
-    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": 100_000})
+    subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": NEVER_MS})
     with subject.connect() as connection:
         name = compacted(connection, segment_bytes="200000", file_delete_delay_ms="0")
         long_log(connection, name, batches=20)
