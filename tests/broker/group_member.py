@@ -2,7 +2,9 @@
 
     python group_member.py BOOTSTRAP GROUP TOPIC
 
-One JSON line for each assignment (generation, partitions) and each commit that was acknowledged.
+One JSON line for each assignment (generation, partitions) and each commit that was acknowledged. One that
+failed is tried again, whether or not anything more is read: a partition that a member keeps through a
+rebalance is read on from where it was, not from what was committed.
 """
 
 from __future__ import annotations
@@ -51,18 +53,22 @@ def main(bootstrap: str, group: str, topic: str) -> None:
         retry_backoff_ms=50,
         reconnect_backoff_ms=50,
         request_timeout_ms=5_000,
+        bootstrap_timeout_ms=600_000,  # it may be paused meanwhile
     )
     consumer.subscribe([topic], listener=Telling(consumer))
+    is_behind = False  # with what it has committed
     while True:
-        read = consumer.poll(timeout_ms=200)
-        if not read:
-            continue
         try:
-            consumer.commit()
+            is_behind = bool(consumer.poll(timeout_ms=200)) or is_behind
+            read = consumer._subscription.all_consumed_offsets()
+            if not is_behind or not read:
+                continue
+            consumer.commit(read)
         except KafkaError as error:
             say(failed=type(error).__name__)
             continue
-        say(committed={part.partition: records[-1].offset + 1 for part, records in read.items()})
+        is_behind = False
+        say(committed={part.partition: place.offset for part, place in read.items()})
 
 
 if __name__ == "__main__":

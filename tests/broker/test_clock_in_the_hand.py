@@ -154,9 +154,9 @@ def test_a_clock_that_runs_brings_its_rounds(broker, connection):
 def test_a_frozen_broker_still_closes_idle_connections(start):
     broker = start({"clock": "manual", "connections.max.idle.ms": "200"})
     with broker.connect() as connection:
-        connection.ask("ApiVersions", 0)
-        eventually(lambda: broker.lines("idle connections closed"), what="the chore to come round")
+        eventually(lambda: connection.ask("ApiVersions", 0), what="to be heard before the chore")
         assert connection.receive() is None
+    eventually(lambda: broker.lines("idle connections closed"), what="the chore to say so")
 
 
 def test_a_frozen_broker_still_lets_a_fetch_wait_no_longer_than_it_asked(broker, connection):

@@ -13,6 +13,7 @@ import threading
 import pytest
 
 from tests.broker.asking import create, produce, read_values, records_for
+from tests.broker.subject import eventually
 from tests.oracle.wire import WireError
 from tidelog import process
 
@@ -65,6 +66,8 @@ def lose(broker, monkeypatch, target, chance, life, promised, *, syncs):
     for writer in writers:
         writer.join(60)
         assert not writer.is_alive()
+    # Its disk may still be writing down what is left.
+    eventually(lambda: not broker.is_running, what="the power to go")
     broker.kill()
     shutil.rmtree(broker.log_dir)
     target.rename(broker.log_dir)

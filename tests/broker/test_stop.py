@@ -178,19 +178,23 @@ def test_sigterm_loses_no_answer_of_a_pipelining_producer(start):
         create(connection, "t", partitions=4)
 
     def push(pipe, partition):
+        """No more at once than answers have room with us, or a stop might wait too short for them."""
         fields = asking.produce_fields("t", batch_of("x" * 500), partition=partition)
         with contextlib.suppress(OSError):
             data = frame(pipe.encoded("Produce", 7, **fields))
             while not gone.is_set():
-                pipe._socket.sendall(data)
+                if room[partition].acquire(timeout=0.1):
+                    pipe._socket.sendall(data)
 
     def count(pipe, answers, partition):
         while pipe.receive() is not None:
             answers[partition] += 1
+            room[partition].release()
             if answers[partition] == 200:
                 going.release()
 
     gone, going, answers = threading.Event(), threading.Semaphore(0), [0] * 4
+    room = [threading.Semaphore(500) for _ in range(4)]
     with ExitStack() as stack:
         threads = []
         for partition in range(4):

@@ -244,7 +244,7 @@ def test_a_group_keeps_its_type_while_somebody_is_expected(member, connection):
     eventually(lambda: state_of(connection, group) == "PreparingRebalance")
     fields = {"group_id": group, "member_id": one.member_id}
     assert connection.ask("LeaveGroup", 2, **fields)["error_code"] == NONE
-    assert waiting.result(timeout=20)["error_code"] == UNKNOWN_MEMBER_ID
+    assert waiting.result(timeout=60)["error_code"] == UNKNOWN_MEMBER_ID
     other.kind = "connect"
     assert other.join_now()["error_code"] == INCONSISTENT_GROUP_PROTOCOL
 
