@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 
 from tests.broker import asking
 from tests.oracle import recordset, wire
+from tests.oracle.compactions import cleaned_offsets
 from tests.oracle.old_differences import flat
 from tests.oracle.recordset import Rec
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EARLIEST, LATEST, LARGEST = -2, -1, -3
-DEADLINE_S = 30
+DEADLINE_S = 120
 STAY = {"retention.ms": "-1", "segment.bytes": "6000", "index.interval.bytes": "400"}
 _COMPACTED = {
     **STAY,
@@ -121,7 +122,7 @@ class Filler:
                 for name, settings in self.dialect.topics.items()
             ]
             answer = connection.ask(
-                "CreateTopics", 1, topics=requests, timeout_ms=30_000, validate_only=False
+                "CreateTopics", 1, topics=requests, timeout_ms=60_000, validate_only=False
             )
             assert not [one for one in answer["topics"] if one["error_code"]], answer
             wait_for(connection, self.dialect, self.dialect.topics)
@@ -197,17 +198,21 @@ class Filler:
                 producer.commit_transaction(DEADLINE_S)
             else:
                 producer.abort_transaction(DEADLINE_S)
+        wait_for_markers(bootstrap, "transactional")
 
     def trim(self, bootstrap: str, topic: str, offset: int) -> None:
         """Let a log start later, by DeleteRecords."""
         one = {"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}
         with wire.Connection(bootstrap) as connection:
-            answer = connection.ask("DeleteRecords", 1, topics=[one], timeout_ms=10_000)
+            answer = connection.ask("DeleteRecords", 1, topics=[one], timeout_ms=60_000)
         assert answer["topics"][0]["partitions"][0]["error_code"] == 0, answer
 
     def copy_while_writing(self, bootstrap: str, source: Path, target: Path) -> int:
-        """Copy a directory in which records are being written; how many sets went there meanwhile."""
-        stop, sets = threading.Event(), 0
+        """Copy a directory in which records are being written; how many sets went there meanwhile.
+
+        Again, if there were none: somebody stood still.
+        """
+        stop, sets, meanwhile = threading.Event(), 0, 0
         topics = [t for t in self.dialect.topics if "plain" in t or "codecs" in t]
 
         def write() -> None:
@@ -221,11 +226,15 @@ class Filler:
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            copy(source, target)
+            while thread.is_alive() and not meanwhile:
+                shutil.rmtree(target, ignore_errors=True)
+                before = sets
+                copy(source, target)
+                meanwhile = sets - before
         finally:
             stop.set()
             thread.join()
-        return sets
+        return meanwhile
 
 
 def new_producer_id(connection: wire.Connection) -> int:
@@ -255,16 +264,31 @@ def wait_for(
             time.sleep(0.05)  # a foreign process can only be polled
 
 
-def wait_for_compaction(bootstrap: str, dialect: Dialect, topic: str) -> None:
-    """Wait until the cleaner has made holes in a log."""
+def wait_for_markers(bootstrap: str, topic: str) -> None:
+    """Wait until every transaction has ended in a log, too: its client is told before that."""
     deadline = time.monotonic() + DEADLINE_S
     with wire.Connection(bootstrap) as connection:
         while True:
-            served = read(connection, topic, dialect)
-            if len(served.records) < served.end - served.start - 20:
+            stable, end = (
+                asking.list_offset(connection, topic, LATEST, isolation_level=level)["offset"]
+                for level in (1, 0)
+            )
+            if stable == end:
                 return
-            assert time.monotonic() < deadline, f"{topic} was never compacted"
-            time.sleep(0.2)
+            assert time.monotonic() < deadline, f"{topic}: a transaction goes on at {stable}"
+            time.sleep(0.05)  # a foreign process can only be polled
+
+
+def wait_for_compaction(bootstrap: str, dialect: Dialect, topic: str, log_dir: Path) -> None:
+    """Wait until the cleaner has been through a log, and has made holes in it."""
+    deadline = time.monotonic() + DEADLINE_S
+    active = max(int(path.stem) for path in (log_dir / f"{topic}-0").glob("*.log"))
+    while cleaned_offsets(log_dir).get((topic, 0)) != active:
+        assert time.monotonic() < deadline, f"{topic} was never compacted"
+        time.sleep(0.2)  # a foreign process can only be polled
+    with wire.Connection(bootstrap) as connection:
+        served = read(connection, topic, dialect)
+    assert len(served.records) < served.end - served.start - 20
 
 
 def copy(source: Path, target: Path) -> None:

@@ -24,7 +24,7 @@ from tests.oracle.directories import NEW, OLD, REASONS, Filler, Verdict, compare
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
 RUNNING, KILLED, STOPPED = "copied while running", "killed", "stopped"
 SETS = 40
@@ -75,7 +75,7 @@ class Round:
         if dialect is NEW:
             filler.trim(kafka.bootstrap, "trimmed", 123)
         compacted = next(name for name in dialect.topics if name.endswith("compacted"))
-        directories.wait_for_compaction(kafka.bootstrap, dialect, compacted)
+        directories.wait_for_compaction(kafka.bootstrap, dialect, compacted, kafka.log_dir)
         taken = {}
         path = self.root / "running" / "data"
         self.sets_meanwhile = filler.copy_while_writing(kafka.bootstrap, kafka.log_dir, path)
@@ -203,7 +203,7 @@ def consume(bootstrap, topics, served):
     consumer.assign([TopicPartition(topic, 0, served[topic].start) for topic in topics])
     ended = set()
     while len(ended) < len(found):
-        message = consumer.poll(20)
+        message = consumer.poll(120)
         assert message is not None, f"nothing more of {set(found) - ended}"
         if message.error():
             ended.add(message.topic())
@@ -219,11 +219,6 @@ def consume(bootstrap, topics, served):
 def played(request, apache_kafka, tmp_path_factory, summarize):
     version, dialect = request.param
     settings = {"log.cleaner.backoff.ms": 200, "log.index.size.max.bytes": 1 << 20}
-    # A broker that was killed may only come back when its session has ended.
-    if dialect is OLD:
-        settings["zookeeper.session.timeout.ms"] = 3000
-    else:
-        settings |= {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
     with apache_kafka(version, **settings) as kafka:
         return Round(version, dialect, kafka, tmp_path_factory.mktemp("taken"), summarize)
 
