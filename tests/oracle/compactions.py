@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.oracle import recordset, wire
-from tests.oracle.brokers import wait_for_leaders
+from tests.oracle.brokers import wait_for_changes, wait_for_leaders
 from tests.oracle.recordset import Rec
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ SEGMENT_BYTES = 4_000
 FILLER_BYTES = 3_700
 PARTS = 2
 BATCHES = 30
-DEADLINE_S = 150
+DEADLINE_S = 300
 NEVER, ALWAYS = "1", "0"  # min.cleanable.dirty.ratio: a log nobody has cleaned is not above 1
 CHECKPOINT = "cleaner-offset-checkpoint"
 _DAY_MS = "86400000"
@@ -169,7 +169,7 @@ def write(connection: wire.Connection, sets: Mapping[Name, bytes]) -> None:
         for topic in TOPICS
     ]
     answer = connection.ask(
-        "Produce", 9, transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=data
+        "Produce", 9, transactional_id=None, acks=-1, timeout_ms=60_000, topic_data=data
     )
     errors = {
         (topic["name"], one["index"]): one["error_code"]
@@ -188,6 +188,9 @@ def may_clean(connection: wire.Connection, ratio: str) -> None:
     ]
     answer = connection.ask("IncrementalAlterConfigs", 1, resources=resources, validate_only=False)
     assert not any(one["error_code"] for one in answer["responses"]), answer
+    wait_for_changes(
+        connection
+    )  # or what is written next might be cleaned before all of it is there
 
 
 def cleaned_offsets(log_dir: Path) -> dict[Name, int]:
@@ -335,7 +338,7 @@ def early(broker: Broker) -> list[Left]:
         for records in [*sets, *(recordset.batch([one]) for one in fillers)]:
             data = [{"name": EARLY, "partition_data": [{"index": 0, "records": records}]}]
             answer = connection.ask(
-                "Produce", 9, transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=data
+                "Produce", 9, transactional_id=None, acks=-1, timeout_ms=60_000, topic_data=data
             )
             assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
         deadline = time.monotonic() + DEADLINE_S
