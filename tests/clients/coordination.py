@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
-from tests.clients import grouping
+from tests.clients import grouping, topics
 from tests.clients.administration import Administrator
 from tests.clients.clients import MIXED_GROUPS
 from tests.clients.grouping import PARTITIONS, Member
@@ -46,15 +46,13 @@ def groups_of(present: Sequence[Client]) -> list[tuple[Client, ...]]:
 
 def create_topics(server: str, groups: Sequence[str], present: Sequence[Client]) -> None:
     """The topics of all groups, and those whose offsets are committed."""
-    admin = AdminClient({"bootstrap.servers": server, "log_level": 0})
     settings = {"retention.ms": "-1"}
     wanted = [NewTopic(f"topic-of-{name}", PARTITIONS, 1, config=settings) for name in groups]
     wanted += [
         NewTopic(grouping.commits_topic(client), len(grouping.COMMITTED) + 1, 1)
         for client in present
     ]
-    for future in admin.create_topics(wanted, operation_timeout=60, request_timeout=60).values():
-        future.result(80)
+    topics.create(server, wanted)
 
 
 def run(

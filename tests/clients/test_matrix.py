@@ -92,7 +92,7 @@ def test_a_broker_that_stamped_otherwise_would_be_caught(broker, kind, monkeypat
 
 
 @pytest.mark.clients
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(60 * MINUTES_MAX + 1200)
 def test_on_the_pure_twin(tidelog_broker_factory, monkeypatch):
     """A short form: one client of each family, with the Python kernels in the broker."""
     monkeypatch.setenv("TIDELOG_KERNELS", "py")

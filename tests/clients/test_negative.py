@@ -26,7 +26,7 @@ def test_quick(broker):
 
 
 @pytest.mark.clients
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_every_client(broker):
     outcomes, skipped = negative.run(broker.bootstrap, clients.CLIENTS, make=True)
     assert expectations.differences(outcomes) == []

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PROBE_PARTITION = len(ALL_CODECS)  # beside one partition per codec
 END_OFFSETS_TIMEOUT_S = 60.0
+CREATED_AT_ONCE = 20
+CREATE_TIMEOUT_S = 100.0
 
 
 def settings_of(topic: Topic, broker: Rules) -> dict[str, str]:
@@ -40,7 +42,6 @@ def settings_of(topic: Topic, broker: Rules) -> dict[str, str]:
 
 def create_topics(server: str, topics: Iterable[Topic], broker: Rules) -> None:
     """Create the topics through CreateTopics with their configuration."""
-    admin = AdminClient({"bootstrap.servers": server, "log_level": 0})
     wanted = [
         NewTopic(
             topic.name,
@@ -50,8 +51,18 @@ def create_topics(server: str, topics: Iterable[Topic], broker: Rules) -> None:
         )
         for topic in topics
     ]
-    for future in admin.create_topics(wanted, operation_timeout=60, request_timeout=60).values():
-        future.result(80)
+    create(server, wanted)
+
+
+def create(server: str, wanted: Sequence[NewTopic]) -> None:
+    """Create topics, some at a time: each is a number of files, for which a busy machine takes its time."""
+    admin = AdminClient({"bootstrap.servers": server, "log_level": 0})
+    within_s = CREATE_TIMEOUT_S
+    for first in range(0, len(wanted), CREATED_AT_ONCE):
+        some = list(wanted[first : first + CREATED_AT_ONCE])
+        answers = admin.create_topics(some, operation_timeout=within_s, request_timeout=within_s)
+        for future in answers.values():
+            future.result(2 * within_s)
 
 
 def change_topic(server: str, topic: Topic, broker: Rules) -> None:
