@@ -262,7 +262,7 @@ def test_retention_beside_readers_and_appends(make_log):
         thread.start()
     for i in range(1500):
         assert log.append([i], now=i).base_offset == i
-    eventually(lambda: partition.log_start_offset > 1000 or problems, what="retention")
+    eventually(lambda: partition.log_start_offset > 1000 or problems, 200, "retention")
     done.set()
     for thread in threads:
         thread.join()

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tidelog.cli import _ASKING
 from tidelog.process import BrokerProcess
 
@@ -29,6 +31,7 @@ def shell(command, broker, tidelog):
     )
 
 
+@pytest.mark.timeout(900)  # thirty programs start, one after the other
 def test_every_command_of_the_page_runs_in_its_order(tmp_path):
     examples = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
     assert len(examples) == 25

@@ -23,11 +23,11 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("config", "protocol", "storage", "broker", "pipeline")
 
 
-pytestmark = pytest.mark.timeout(900)  # a compiler on a busy machine
-BUILD_WITHIN_S = 300
+pytestmark = pytest.mark.timeout(3600)  # a compiler on a busy machine
+BUILD_WITHIN_S = 1500
 
 
-def run(command, cwd, environ=None, within_s=300):
+def run(command, cwd, environ=None, within_s=600):
     """Run it where nobody says where modules are: pip would not install what it finds on PYTHONPATH."""
     told = os.environ if environ is None else environ
     done = subprocess.run(
@@ -214,7 +214,7 @@ def test_the_examples_of_the_readme_beside_a_users_own_packages(with_dependencie
         env=environ,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
