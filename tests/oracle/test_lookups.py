@@ -16,13 +16,13 @@ from dataclasses import replace
 import pytest
 
 from tests.oracle import comparison, recordset, wire
-from tests.oracle.brokers import Player, partition_names
+from tests.oracle.brokers import Player, partition_names, wait_for_changes
 from tests.oracle.cases import CREATE, UNLIMITED
 from tests.oracle.lookup_differences import LOOKUP_REASONS, found
 from tests.oracle.lookups import Asked, Kind, play_together, random_log
 from tests.oracle.scenario import Context
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
 TIMES = int(os.environ.get("TIDELOG_ORACLE_LOOKUPS", "1"))
 RELEASES = {0: "0.9.0.1", 1: "0.10.2", 2: "2.8"}
@@ -131,7 +131,7 @@ class Played:
             Context(case.topic, int(name.rsplit("-", 1)[1]), ids)
             for case, name in zip(self.cases, partition_names(self.cases), strict=True)
         ]
-        with wire.Connection(broker.bootstrap, timeout_s=30) as connection:
+        with wire.Connection(broker.bootstrap, timeout_s=60) as connection:
             return play_together(
                 self.cases, connection, contexts, lambda n: change(setup, connection, n)
             )
@@ -153,7 +153,7 @@ def change(setup, connection, number):
     if alter:
         answer = connection.ask("IncrementalAlterConfigs", 1, resources=alter, validate_only=False)
         assert not any(one["error_code"] for one in answer["responses"]), answer
-        time.sleep(0.5)  # nothing tells when a setting has arrived
+        wait_for_changes(connection)
 
 
 @pytest.fixture(scope="session")
