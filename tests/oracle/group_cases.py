@@ -18,7 +18,8 @@ VERSIONS = range(NEWEST["JoinGroup"] + 1)
 STATIC = range(5, NEWEST["JoinGroup"] + 1)
 MOST_MEMBERS = 4
 """`group.max.size` of both brokers."""
-SHORT_MS = 400
+SHORT_MS = 15_000
+"""A session that is to end: longer than a process may stand still where it must not have ended yet."""
 RANGE = (("range", b"one"),)
 BOTH = (("range", b"one"), ("sticky", b"two"))
 TURNED = (("sticky", b"2"), ("range", b"1"))
@@ -333,7 +334,7 @@ def leaving(version: int) -> Case:
 
 def pending(version: int) -> Case:
     """Who was given an id has until its session is over; only who founds a group does not wait for it."""
-    s = Script(f"pending v{version}", version)
+    s = Script(f"pending v{version}", version, slow=True)
     s.hold()
     s.join("P")
     s.enter("A", note="at once")
@@ -387,10 +388,12 @@ def bad_joins(version: int) -> Case:
 def odd_joins() -> Iterator[Case]:
     """What Kafka never answers."""
     s = Script("a protocol twice", 9)
+    s.hold()
     s.enter("A", (("range", b""), ("range", b"twice")))
     s.impatient()
     yield s.case()
     s = Script("a subscription that promises more than it holds", 9)
+    s.hold()
     s.enter("A", (("range", b"owns nothing"),))
     s.impatient()
     yield s.case()
@@ -410,7 +413,7 @@ def odd_joins() -> Iterator[Case]:
 
 def silence(version: int) -> Case:
     """Members that say nothing any more, in every state of the group."""
-    s = Script(f"silence v{version}", version)
+    s = Script(f"silence v{version}", version, slow=True)
     s.hold()
     short = {"session_timeout_ms": SHORT_MS, "rebalance_timeout_ms": SHORT_MS}
     s.enter("A", **short)
@@ -428,9 +431,9 @@ def silence(version: int) -> Case:
 
 def late(version: int) -> Case:
     """Who does not join again in time is left behind; with v0 the session is the time."""
-    s = Script(f"late v{version}", version)
+    s = Script(f"late v{version}", version, slow=True)
     s.hold()
-    short = {"session_timeout_ms": 3 * SHORT_MS, "rebalance_timeout_ms": SHORT_MS}
+    short = {"session_timeout_ms": 2 * SHORT_MS, "rebalance_timeout_ms": SHORT_MS}
     s.enter("A", **short)
     s.sync("A", {"A": b"all"})
     s.enter("B", note="waits until A is late", **short)

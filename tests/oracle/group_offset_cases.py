@@ -132,6 +132,7 @@ def deleted(version: int) -> Case:
     s.delete()
     s.list(version=4)
     s.commit("A", version=7, note="after it")
+    s.hold()
     s.enter("A", version=5, note="anew")
     s.delete()
     return s.case()
@@ -168,6 +169,7 @@ def forgotten() -> Iterator[Case]:
         ("v9", b"\0\x09\0\0\0\0"),
     ):
         s = Script(f"forgotten of those who say {title}", 5)
+        s.hold()
         s.enter("A", (("range", said),))
         s.sync("A", {"A": b""})
         s.commit("A", offsets)
@@ -191,13 +193,16 @@ def expired(version: int) -> Case:
     def is_dead(answer: Any) -> bool:
         return bool(answer["groups"][0]["group_state"] == "Dead")
 
+    def is_not_listed(answer: Any) -> bool:
+        return all(one["group_id"] != s.group for one in answer["groups"])
+
     s.fetch({"committed-a": [0]}, version=5, until=is_gone, note="until it is gone")
     s.fetch({"committed-a": [0], "committed-b": [0]}, version=5)
     s.describe()
     s.commit(TOOL, (("committed-b", 0, 5),), retention_time_ms=1, **alone)
     fields = {"groups": [s.group], "include_authorized_operations": False}
     s.say(TOOL, "DescribeGroups", fields, version=5, until=is_dead, note="until nothing is left")
-    s.list()
+    s.list(until=is_not_listed)  # Kafka says so a moment before the group has gone
     s.delete()
     return s.case()
 

@@ -1,7 +1,8 @@
 """Conversations of members and tools with Apache Kafka 3.9.1 and with tidelog: the same answers, or a reason.
 
 The cases are in group_cases.py and group_offset_cases.py, the accepted differences in group_differences.py.
-Both brokers are played to at the same time, each by its own thread.
+Both brokers are played to at the same time, each by its own thread; conversations in which sessions end have
+threads of their own, for they take their time.
 """
 
 from __future__ import annotations
@@ -45,16 +46,20 @@ def prepare(bootstrap):
     conversation.wait_for_groups(bootstrap)
 
 
-def played_to(bootstrap, cases):
+def played_to(bootstrap, cases, *, is_complete):
     """The answers of one broker to every case."""
-    answers = []
-    for case in cases:
+
+    def play(case):
         try:
-            answers.append(conversation.Stage(bootstrap).play(case))
+            return conversation.Stage(bootstrap, is_complete=is_complete).play(case)
         except Exception as error:
             error.add_note(f"in case {case.name!r} on {bootstrap}")
             raise
-    return answers
+
+    slow = [case for case in cases if case.tags.get("slow")]
+    with ThreadPoolExecutor(len(slow)) as pool:
+        begun = {case.name: pool.submit(play, case) for case in slow}
+        return [begun[case.name].result() if case.name in begun else play(case) for case in cases]
 
 
 class Played:
@@ -66,7 +71,8 @@ class Played:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(prepare, (kafka.bootstrap, tidelog.bootstrap)))
             theirs, ours = (
-                pool.submit(played_to, one.bootstrap, self.cases) for one in (kafka, tidelog)
+                pool.submit(played_to, one.bootstrap, self.cases, is_complete=one is tidelog)
+                for one in (kafka, tidelog)
             )
             self.kafka, self.tidelog = theirs.result(), ours.result()
 
