@@ -18,8 +18,9 @@ _NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    """A broker of ours; tests share it and make topics of their own."""
-    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as process:
+    """A broker of ours; tests share it and make topics of their own. No round of retention comes to it."""
+    data = tmp_path_factory.mktemp("broker") / "data"
+    with BrokerProcess(data, {"log.retention.check.interval.ms": 86_400_000}) as process:
         yield process
 
 
