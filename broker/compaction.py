@@ -157,7 +157,7 @@ class Worker:
             async with asyncio.timeout(_MOST_END_S):
                 await self._process.wait()
         except TimeoutError:
-            if self._process.returncode is None:  # else it was this one that stood still
+            if self._process.returncode is None:  # else it ended while this process stood still
                 log.error("process that compacts does not end", extra={"pid": self.pid})  # noqa: TRY400
                 return False
         return True

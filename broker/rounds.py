@@ -10,6 +10,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
+from protocol.errors import BrokerError
+
 if TYPE_CHECKING:
     import logging
 
@@ -40,7 +42,9 @@ class DueRounds(ABC):
                 return
             try:
                 await self._do_due()
-            except Exception:  # the next round may go better; the loop must not end
+            except BrokerError as error:  # the next round may go better; the loop must not end
+                self.log.error("%s: %s", self.failed, error.message)  # noqa: TRY400 - the sentence says it
+            except Exception:
                 self.log.exception(self.failed)
             self._due_ms = self._next_ms()
 

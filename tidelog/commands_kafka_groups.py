@@ -20,7 +20,7 @@ Place = tuple[str, int]  # a topic and a partition
 _GROUP_ID_NOT_FOUND = "GroupIdNotFoundError"
 _NOT_READY = (14, 15)  # the coordinator reads its groups, or there is none yet
 _CONSUMER = "consumer"  # the protocol whose assignments a tool can read
-_PATIENCE_S, _AGAIN_S = 10.0, 0.1  # while a coordinator reads its groups
+_PATIENCE_S, _AGAIN_S = 30.0, 0.1  # while a coordinator reads its groups
 INACTIVE = frozenset({"", "Empty", "Dead"})  # nobody is in it; "" is what old brokers do not tell
 
 _SENTENCES = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NO_TIME = -1
 _POLL_MS = 200
-_SILENT_S = 10.0
+_SILENT_S = 30.0
 _FETCH_BYTES = 64 * 1024  # of each partition: its first batch, whatever the size, and not much more
 
 

@@ -3,8 +3,8 @@
 Directories of ours and of Apache Kafka's, running, stopped or copied; a place may also be the directory of
 one partition. The high watermark is what `replication-offset-checkpoint` says; a broker that runs writes it
 now and then, so it may lie a little behind. `.deleted`, `.cleaned` and `.swap` files are nobody's data,
-but for a `.swap` whose log is gone: that compaction has to be finished by a broker first, which one that
-runs does soon. It keeps nobody from other partitions.
+but for a `.swap` whose log is gone: a broker has to finish that compaction first, and a running one soon
+does. Other partitions can be read meanwhile.
 """
 
 from __future__ import annotations

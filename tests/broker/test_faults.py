@@ -461,10 +461,13 @@ def test_a_checkpoint_that_finds_no_room_is_told_in_a_line(start):
     with broker.connect() as connection:
         asking.create(connection, "t")
         assert code(connection, "t") == 0
-        with broker.faults.add(storage="rename", error="ENOSPC", topic="t"):
+    with broker.faults.add(storage="rename", error="ENOSPC", topic="t"):
+        with broker.connect() as connection:
             assert code(connection, "t") == 0
-            eventually(lambda: broker.lines("level=error", "checkpoint failed: ", "planted"))
+        eventually(lambda: broker.lines("level=error", "checkpoint failed: ", "planted"))
+        with broker.connect() as connection:
             assert code(connection, "t") == 0
+    with broker.connect() as connection:
         assert asking.read_values(connection, "t") == [b"v"] * 3
 
 

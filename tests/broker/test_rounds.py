@@ -7,6 +7,7 @@ import logging
 from types import SimpleNamespace
 
 from broker.rounds import DueRounds
+from protocol.errors import KafkaStorageError
 
 INTERVAL_MS = 300_000
 
@@ -98,3 +99,17 @@ def test_a_failed_round_is_told_and_the_next_one_comes(caplog):
     asyncio.run(scenario())
     told = [record.getMessage() for record in caplog.records if record.name == Rounds.log.name]
     assert told == ["the round failed"]
+
+
+def test_a_round_that_fails_for_the_disk_is_told_in_a_line(caplog):
+    async def scenario():
+        rounds = new_rounds()
+        rounds.reasons.append(KafkaStorageError("No space left on device"))
+        rounds._node.clock.step(INTERVAL_MS)
+        await rounds.catch_up()
+        assert rounds.done == [INTERVAL_MS]
+
+    asyncio.run(scenario())
+    (told,) = (record for record in caplog.records if record.name == Rounds.log.name)
+    assert told.getMessage() == "the round failed: No space left on device"
+    assert told.exc_info is None

@@ -333,10 +333,11 @@ def digest(recipe: Recipe) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def environment(name: str, *, make: bool = True) -> Path:
+def environment(name: str, *, make: bool = True, attempts: int = 1) -> Path:
     """The directory of one environment, made now if need be; Unavailable if it cannot be.
 
-    `make=False` only looks: an environment that is not there is Unavailable.
+    `make=False` only looks: an environment that is not there is Unavailable. Where a step fails, it is made
+    again from the beginning, up to so many times in all.
     """
     recipe = RECIPES[name]
     target = cache_directory() / name
@@ -350,20 +351,20 @@ def environment(name: str, *, make: bool = True) -> Path:
     with (target.parent / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several runs may want it at once
         if not (stamp.exists() and stamp.read_text() == wanted):
-            build(recipe, target)
+            build(recipe, target, attempts)
             stamp.write_text(wanted)
     return target
 
 
-def build(recipe: Recipe, target: Path) -> None:
+def build(recipe: Recipe, target: Path, attempts: int) -> None:
     """Follow the recipe in an empty directory, again from the beginning where a step fails."""
-    for attempt in range(1, ATTEMPTS + 1):
+    for attempt in range(1, attempts + 1):
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         try:
             recipe.build(target)
         except StepFailed:
-            if attempt == ATTEMPTS:
+            if attempt == attempts:
                 raise
         else:
             return
@@ -375,7 +376,7 @@ def main(names: list[str]) -> int:
     for name in names or list(RECIPES):
         began = time.monotonic()
         try:
-            environment(name)
+            environment(name, attempts=ATTEMPTS)
             outcome = "ready"
         except Unavailable as reason:
             outcome = f"skipped: {reason}"

@@ -329,7 +329,7 @@ def test_the_numbers_are_those_of_the_load(prometheus):
         (found,) = (value for told, value in samples if told == labels)
         return found
 
-    # While the machine stands still a scrape may take longer than it may.
+    # A machine that stands still may make a scrape longer than Prometheus waits for it.
     eventually(lambda: value("Answering") == 1, PATIENCE_S, "a scrape that went well")
     assert value("Offline logs") == value("Unexpected errors") == 0
     doomed = value("Doomed on arrival, by policy", topic="doomed", policy="retention.ms")

@@ -23,7 +23,7 @@ from tests.oracle.recordset import Rec
 
 INVALID_TIMESTAMP = 32
 LATEST = -1
-LINGER_MS = 10_000  # all but Java's are told to send what there is at once
+LINGER_MS = 10_000  # Java's waits for so long; all others are told to send at once what there is
 WINDOW = {
     "message_timestamp_before_max_ms": str(DAY_MS),
     "message_timestamp_after_max_ms": str(HOUR_MS),

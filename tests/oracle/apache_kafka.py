@@ -446,7 +446,7 @@ class ApacheKafka:
                 "maxClientCnxns": 0,
                 "admin.enableServer": "false",
                 "4lw.commands.whitelist": "ruok, dump",
-                "tickTime": 500,  # as exact is the end of a session
+                "tickTime": 500,  # ms: how exactly the end of a session is kept
                 "maxSessionTimeout": SESSION_MS,
             },
         )

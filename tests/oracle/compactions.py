@@ -188,9 +188,8 @@ def may_clean(connection: wire.Connection, ratio: str) -> None:
     ]
     answer = connection.ask("IncrementalAlterConfigs", 1, resources=resources, validate_only=False)
     assert not any(one["error_code"] for one in answer["responses"]), answer
-    wait_for_changes(
-        connection
-    )  # or what is written next might be cleaned before all of it is there
+    # Or what is written next might be cleaned before all of it is there.
+    wait_for_changes(connection)
 
 
 def cleaned_offsets(log_dir: Path) -> dict[Name, int]:

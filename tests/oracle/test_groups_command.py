@@ -16,7 +16,7 @@ from tidelog.cli import main
 
 pytestmark = [
     pytest.mark.oracle,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     # kafka-python leaves sockets of lost connections to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"),
 ]

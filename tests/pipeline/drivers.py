@@ -1,8 +1,9 @@
 """Jobs in processes of their own that stand still in the middle of their writing.
 
 Whoever watches from outside may be late: a job of some seconds is over by then. So one told of here stops
-itself (SIGSTOP) once it has sent so many records, some of them still without an answer, and waits to be
-killed, or told to stop and to go on.
+itself (SIGSTOP) once it has sent so many records, some of them still without an answer, or when for the
+first time all that it has sent is answered, and nothing says yet where it stands. Then it waits to be killed,
+or told to stop and to go on.
 """
 
 from __future__ import annotations
@@ -22,18 +23,29 @@ import math, os, signal, sys
 from pipeline.producing import Appender
 from tidelog.cli import main
 
-left, send = int(sys.argv.pop(1)), Appender.send
+left, send, flush = float(sys.argv.pop(1)), Appender.send, Appender.flush
+
+def stop():
+    global left
+    left = math.inf
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 def counted(self, batch):
     global left
     answered = send(self, batch)
     left -= batch.end - batch.start
     if left <= 0:
-        left = math.inf
-        os.kill(os.getpid(), signal.SIGSTOP)
+        stop()
     return answered
 
-Appender.send = counted
+def answered(self):
+    yield from flush(self)
+    stop()
+
+if left < math.inf:
+    Appender.send = counted
+else:
+    Appender.flush = answered
 sys.exit(main(["pipeline", *sys.argv[1:]]))
 """
 
@@ -42,6 +54,7 @@ sys.exit(main(["pipeline", *sys.argv[1:]]))
 def standing_still(arguments, *, after, through=(), **how):
     """A job that has sent `after` records and stands still; `through` is the command that starts it.
 
+    After infinity, it is one whose first round of records is answered.
     It is killed at the end if it is still there.
     """
     command = [*through, sys.executable, "-c", _JOB, str(after), *arguments]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import signal
 import threading
 import time
@@ -254,8 +255,8 @@ def test_a_driver_killed_in_the_middle(request, broker, topic, tmp_path, target)
     how = ("--rename", f"{topic}={copy}", "--batch-bytes", "2000")
     command = ["mirror", "--brokers", bootstrap, "--to-brokers", to, "--topics", topic]
     command += ["--master", "inline", "--run", "r", "--out", str(tmp_path), *how]
-    for share in (0.1, 0.5):
-        with standing_still(command, after=int(share * len(wanted))) as driver:
+    for share in (0.1, 0.5, math.inf):
+        with standing_still(command, after=share * len(wanted)) as driver:
             driver.kill()
         assert driver.returncode == -signal.SIGKILL
         assert not (tmp_path / "r" / "report.json").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import signal
 import threading
 import time
@@ -357,8 +358,8 @@ def test_a_driver_killed_in_the_middle(broker, topic, tmp_path):
     how = ("--rename", f"t={topic}", "--create", *FOREVER, "--batch-bytes", "2000")
     command = ["restore", str(tmp_path / "archive"), "--to-brokers", broker.bootstrap, *how]
     command += ["--master", "inline", "--out", str(tmp_path / "runs"), "--run", "back"]
-    for share in (0.1, 0.5):
-        with standing_still(command, after=int(share * len(records))) as driver:
+    for share in (0.1, 0.5, math.inf):
+        with standing_still(command, after=share * len(records)) as driver:
             driver.kill()
         assert driver.returncode == -signal.SIGKILL
         assert not (tmp_path / "runs" / "back" / "report.json").exists()

@@ -28,6 +28,7 @@ MIRROR_MAKER = _CONNECT + "mirror.MirrorMaker"
 STRINGS = _CONNECT + "storage.StringConverter"
 ENDED_BY_SIGTERM = 143  # as the JVM says it, after its shutdown hooks
 REST_TIMEOUT_S = 30
+CONFLICT = 409
 # Of the 5 s Connect grants by itself a busy machine needs more; who did not commit in time begins again.
 PATIENT = {"task.shutdown.graceful.timeout.ms": 60_000, "offset.flush.timeout.ms": 60_000}
 _LISTENING = re.compile(rb"advertising URL http://127\.0\.0\.1:(\d+)/")
@@ -100,6 +101,7 @@ def rest(port: int, method: str, path: str, body: object = None) -> Any:
     """Ask a worker; what it answers, or None if it cannot.
 
     It is not up yet, or busy, or it does not know what is asked for, or a rebalance is expected (status 409).
+    Raises AssertionError where it refuses a change for any other reason.
     """
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
@@ -111,5 +113,10 @@ def rest(port: int, method: str, path: str, body: object = None) -> Any:
     try:
         with urllib.request.urlopen(request, timeout=REST_TIMEOUT_S) as answer:
             return json.loads(answer.read() or b"{}")
+    except urllib.error.HTTPError as error:
+        with error:
+            if method != "GET" and error.code != CONFLICT:
+                raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
+        return None
     except (OSError, http.client.HTTPException):
         return None

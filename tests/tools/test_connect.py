@@ -22,7 +22,7 @@ from tests.tools.connect import (
     rest,
 )
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(1800)]
 
 SESSION_TIMEOUT_MS = 3_000
 DEADLINE_S = 150

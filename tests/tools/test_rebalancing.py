@@ -29,7 +29,7 @@ from tests.tools.rebalancing import (
     owned,
 )
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(1800)]
 
 PARTITIONS = frozenset(range(6))
 PATIENCE_S = 150

@@ -21,7 +21,7 @@ from tests.tools import java_tools
 from tests.tools.conftest import VERSIONS
 from tests.tools.connect import Program
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(1800)]
 
 SOURCE = Path(__file__).with_name("WordCount.java")
 DEADLINE_S = 150
