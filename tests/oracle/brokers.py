@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.broker.asking import list_offset
 from tests.oracle import recordset, wire
 from tests.oracle.apache_kafka import Process
 from tests.oracle.recordset import Rec
@@ -29,6 +30,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PROBE = "settings-arrived"  # a topic that nothing else is done with
 RECORD_LIST_TOO_LARGE = 10
 TOPIC_ALREADY_EXISTS = 36
+LATEST = -1
 SMALL_BYTES = 20  # less than any batch has
 
 
@@ -218,6 +220,23 @@ def _limit_probe(
         assert code in (0, RECORD_LIST_TOO_LARGE), answer
         time.sleep(0.002)  # a foreign process can only be polled
     raise AssertionError(f"a change of a setting never arrived: {answer}")
+
+
+def wait_for_markers(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """Wait until every transaction has ended in the logs, too: its client is told before that."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    with wire.Connection(bootstrap) as connection:
+        for index in range(partitions):
+            while True:
+                stable, end = (
+                    list_offset(connection, topic, LATEST, partition=index, isolation_level=level)
+                    for level in (1, 0)
+                )
+                assert stable["error_code"] == end["error_code"] == 0, (stable, end)
+                if stable["offset"] == end["offset"]:
+                    break
+                assert time.monotonic() < deadline, f"{topic}-{index}: a transaction goes on"
+                time.sleep(0.05)  # a foreign process can only be polled
 
 
 def wait_for_coordinators(bootstrap: str) -> None:

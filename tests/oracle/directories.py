@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 
 from tests.broker import asking
 from tests.oracle import recordset, wire
+from tests.oracle.brokers import wait_for_markers
 from tests.oracle.compactions import cleaned_offsets
 from tests.oracle.old_differences import flat
 from tests.oracle.recordset import Rec
@@ -261,21 +262,6 @@ def wait_for(
             if not asking.list_offset(connection, topic, LATEST, **asked)["error_code"]:
                 break
             assert time.monotonic() < deadline, f"{topic} never had a leader"
-            time.sleep(0.05)  # a foreign process can only be polled
-
-
-def wait_for_markers(bootstrap: str, topic: str) -> None:
-    """Wait until every transaction has ended in a log, too: its client is told before that."""
-    deadline = time.monotonic() + DEADLINE_S
-    with wire.Connection(bootstrap) as connection:
-        while True:
-            stable, end = (
-                asking.list_offset(connection, topic, LATEST, isolation_level=level)["offset"]
-                for level in (1, 0)
-            )
-            if stable == end:
-                return
-            assert time.monotonic() < deadline, f"{topic}: a transaction goes on at {stable}"
             time.sleep(0.05)  # a foreign process can only be polled
 
 

@@ -21,8 +21,9 @@ from pipeline.jobs import failover as job
 from pipeline.offset_map import PartitionMap, Run
 from protocol.records.batch import Record, build
 from tests.broker.subject import eventually
+from tests.oracle.brokers import wait_for_markers
 from tests.pipeline.test_mirror import KEEP, everything, fill, mirror
-from tests.pipeline.test_source_brokers import transact, wait_for_markers
+from tests.pipeline.test_source_brokers import transact
 from tidelog.process import BrokerProcess
 
 NOON = 1_700_000_000_000
@@ -130,7 +131,7 @@ def test_a_group_goes_on_where_it_was(broker, target, topic, run, tmp_path, caps
         for part, records in wanted.items():
             fill(client, topic, part, records)
     assert mirror(broker.bootstrap, target, topic, tmp_path, "--create") == OK
-    wait_for_markers(target, topic)
+    wait_for_markers(target, topic, 4)
     at = {(topic, 0): 0, (topic, 1): 217, (topic, 2): 400}  # nothing committed of the fourth
     commit(broker.bootstrap, topic, at)
 

@@ -26,7 +26,7 @@ from pipeline.source.splits import (
     ranges,
 )
 from protocol.records.batch import Record, build
-from tests.broker.subject import eventually
+from tests.oracle.brokers import wait_for_markers
 from tests.pipeline.logs import append_times, seen_in, segments, truth
 from tests.protocol.records.samples import random_records
 
@@ -228,18 +228,6 @@ def transact(producer, topic, values, *, commit):
         producer.produce(topic, value, partition=0)
     producer.flush()
     (producer.commit_transaction if commit else producer.abort_transaction)(WAIT_S)
-
-
-def wait_for_markers(bootstrap, topic):
-    """Let the log say how the last transactions ended: their coordinator says so before."""
-    with Client(bootstrap) as client:
-        for number in range(client.partition_count(topic)):
-
-            def is_decided(number=number):
-                stable = client.end_offset(topic, number, isolation=1)
-                return stable == client.end_offset(topic, number)
-
-            eventually(is_decided, what="the markers of the last transactions")
 
 
 @pytest.mark.oracle
