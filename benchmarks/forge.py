@@ -23,8 +23,9 @@ from crc32c import crc32c
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from config import load, topic_config
-from storage import checkpoints, filenames, partition_times
-from storage.store import LogStore
+from storage import checkpoints, filenames
+from storage.directory.store import LogStore
+from storage.log import partition_times
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _TIMES = struct.Struct(">qq")

@@ -25,21 +25,21 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from broker import connection as connection_module
 from broker.api import fetch, produce, produce_one
 from broker.clock import SystemClock
-from broker.connection import Connection
-from broker.context import Context
-from broker.dispatch import dispatch
 from broker.metadata.local import LocalMetadataStore
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
+from broker.network import connection as connection_module
+from broker.network.connection import Connection
+from broker.network.context import Context
+from broker.network.dispatch import dispatch
 from broker.node import Listener, Node
 from config import load
 from protocol.api.fetch import API as FETCH
 from protocol.api.produce import API as PRODUCE
 from protocol.message import codec, read_request_header, response_header
 from protocol.records.prepare import Plan, inspect, prepare
-from storage.store import LogStore
+from storage.directory.store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -173,7 +173,7 @@ def in_spark(
 
 def spark_rows(arguments: argparse.Namespace) -> None:
     """Start Spark and the brokers, and compare."""
-    from pipeline.source.timelog import register  # noqa: PLC0415 - it imports PySpark
+    from pipeline.source.timelog import register
 
     fetched = spark_kafka.fetch()
     if not fetched:

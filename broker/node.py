@@ -13,15 +13,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.adoption import KEEP
-from broker.appends import Appends
-from broker.commits import Commits, Syncing
-from broker.coordinator import Coordinator
-from broker.forecast import say_what_goes
-from broker.openings import Openings
-from broker.retention import finished
-from broker.time_watch import TimeWatch
-from broker.waiting import Waiting
+from broker.groups.coordinator import Coordinator
+from broker.maintenance.retention_rounds import finished
+from broker.metrics.time_watch import TimeWatch
+from broker.partitions.appends import Appends
+from broker.partitions.commits import Commits, Syncing
+from broker.partitions.openings import Openings
+from broker.partitions.waiting import Waiting
+from broker.topics.adoption import KEEP
+from broker.topics.forecast import say_what_goes
 from config import ConfigError, reconfigured, topic_config
 from protocol.errors import (
     BrokerError,
@@ -34,20 +34,20 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from storage.segment import NotAtHandError
-from storage.timestamps import APPEND_BASIS
+from storage.segment.segment import NotAtHandError
+from storage.time.retention import APPEND_BASIS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from broker.clock import Clock
-    from broker.connection import Connection
     from broker.metadata.store import MetadataStore, Topic
-    from broker.metrics import Metrics
+    from broker.metrics.counters import Metrics
+    from broker.network.connection import Connection
     from config import BrokerConfig, TopicConfig
-    from storage.partition import Appended, Partition
-    from storage.store import LogStore
+    from storage.directory.store import LogStore
+    from storage.log.partition import Appended, Partition
 
 log = logging.getLogger("tidelog.node")
 

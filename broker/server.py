@@ -21,26 +21,26 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from broker import log as logs
-from broker.adoption import adopt_logs
+from broker import structured_log as logs
 from broker.clock import ManualClock, SystemClock
-from broker.compaction import CompactionRounds
-from broker.connection import Connection
-from broker.http import start_http
+from broker.maintenance.compaction_rounds import CompactionRounds
+from broker.maintenance.retention_rounds import Rounds
 from broker.metadata.local import LocalMetadataStore
 from broker.metadata.store import MetadataError
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
+from broker.network.connection import Connection
+from broker.network.http import start_http
 from broker.node import Listener, Node
-from broker.retention import Rounds
+from broker.topics.adoption import adopt_logs
 from config.ignored import AUTHORIZER
 from protocol.errors import BrokerError
 from protocol.records import kernels
-from storage.log_directory import LogDirectoryError
-from storage.store import LogStore
+from storage.directory.log_directory import LogDirectoryError
+from storage.directory.store import LogStore
 
 if TYPE_CHECKING:
     from broker.clock import Clock
-    from broker.faults import Faults
+    from broker.testing.faults import Faults
     from config import BrokerConfig
 
 log = logging.getLogger("tidelog.server")
@@ -90,7 +90,7 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
     """Run a broker to its end; with a control listener, faults may come between it and the world."""
     if not config.control:
         return await _run(config, clock, None)
-    from broker.control import faults_in_the_way  # noqa: PLC0415 - only where it is asked for
+    from broker.testing.control import faults_in_the_way
 
     with faults_in_the_way([Path(directory) for directory in config.log_dirs]) as faults:
         return await _run(config, clock, faults)
@@ -190,7 +190,7 @@ async def _start_control(
     faults: Faults,
     listening: socket.socket,
 ) -> Any:
-    from broker.control import Control, start_control  # noqa: PLC0415 - as in _main
+    from broker.testing.control import Control, start_control
 
     host = listening.getsockname()[0]
     if not ipaddress.ip_address(host).is_loopback:

@@ -243,6 +243,6 @@ def _is_known(name: str) -> bool:
 
 
 def _known_names() -> tuple[str, ...]:
-    from config.ignored import IGNORED_BROKER_NAMES  # noqa: PLC0415 - only a mistake asks
+    from config.ignored import IGNORED_BROKER_NAMES
 
     return (*BROKER_NAMES, *DEFAULT_NAMES, *sorted(IGNORED_BROKER_NAMES))

@@ -179,6 +179,6 @@ def unknown(name: str, known: Iterable[str], origin: str = "") -> ConfigError:
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known name most like a misspelt one, if any is like it."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake pays for it
+    from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)

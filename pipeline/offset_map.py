@@ -73,8 +73,8 @@ class Runs:
 
 def write(path: Path, maps: Sequence[PartitionMap]) -> None:
     """Write the maps of a run as one Parquet file, by rename."""
-    import pyarrow as pa  # noqa: PLC0415 - collecting needs numpy alone
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     rows = [
         (one.source_topic, one.source_partition, one.target_topic, one.target_partition, *run)
@@ -120,7 +120,7 @@ def _records(one: PartitionMap) -> int:
 
 def read(path: Path) -> list[PartitionMap]:
     """The maps that `write` wrote."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    import pyarrow.parquet as pq
 
     found: dict[tuple[str, int, str, int], list[Run]] = {}
     for row in pq.read_table(path).to_pylist():

@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipeline.engine.whatif import Future, Log, Retained
 from protocol.errors import CorruptMessage
 from protocol.records.batch import find_time
-from storage import checkpoints, filenames, partition_times, recovery, timestamps
-from storage.append_entries import UNKNOWN
-from storage.append_times import AppendTimes
-from storage.log_file import Tail
-from storage.segment import Segment
+from storage import checkpoints, filenames
+from storage.log import partition_times
+from storage.log.recovery import loading
+from storage.segment.append_entries import UNKNOWN
+from storage.segment.append_times import AppendTimes
+from storage.segment.log_file import Tail
+from storage.segment.segment import Segment
+from storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from storage.offset_index import OffsetIndex
-    from storage.partition_times import PartitionTimes
-    from storage.time_index import TimeIndex
+    from storage.log.partition_times import PartitionTimes
+    from storage.segment.offset_index import OffsetIndex
+    from storage.segment.time_index import TimeIndex
 
 _MS_PER_NS = 1_000_000
 _TRIES = 5
@@ -75,7 +78,7 @@ def _read(place: Place, event_slack_ms: int, now_ms: int, margin_ms: int) -> Log
     retained = tuple(_retained(segment, now_ms + margin_ms) for segment in segments)
     largest = None if known is None else known.max_event_time
     for each in retained:
-        largest = timestamps.later(each.times.event, largest)
+        largest = later(each.times.event, largest)
     end_offset = retained[-1].end_offset if retained else start
     first = retained[0].base_offset if retained else start
     return Log(place.topic, place.partition, retained, max(start, first), end_offset, largest)
@@ -85,7 +88,7 @@ def _segments(
     directory: Path, known: PartitionTimes | None, slack_ms: int, *, was_clean: bool
 ) -> list[_Unchanged]:
     """Describe the segments, as far as their batches are whole."""
-    bases = recovery.listed(directory).base_offsets
+    bases = loading.listed(directory).base_offsets
     lines = {line.base_offset: line for line in known.segments} if known is not None else {}
     found = []
     for number, base in enumerate(bases):

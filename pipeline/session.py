@@ -123,7 +123,7 @@ class Session:
         check_pyspark()
         check_java()
         _prepare_workers()
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - checked first; help and dry runs do without
+        from pyspark.sql import SparkSession
 
         master = DEFAULT_MASTER if self.master == AUTO else self.master
         master = with_retries(master, int(self.settings()["spark.task.maxFailures"]))

@@ -15,12 +15,12 @@ def main() -> int:
     """Open the house wherever tidelog is installed, or as the checkout this file is in."""
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
     sys.path.append(str(HERE.parents[0]))
-    import contextlib  # noqa: PLC0415 - not before the path is right
-    import importlib  # noqa: PLC0415 - as above
+    import contextlib
+    import importlib
 
     with contextlib.suppress(ModuleNotFoundError):  # then the packages lie beside this one
         importlib.import_module("tidelog._house").open_house()
-    from pipeline.cli import main as run_job  # noqa: PLC0415 - importable only from here on
+    from pipeline.cli import main as run_job
 
     return run_job()
 

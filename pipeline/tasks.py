@@ -45,9 +45,9 @@ def at_home(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[
     packed = pack(task)
 
     def run(items: Iterator[bytes]) -> Iterator[bytes]:
-        import contextlib  # noqa: PLC0415 - nothing may be needed from outside
-        import importlib  # noqa: PLC0415 - as above
-        import pickle  # noqa: PLC0415 - as above
+        import contextlib
+        import importlib
+        import pickle
 
         with contextlib.suppress(ModuleNotFoundError):  # a checkout, its packages on the path
             importlib.import_module("tidelog._house").open_house()

@@ -142,7 +142,7 @@ class Codec:
 
         Records are views into `buffer`: they keep it alive and see it change.
         """
-        from protocol.decoder import make_decoder  # noqa: PLC0415 - not needed to start
+        from protocol.decoder import make_decoder
 
         return make_decoder(self._cls, self._version, flexible=self._flexible)
 
@@ -153,7 +153,7 @@ class Codec:
         The list is new and has at least one element, and its first one is bytes (not records).
         Raises EncodeError.
         """
-        from protocol.encoder import make_encoder  # noqa: PLC0415 - not needed to start
+        from protocol.encoder import make_encoder
 
         return make_encoder(self._cls, self._version, flexible=self._flexible)
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 if __name__ == "__main__":
     sys.exit(main())

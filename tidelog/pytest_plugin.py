@@ -98,7 +98,7 @@ def tidelog_broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """One broker for the whole session."""
-    from tidelog.process import BrokerProcess  # noqa: PLC0415 - pytest starts without it
+    from tidelog.process import BrokerProcess
 
     directory = tmp_path_factory.mktemp("tidelog") / "data"
     settings = _ini_settings(request.config)
@@ -112,9 +112,9 @@ def tidelog_broker_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerFactory]:
     """A function that starts brokers for one test."""
-    from contextlib import ExitStack  # noqa: PLC0415 - pytest starts without it
+    from contextlib import ExitStack
 
-    from tidelog.process import BrokerProcess  # noqa: PLC0415 - as above
+    from tidelog.process import BrokerProcess
 
     within_s = _ready_within_s(request.config)
     with ExitStack() as brokers:

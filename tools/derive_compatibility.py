@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from broker.dispatch import HANDLERS  # noqa: E402 - needs the path above
+from broker.network.dispatch import HANDLERS  # noqa: E402 - needs the path above
 from protocol.message import api_of  # noqa: E402
 
 PAGE = ROOT / "docs" / "compatibility.md"

@@ -13,26 +13,25 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from broker import (  # noqa: E402 - needs the path above
-    metrics_of_compaction,
-    metrics_of_groups,
-    metrics_of_time,
-    metrics_served,
+from broker.metrics import (  # noqa: E402 - needs the path above
+    compaction_metrics,
+    group_metrics,
+    serving_metrics,
+    time_metrics,
 )
-from broker.metric_family import COUNTER, HISTOGRAM  # noqa: E402 - as above
+from broker.metrics.family import COUNTER, HISTOGRAM  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.metric_family import Family
+    from broker.metrics.family import Family
 
 PAGE = ROOT / "docs" / "metrics.md"
 
 _HEAD = """\
 # Metrics
 
-This page is derived from the declarations in `broker/metrics_of_time.py`,
-`broker/metrics_of_groups.py`, `broker/metrics_of_compaction.py` and `broker/metrics_served.py` by
+This page is derived from the declarations in `broker/metrics/*_metrics.py` by
 `make derive`; do not edit it.
 
 `GET /metrics` on the HTTP port answers in Prometheus' text format; the Python client adds its own
@@ -85,13 +84,13 @@ def page() -> str:
         (
             _HEAD,
             _TIME,
-            _table(metrics_of_time.FAMILIES),
+            _table(time_metrics.FAMILIES),
             _GROUPS,
-            _table(metrics_of_groups.FAMILIES),
+            _table(group_metrics.FAMILIES),
             _COMPACTION,
-            _table(metrics_of_compaction.FAMILIES),
+            _table(compaction_metrics.FAMILIES),
             "## Of serving\n",
-            _table(metrics_served.FAMILIES),
+            _table(serving_metrics.FAMILIES),
         )
     )
 

@@ -19,12 +19,12 @@ sys.path.insert(0, str(ROOT))
 from broker.clock import ManualClock  # noqa: E402 - needs the path above
 from config import TopicConfig  # noqa: E402 - as above
 from protocol.records.encode import put_message  # noqa: E402 - as above
-from storage import explanation  # noqa: E402 - as above
-from storage.partition import Partition  # noqa: E402 - as above
+from storage.log.partition import Partition  # noqa: E402 - as above
+from storage.log.retention import explanation  # noqa: E402 - as above
 
 if TYPE_CHECKING:
-    from storage.explanation import PartitionExplanation, SegmentExplanation
-    from storage.retention import Deletion
+    from storage.log.retention.deletion import Deletion
+    from storage.log.retention.explanation import PartitionExplanation, SegmentExplanation
 
 PICTURE = ROOT / "docs" / "time.svg"
 

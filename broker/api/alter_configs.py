@@ -19,12 +19,12 @@ from broker.api.incremental_alter_configs import altered, topic_to_alter
 from config import broker_entries
 from protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from protocol.errors import InvalidRequest
-from storage.timestamps import APPEND_BASIS
+from storage.time.retention import APPEND_BASIS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResource
     from protocol.errors import BrokerError

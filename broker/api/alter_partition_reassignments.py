@@ -22,7 +22,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,

@@ -17,7 +17,7 @@ from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.errors import ErrorCode, InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.api_versions import ApiVersionsRequest
     from protocol.errors import BrokerError
@@ -39,7 +39,7 @@ def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVers
 
 @cache
 def _served() -> list[ApiVersion]:
-    from broker.dispatch import served_versions  # noqa: PLC0415 - the table imports this module
+    from broker.network.dispatch import served_versions
 
     return [
         ApiVersion(api_key=key, min_version=low, max_version=high)

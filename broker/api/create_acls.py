@@ -13,7 +13,7 @@ from protocol.api.create_acls import AclCreationResult, CreateAclsResponse
 from protocol.errors import SecurityDisabled
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.create_acls import CreateAclsRequest
     from protocol.errors import BrokerError

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from protocol.errors import InvalidPartitions, InvalidReplicaAssignment, InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.context import Context
     from broker.metadata.store import Topic
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
     from protocol.errors import BrokerError

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from config import topic_entries
 from protocol.api.create_topics import (
     CreatableTopicConfigs,
@@ -30,7 +30,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
     from protocol.errors import BrokerError

@@ -13,7 +13,7 @@ from protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 from protocol.errors import SecurityDisabled
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.delete_acls import DeleteAclsRequest
     from protocol.errors import BrokerError

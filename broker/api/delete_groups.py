@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.delete_groups import DeleteGroupsRequest
     from protocol.errors import BrokerError

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
@@ -24,7 +24,7 @@ from protocol.api.delete_records import (
 from protocol.errors import InvalidTopic, OffsetOutOfRange, PolicyViolation
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
     from protocol.errors import BrokerError

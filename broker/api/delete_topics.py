@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
 from protocol.errors import InvalidRequest, TopicDeletionDisabled, UnknownTopicId
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.delete_topics import DeleteTopicsRequest
     from protocol.errors import BrokerError

@@ -13,7 +13,7 @@ from protocol.api.describe_acls import DescribeAclsResponse
 from protocol.errors import SecurityDisabled
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_acls import DescribeAclsRequest
     from protocol.errors import BrokerError

@@ -15,7 +15,7 @@ from protocol.api.describe_client_quotas import DescribeClientQuotasResponse
 from protocol.errors import InvalidRequest, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
     from protocol.errors import BrokerError

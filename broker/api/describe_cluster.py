@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker import permitted
+from broker.security import authorizer
 from protocol.api.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_cluster import DescribeClusterRequest
     from protocol.errors import BrokerError
@@ -37,9 +37,9 @@ def handle(
         cluster_id=node.metadata.image.cluster_id,
         controller_id=node.config.node_id,
         brokers=[DescribeClusterBroker(broker_id=node.config.node_id, host=host, port=port)],
-        cluster_authorized_operations=permitted.ON_CLUSTER
+        cluster_authorized_operations=authorizer.ON_CLUSTER
         if request.include_cluster_authorized_operations
-        else permitted.NOT_ASKED,
+        else authorizer.NOT_ASKED,
     )
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
 from broker.metadata.names import check_topic_name
+from broker.network.context import as_broker_error
 from config import Source, broker_entries, topic_entries
 from protocol.api.describe_configs import (
     DescribeConfigsResourceResult,
@@ -24,7 +24,7 @@ from protocol.api.describe_configs import (
 from protocol.errors import InvalidRequest, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from config import Entry
     from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

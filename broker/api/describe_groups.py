@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker import permitted
-from broker.context import as_broker_error
-from broker.groups import State
+from broker.groups.group import State
+from broker.network.context import as_broker_error
+from broker.security import authorizer
 from protocol.api.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -23,8 +23,8 @@ from protocol.api.describe_groups import (
 from protocol.errors import GroupIdNotFound
 
 if TYPE_CHECKING:
-    from broker.context import Context
-    from broker.groups import Group
+    from broker.groups.group import Group
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_groups import DescribeGroupsRequest
     from protocol.errors import BrokerError
@@ -45,7 +45,7 @@ def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> Desc
             else:
                 described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
             if request.include_authorized_operations:
-                described.authorized_operations = permitted.ON_GROUP
+                described.authorized_operations = authorizer.ON_GROUP
             groups.append(described)
         except Exception as error:  # noqa: BLE001 - each group has an answer of its own
             groups.append(_failed(group_id, as_broker_error(node, error, "DescribeGroups")))

@@ -23,18 +23,18 @@ from protocol.api.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from protocol.errors import ErrorCode
-from storage import weights
+from storage.directory import disk_usage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_log_dirs import DescribeLogDirsRequest
     from protocol.errors import BrokerError
-    from storage.store import LogStore
-    from storage.weights import Weight
+    from storage.directory.disk_usage import Weight
+    from storage.directory.store import LogStore
 
     Key = tuple[str, int]
 
@@ -65,7 +65,7 @@ def _result(
     """Weigh one directory."""
     name = str(path.absolute())
     try:
-        weight = weights.weigh(path, opened, wanted)
+        weight = disk_usage.weigh(path, opened, wanted)
     except OSError as error:
         log.error("log directory cannot be listed: %s", error)  # noqa: TRY400 - the sentence says it
         return DescribeLogDirsResult(

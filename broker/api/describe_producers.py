@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
 from broker.metadata.names import check_topic_name
+from broker.network.context import as_broker_error
 from protocol.api.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
@@ -20,11 +20,11 @@ from protocol.api.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_producers import DescribeProducersRequest
     from protocol.errors import BrokerError
-    from storage.partition import Partition
+    from storage.log.partition import Partition
 
 
 async def handle(

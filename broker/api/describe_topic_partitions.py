@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker import permitted
 from broker.metadata.names import check_topic_name
+from broker.security import authorizer
 from protocol.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,
@@ -26,8 +26,8 @@ from protocol.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.context import Context
     from broker.metadata.store import Topic
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest
 
@@ -95,7 +95,7 @@ def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitio
         topic_id=topic.topic_id,
         is_internal=node.is_internal(topic.name),
         partitions=list(_partitions(node, topic, indexes)),
-        topic_authorized_operations=permitted.ON_TOPIC,
+        topic_authorized_operations=authorizer.ON_TOPIC,
     )
 
 
@@ -125,7 +125,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _failed(
-    name: str, error: BrokerError, operations: int = permitted.ON_TOPIC
+    name: str, error: BrokerError, operations: int = authorizer.ON_TOPIC
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=error.code,
@@ -140,5 +140,5 @@ def refuse(
 ) -> DescribeTopicPartitionsResponse:
     """Every topic gets the error."""
     return DescribeTopicPartitionsResponse(
-        topics=[_failed(topic.name, error, permitted.NOT_ASKED) for topic in request.topics]
+        topics=[_failed(topic.name, error, authorizer.NOT_ASKED) for topic in request.topics]
     )

@@ -11,7 +11,7 @@ from protocol.api.describe_transactions import DescribeTransactionsResponse, Tra
 from protocol.errors import InvalidRequest, TransactionalIdNotFound
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_transactions import DescribeTransactionsRequest
     from protocol.errors import BrokerError

@@ -18,7 +18,7 @@ from protocol.api.describe_user_scram_credentials import (
 from protocol.errors import DuplicateResource, ResourceNotFound
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
     from protocol.errors import BrokerError

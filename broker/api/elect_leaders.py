@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -27,7 +27,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.elect_leaders import ElectLeadersRequest
     from protocol.errors import BrokerError

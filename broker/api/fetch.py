@@ -25,7 +25,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -40,18 +40,18 @@ from protocol.errors import (
 )
 from protocol.records import convert
 from protocol.records.batch import Compression, scan
-from storage.segment import NotAtHandError
+from storage.segment.segment import NotAtHandError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.fetch import FetchRequest
     from protocol.errors import BrokerError, ErrorCode
     from protocol.records.batch import Batch
-    from storage.partition import Partition
-    from storage.reading import Fetched
+    from storage.log.partition import Partition
+    from storage.log.reading import Fetched
 
 Buffer = bytes | bytearray | memoryview
 

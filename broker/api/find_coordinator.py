@@ -15,7 +15,7 @@ from protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
 from protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.find_coordinator import FindCoordinatorRequest
     from protocol.errors import BrokerError

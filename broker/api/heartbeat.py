@@ -15,7 +15,7 @@ from protocol.api.heartbeat import HeartbeatResponse
 from protocol.errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.heartbeat import HeartbeatRequest
     from protocol.errors import BrokerError

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
-from broker.context import as_broker_error
 from broker.metadata.names import check_topic_name
+from broker.network.context import as_broker_error
 from config import TOPIC_SETTINGS, Type, broker_entries, topic_entries
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -26,8 +26,8 @@ from protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartiti
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from broker.context import Context
     from broker.metadata.store import Topic
+    from broker.network.context import Context
     from broker.node import Node
     from config import Entry
     from protocol.api import alter_configs

@@ -15,7 +15,7 @@ from protocol.api.init_producer_id import InitProducerIdResponse
 from protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.init_producer_id import InitProducerIdRequest
     from protocol.errors import BrokerError

@@ -1,6 +1,6 @@
 """JoinGroup (key 11): become, or stay, a member of a group.
 
-Behaviour: answered when the generation is complete; see broker/groups.py. An error carries the member id that
+Behaviour: answered when the generation is complete; see `broker.groups`. An error carries the member id that
 was sent, MEMBER_ID_REQUIRED the one to come back with; who is taken out while it waits is told none, and who
 is replaced while it waits the id it had. One too many is told none, and is no member any longer if it was.
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.coordinator import new_member_id
-from broker.groups import Join
+from broker.groups.coordinator import new_member_id
+from broker.groups.group import Join
 from protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.errors import (
     BrokerError,
@@ -27,7 +27,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.join_group import JoinGroupRequest
 

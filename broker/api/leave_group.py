@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.leave_group import LeaveGroupRequest
     from protocol.errors import BrokerError

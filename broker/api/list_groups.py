@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from protocol.api.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.list_groups import ListGroupsRequest
     from protocol.errors import BrokerError

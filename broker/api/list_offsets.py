@@ -18,24 +18,24 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
 from protocol.errors import InvalidRequest, UnsupportedVersion
-from storage import lookup
-from storage.timestamps import Target, is_target
+from storage.log import lookup
+from storage.time.lookup import Target, is_target
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from protocol.errors import BrokerError
-    from storage.partition import Partition
+    from storage.log.partition import Partition
 
 # The first version that knows a value which is not a time.
 _TARGET_SINCE = {

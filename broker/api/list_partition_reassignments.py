@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from protocol.api.list_partition_reassignments import ListPartitionReassignmentsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
     from protocol.errors import BrokerError

@@ -15,7 +15,7 @@ from protocol.api.list_transactions import ListTransactionsResponse
 from protocol.errors import InvalidRegularExpression
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.list_transactions import ListTransactionsRequest
     from protocol.errors import BrokerError

@@ -16,9 +16,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from broker import permitted
-from broker.context import as_broker_error
 from broker.metadata.names import check_topic_name
+from broker.network.context import as_broker_error
+from broker.security import authorizer
 from protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -36,8 +36,8 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.context import Context
     from broker.metadata.store import Topic
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -187,15 +187,15 @@ def _response(
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code != UnknownTopicId.code:  # nobody knows which topic that is
-                topic.topic_authorized_operations = permitted.ON_TOPIC
+                topic.topic_authorized_operations = authorizer.ON_TOPIC
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node.config.node_id, host=host, port=port)],
         cluster_id=node.metadata.image.cluster_id,
         controller_id=node.config.node_id,
         topics=topics,
-        cluster_authorized_operations=permitted.ON_CLUSTER
+        cluster_authorized_operations=authorizer.ON_CLUSTER
         if request.include_cluster_authorized_operations
-        else permitted.NOT_ASKED,
+        else authorizer.NOT_ASKED,
     )
 
 

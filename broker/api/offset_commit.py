@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.group_store import Committed
+from broker.groups.store import Committed
 from config.setting import LONG_MAX
 from protocol.api.offset_commit import (
     OffsetCommitResponse,
@@ -27,8 +27,8 @@ from protocol.errors import BrokerError, OffsetMetadataTooLarge, UnknownTopicOrP
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.context import Context
-    from broker.group_store import Name
+    from broker.groups.store import Name
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 

@@ -15,7 +15,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from broker.api.offset_commit import NO_TIME, check
-from broker.group_store import Committed
+from broker.groups.store import Committed
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:

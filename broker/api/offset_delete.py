@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups import State
+from broker.groups.group import State
 from protocol.api.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -27,8 +27,8 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import Context
-    from broker.group_store import Name
+    from broker.groups.store import Name
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.offset_delete import OffsetDeleteRequest
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -25,8 +25,8 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.context import Context
-    from broker.group_store import Committed, Kept
+    from broker.groups.store import Committed, Kept
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.offset_fetch import (
         OffsetFetchRequest,

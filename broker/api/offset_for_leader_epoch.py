@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from broker.context import as_broker_error
+from broker.network.context import as_broker_error
 from protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -21,7 +21,7 @@ from protocol.api.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,

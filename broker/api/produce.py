@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.context import CloseConnection, as_broker_error
+from broker.network.context import CloseConnection, as_broker_error
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -34,17 +34,17 @@ from protocol.errors import (
     NotEnoughReplicas,
     TransactionalIdAuthorizationFailed,
 )
-from storage.partition import Appended
+from storage.log.partition import Appended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
-    from broker.openings import Failures, Name
+    from broker.partitions.openings import Failures, Name
     from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from protocol.errors import BrokerError
-    from storage.partition import Partition
+    from storage.log.partition import Partition
 
 Buffer = bytes | bytearray | memoryview
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from broker.node import Node
     from protocol.message import RequestHeader
-    from storage.partition import Appended
+    from storage.log.partition import Appended
 
 Buffer = bytes | bytearray | memoryview
 _Request = tuple[int, bytes, int, Buffer]  # acks, topic, partition, records

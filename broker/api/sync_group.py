@@ -1,6 +1,6 @@
 """SyncGroup (key 14): the leader hands out the assignment, every member receives its part.
 
-Behaviour: answered when the leader's assignment is stored; see broker/groups.py. While the group is being
+Behaviour: answered when the leader's assignment is stored; see `broker.groups`. While the group is being
 read the answer is REBALANCE_IN_PROGRESS, as Kafka's is: a consumer gives up at COORDINATOR_LOAD_IN_PROGRESS.
 A group too large for a record of __consumer_offsets is MESSAGE_TOO_LARGE, where it gives up, too
 (Kafka: UNKNOWN_SERVER_ERROR): it would be as large the next time.
@@ -20,7 +20,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import Context
+    from broker.network.context import Context
     from broker.node import Node
     from protocol.api.sync_group import SyncGroupRequest
     from protocol.errors import BrokerError

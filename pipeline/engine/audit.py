@@ -20,7 +20,8 @@ import numpy as np
 
 from pipeline.engine.lateness import HEAD, HOUR_MS, Lateness, beyond
 from pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
-from storage import timestamps
+from storage.time.arrivals import SUSPECT_UNITS, suspect_ranges, usual_range
+from storage.time.timestamp import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -92,7 +93,7 @@ class Counts:
         """Begin with nothing."""
         self.records = self.bytes = self.missing = self.negative = self.log_append = 0
         self.future = self.plausible = self.append_known = self.delays = 0
-        self.suspects = dict.fromkeys(timestamps.SUSPECT_UNITS, 0)
+        self.suspects = dict.fromkeys(SUSPECT_UNITS, 0)
         self.before = np.zeros(len(settings.before_limits_ms), np.int64)
         self.after = np.zeros(len(settings.after_limits_ms), np.int64)
 
@@ -125,7 +126,7 @@ class Auditor:
         self.shortest_delay: int | None = None
         self.examples: dict[str, Example] = {}
         self.newest: Example | None = None  # the last record of the piece that has a time
-        self._near = timestamps.usual_range(settings.now_ms)
+        self._near = usual_range(settings.now_ms)
 
     def note(self, times: Times) -> None:
         """Take records into account, those behind the ones noted before."""
@@ -136,8 +137,8 @@ class Auditor:
         counts.bytes += 0 if times.size is None else int(times.size.sum())
         stamp = times.timestamp_ms
         least, most = int(stamp.min()), int(stamp.max())
-        if least <= timestamps.NO_TIMESTAMP <= most:
-            is_timed = stamp != timestamps.NO_TIMESTAMP
+        if least <= NO_TIMESTAMP <= most:
+            is_timed = stamp != NO_TIMESTAMP
             timed = int(np.count_nonzero(is_timed))
             counts.missing += count - timed
             if not timed:
@@ -215,7 +216,7 @@ class Auditor:
             return None
         stamp = times.timestamp_ms
         is_suspect = np.zeros(len(stamp), bool)
-        for unit, first, last in timestamps.suspect_ranges(self.settings.now_ms):
+        for unit, first, last in suspect_ranges(self.settings.now_ms):
             is_meant = (stamp >= first) & (stamp <= last)
             is_meant &= (stamp < near_least) | (stamp > near_most)
             is_meant &= ~is_suspect

@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.engine.whatif import Log, Retained
-from storage import timestamps
-from storage.timestamps import SegmentTimes
+from storage.time.event_time import event_limit
+from storage.time.rolling import segment_span, should_roll
+from storage.time.segment_times import SegmentTimes
+from storage.time.stamping import rules_of
+from storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,9 +43,9 @@ def log_of(
     start_offset: int = 0,
 ) -> Log:
     """Return the log that batches would make, each appended `now_ms`, by a topic's settings."""
-    rules = timestamps.rules_of(config, NEWEST_MAGIC)
-    limit = timestamps.event_limit(rules, now_ms)
-    span_ms, least_ms = timestamps.segment_span(config), config.segment_min_roll_interval_ms
+    rules = rules_of(config, NEWEST_MAGIC)
+    limit = event_limit(rules, now_ms)
+    span_ms, least_ms = segment_span(config), config.segment_min_roll_interval_ms
     segments: list[Retained] = []
     times, base, size, offset = SegmentTimes(), start_offset, 0, start_offset
     largest_event: int | None = None
@@ -56,13 +59,13 @@ def log_of(
         if rules.log_append_time:
             first, largest, has_missing = now_ms, now_ms, False
         is_full = size > 0 and size + arrival.size > config.segment_bytes
-        if is_full or timestamps.should_roll(times, largest, now_ms, span_ms, least_ms):
+        if is_full or should_roll(times, largest, now_ms, span_ms, least_ms):
             close()
             times, base, size = SegmentTimes(), offset, 0
         last_offset = offset + arrival.records - 1
         times.note(first, largest, last_offset, has_missing, now_ms, limit)
         times.note_append(now_ms)
-        largest_event = timestamps.later(times.event, largest_event)
+        largest_event = later(times.event, largest_event)
         offset, size = last_offset + 1, size + arrival.size
     close()
     return Log(topic, partition, tuple(segments), start_offset, offset, largest_event)

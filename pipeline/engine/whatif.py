@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from config import BrokerConfig, ConfigError, topic_config
 from config.instants import parse_duration
-from storage import timestamps
-from storage.timestamps import Candidate, SegmentTimes
+from storage.time.lookup import reaches
+from storage.time.retention import (
+    APPEND_BASIS,
+    Candidate,
+    retention_of,
+    segments_to_delete,
+    stood_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from config import TopicConfig
-    from storage.timestamps import Retention
+    from storage.time.retention import Retention
+    from storage.time.segment_times import SegmentTimes
 
 Rules = Literal["tidelog", "kafka"]
 
@@ -44,7 +51,7 @@ class Policy(NamedTuple):
     @property
     def retention(self) -> Retention:
         """What the settings say about keeping records; Kafka knows neither event time nor basis."""
-        retention = timestamps.retention_of(self.config)
+        retention = retention_of(self.config)
         if self.rules == "kafka":
             return retention._replace(by_append=False, event_ms=None)
         return retention
@@ -200,7 +207,7 @@ def policy_of(name: str, own: Mapping[str, str], rules: Rules = "tidelog") -> Po
     try:
         config = topic_config(BrokerConfig(), own)
         if config.lacks_basis:
-            config = topic_config(BrokerConfig(), {**own, _BASIS: timestamps.APPEND_BASIS})
+            config = topic_config(BrokerConfig(), {**own, _BASIS: APPEND_BASIS})
     except ConfigError as error:
         raise PolicyError(f"policy {name!r}: {error}") from None
     return Policy(name, config, rules)
@@ -235,8 +242,8 @@ def judge(
     for now_ms in moments:
         if pinned is None:
             pinned = pinned_by_future(log, policy, now_ms, margin_ms)
-        policies = timestamps.segments_to_delete(
-            timestamps.stood_in(candidate(segment, policy.rules) for segment in left),
+        policies = segments_to_delete(
+            stood_in(candidate(segment, policy.rules) for segment in left),
             policy.retention,
             now_ms=now_ms,
             log_start_offset=start,
@@ -271,7 +278,7 @@ def as_kafka(segment: Retained) -> SegmentTimes:
     """Return a segment's times as Apache Kafka sees them: it knows the largest record time alone."""
     times = segment.times.copy()
     largest = times.largest
-    times.aging = largest if timestamps.reaches(largest, 0) else segment.file_ms
+    times.aging = largest if reaches(largest, 0) else segment.file_ms
     return times
 
 

@@ -92,13 +92,13 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Archive, verify or compact; returns the exit status."""
-    from pipeline.archive.store import Store  # noqa: PLC0415 - help does without
+    from pipeline.archive.store import Store
 
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(options.action or JOB, now_ms)
     directory = Path(options.out) / name
     if options.action is not None:
-        from pipeline.jobs import keeping  # noqa: PLC0415 - as above
+        from pipeline.jobs import keeping
 
         do = keeping.verify if options.action == "verify" else keeping.compact
         return do(options, session, Store(options.directory), name, directory)
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
         raise UsageError("--to names the archive: a directory, or an URI")
     if (options.brokers is None) == (options.logs is None):
         raise UsageError("give either --brokers or --logs to read from")
-    from pipeline.jobs.archiving import Run  # noqa: PLC0415 - as above
+    from pipeline.jobs.archiving import Run
 
     one = Run(options, Store(options.to), name, directory)
     if options.dry_run:

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     if not plan.is_new:
         again = common.selection_of(options, upto=options.upto, offsets=plan.offsets)
         made = list(source.plan(again, logs=options.logs or (), brokers=options.brokers))
-    from pipeline.jobs import auditing  # noqa: PLC0415 - help and dry runs do without numpy
+    from pipeline.jobs import auditing
 
     found = auditing.Auditing(options, session, selection, plan).report(made, cluster)
     return auditing.leave(found, directory, options.report)

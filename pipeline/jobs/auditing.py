@@ -25,7 +25,9 @@ from pipeline.report import audit as page
 from pipeline.report import findings, retention
 from pipeline.report.units import setting
 from pipeline.source import places, reading
-from storage import timestamps
+from storage.time.event_time import event_slack
+from storage.time.retention import APPEND_BASIS
+from storage.time.stamping import LOG_APPEND_TIME
 
 if TYPE_CHECKING:
     import argparse
@@ -79,7 +81,7 @@ class Kept(NamedTuple):
 
 def judge_log(item: Kept) -> tuple[Log, list[Outcome]]:
     """Judge one partition; of its segments nothing comes back but that they were there."""
-    slack = timestamps.event_slack(item.policies[0].config)
+    slack = event_slack(item.policies[0].config)
     log = retained.read(
         item.place, event_slack_ms=slack, now_ms=item.now_ms, margin_ms=item.margin_ms
     )
@@ -266,7 +268,7 @@ def _judged_by(own: Mapping[str, str] | None) -> dict[str, Any] | None:
     if own is None:
         return None
     rules = whatif.policy_of("as it is", own).retention
-    stamped = own.get("message.timestamp.type") == timestamps.LOG_APPEND_TIME
+    stamped = own.get("message.timestamp.type") == LOG_APPEND_TIME
     return {
         "retention_ms": rules.retention_ms,
         "retention_bytes": rules.retention_bytes,
@@ -288,7 +290,7 @@ def _tried(own: Mapping[str, str] | None) -> tuple[Policy, ...]:
         ms = {"retention.ms": str(span_ms), "retention.bytes": "-1"}
         found.append(whatif.policy_of(f"retention.ms={words}, on Apache Kafka", ms, "kafka"))
         found.append(whatif.policy_of(f"retention.ms={words}, by record time", ms))
-        basis = {"retention.time.basis": timestamps.APPEND_BASIS}
+        basis = {"retention.time.basis": APPEND_BASIS}
         found.append(whatif.policy_of(f"retention.ms={words}, by append time", ms | basis))
         event = {"retention.ms": "-1", "retention.max.eventtime.ms": str(span_ms)}
         found.append(whatif.policy_of(f"retention.max.eventtime.ms={words}", event))
@@ -329,8 +331,8 @@ def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
 
 def _parquet(rows: Sequence[tuple[str, int, Any, Mapping[str, list[Any]]]], path: Path) -> None:
     """Write the sums by partition and span of event time."""
-    import pyarrow as pa  # noqa: PLC0415 - only where it is needed
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     tables = []
     for topic, number, partitions, columns in rows:

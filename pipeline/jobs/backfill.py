@@ -135,7 +135,7 @@ def _prepare(
     options: argparse.Namespace, session: Session, directory: Path, name: str, now_ms: int
 ) -> int:
     """Stage the rows and count them; make the plan unless some are refused."""
-    from pipeline.jobs import staging  # noqa: PLC0415 - needs Spark
+    from pipeline.jobs import staging
 
     with Client(options.to_brokers) as client:
         target = _target(client, options)
@@ -166,7 +166,7 @@ def _prepare(
 
 def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None:
     """Raise PipelineError unless as many rows were staged as were counted: a table is read twice."""
-    from pipeline.jobs.staging import row_count  # noqa: PLC0415 - needs pyarrow
+    from pipeline.jobs.staging import row_count
 
     found = sum(map(row_count, staged.values()))
     if found != counted:
@@ -213,11 +213,11 @@ def _plan(
 
 def _write(options: argparse.Namespace, session: Session, directory: Path, name: str) -> int:
     """Write what is staged."""
-    from pipeline import replay  # noqa: PLC0415 - needs numpy
-    from pipeline.conclusion import conclude  # noqa: PLC0415 - as above
-    from pipeline.jobs import staging  # noqa: PLC0415 - as above
-    from pipeline.progress import Progress  # noqa: PLC0415 - as above
-    from pipeline.staged_source import StagedSource  # noqa: PLC0415 - needs pyarrow
+    from pipeline import replay
+    from pipeline.conclusion import conclude
+    from pipeline.jobs import staging
+    from pipeline.progress import Progress
+    from pipeline.staged_source import StagedSource
 
     began_s = time.monotonic()
     plan = _plan(options, directory, name, 0, None)

@@ -144,9 +144,9 @@ def _add_deeds(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 - it needs no Spark
     """Plan, tell, and apply where that was asked for; returns the exit status."""
-    from pipeline.jobs import failing_over as planning  # noqa: PLC0415 - needs numpy
-    from pipeline.jobs import maps  # noqa: PLC0415 - as above
-    from pipeline.report import failover as page  # noqa: PLC0415 - as above
+    from pipeline.jobs import failing_over as planning
+    from pipeline.jobs import maps
+    from pipeline.report import failover as page
 
     if options.compare < 1:
         raise UsageError("--compare: a number above 0")
@@ -227,7 +227,7 @@ def _rows(
     theirs: Client,
 ) -> list[Row]:
     """A row for each partition the group has committed an offset of."""
-    from pipeline.jobs.maps import topics_of  # noqa: PLC0415 - needs numpy
+    from pipeline.jobs.maps import topics_of
 
     names = {**topics_of(known), **dict(options.rename)}
     there = theirs.topics()
@@ -309,7 +309,7 @@ def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequ
 
 
 def _leave(report: Mapping[str, Any], directory: Path, kind: str) -> None:
-    from pipeline.report import failover as page  # noqa: PLC0415 - as in run
+    from pipeline.report import failover as page
 
     if kind == "none":
         return

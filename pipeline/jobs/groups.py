@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pipeline.client import Client
 from pipeline.source import reading
 from pipeline.source import splits as source
-from storage import timestamps
+from storage.time.timestamp import or_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ def _times_at(
             if len(columns):
                 append = int(columns.append_time_ms[0])
                 return (
-                    timestamps.or_none(int(columns.timestamp_ms[0])),
+                    or_none(int(columns.timestamp_ms[0])),
                     None if append == reading.UNKNOWN else append,
                 )
     return None, None

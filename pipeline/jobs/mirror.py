@@ -108,8 +108,8 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
 def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
     """Round after round, each a run of its own that begins where the one before ended."""
-    from pipeline.conclusion import is_done  # noqa: PLC0415 - needs numpy
-    from pipeline.source import brokers as cluster  # noqa: PLC0415 - as above
+    from pipeline.conclusion import is_done
+    from pipeline.source import brokers as cluster
 
     ends: dict[Key, int] = {}
     before: _Round | None = None
@@ -174,7 +174,7 @@ def _frozen(options: argparse.Namespace, one: _Round) -> Plan:
 
 def _left(notes: Mapping[str, Any], before: _Round) -> dict[str, int]:
     """Where the batches up to this one, with these notes, left the target by position, and nobody else."""
-    from pipeline.conclusion import written_by  # noqa: PLC0415 - needs numpy
+    from pipeline.conclusion import written_by
 
     if notes["delivery"] != POSITION:
         return {}
@@ -187,9 +187,9 @@ def _left(notes: Mapping[str, Any], before: _Round) -> dict[str, int]:
 
 def _mirror(options: argparse.Namespace, session: Session, one: _Round) -> int:
     """One batch: plan, write, conclude."""
-    from pipeline import replay  # noqa: PLC0415 - needs numpy
-    from pipeline.conclusion import conclude  # noqa: PLC0415 - as above
-    from pipeline.progress import Progress  # noqa: PLC0415 - as above
+    from pipeline import replay
+    from pipeline.conclusion import conclude
+    from pipeline.progress import Progress
 
     began_s = time.monotonic()
     plan, splits = _plan(options, one)
@@ -350,8 +350,8 @@ def _tasks(
     options: argparse.Namespace, one: _Round, plan: Plan, splits: Sequence[Split]
 ) -> list[Any]:
     """A task for every partition that has something."""
-    from pipeline.log_source import LogSource  # noqa: PLC0415 - needs numpy
-    from pipeline.replay import Task  # noqa: PLC0415 - as above
+    from pipeline.log_source import LogSource
+    from pipeline.replay import Task
 
     names = dict(options.rename)
     by_partition: dict[Key, list[Split]] = {}

@@ -69,8 +69,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Foresee, write; returns the exit status."""
-    from pipeline.archive.store import Store  # noqa: PLC0415 - help does without
-    from pipeline.jobs.restoring import Run  # noqa: PLC0415 - as above
+    from pipeline.archive.store import Store
+    from pipeline.jobs.restoring import Run
 
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(JOB, now_ms)

@@ -33,7 +33,7 @@ _ROWS_PER_FILE: Final = 5_000_000
 
 def rows(session: Session, options: argparse.Namespace, partition_count: int) -> Any:
     """The rows as they would be staged, not yet in order. Raises UsageError for a missing column."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only with Spark
+    from pyspark.sql import functions as sql
 
     table = _table(session, options)
     named = [options.time_column, *([options.key_column] if options.key_column else [])]
@@ -103,8 +103,8 @@ def _stager(unit: str, partition_count: int) -> Callable[[Iterator[Any]], Iterat
     """A function for mapInArrow; nested, so that it travels by value, as in `pipeline.tasks`."""
 
     def stage_batches(batches: Iterator[Any]) -> Iterator[Any]:
-        import contextlib  # noqa: PLC0415 - nothing may be needed from outside
-        import importlib  # noqa: PLC0415 - as above
+        import contextlib
+        import importlib
 
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module("tidelog._house").open_house()
@@ -118,7 +118,7 @@ def _stager(unit: str, partition_count: int) -> Callable[[Iterator[Any]], Iterat
 
 def count(frame: Any, oldest_ms: int, newest_ms: int, kept_ms: int) -> tuple[Any, ...]:
     """Rows, those without a time, too old, too new, older than is kept; the first and the last time."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only with Spark
+    from pyspark.sql import functions as sql
 
     stamp = sql.col("timestamp_ms")
     has_time = stamp.isNotNull() & (stamp != NO_TIME)
@@ -142,7 +142,7 @@ def kept(
     frame: Any, options: argparse.Namespace, oldest_ms: int, newest_ms: int, _kept_ms: int
 ) -> Any:
     """The rows without those that are to be left out."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only with Spark
+    from pyspark.sql import functions as sql
 
     stamp = sql.col("timestamp_ms")
     if options.without_time == "drop":
@@ -173,6 +173,6 @@ def staged_files(directory: Path) -> dict[int, tuple[str, ...]]:
 
 def row_count(files: tuple[str, ...]) -> int:
     """How many rows there are in files."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - not for help
+    import pyarrow.parquet as pq
 
     return sum(pq.read_metadata(path).num_rows for path in files)

@@ -21,7 +21,8 @@ from pipeline.report import retention
 from pipeline.report import whatif as page
 from pipeline.source import places
 from protocol.errors import CorruptMessage
-from storage import filenames, timestamps
+from storage import filenames
+from storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +49,7 @@ class Item(NamedTuple):
 
 def judge(item: Item) -> tuple[Log, list[Outcome]]:
     """Read one partition and try every policy on it."""
-    slack = timestamps.event_slack(item.policies[0].config)
+    slack = event_slack(item.policies[0].config)
     try:
         log = retained.read(
             item.place,

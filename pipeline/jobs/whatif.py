@@ -102,7 +102,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     now_ms = time.time_ns() // 1_000_000
     at_ms = now_ms if options.at is None else options.at
     name = options.run or common.new_run_id("whatif", now_ms)
-    from pipeline.jobs import trying  # noqa: PLC0415 - help does without
+    from pipeline.jobs import trying
 
     trial = trying.Trial(options, session, name, at_ms)
     if options.dry_run:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage import append_entries
+from storage.segment import append_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

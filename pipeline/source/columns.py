@@ -117,21 +117,21 @@ class Columns:
     @cached_property
     def key(self) -> Any:
         """Keys: an Arrow array of binary."""
-        from pipeline.source import arrays  # noqa: PLC0415 - for times numpy alone will do
+        from pipeline.source import arrays
 
         return arrays.keys(self._buffers)
 
     @cached_property
     def value(self) -> Any:
         """Values: an Arrow array of binary."""
-        from pipeline.source import arrays  # noqa: PLC0415 - as above
+        from pipeline.source import arrays
 
         return arrays.values(self._buffers)
 
     @cached_property
     def headers(self) -> Any:
         """Headers: an Arrow array of list<struct<key: string, value: binary>>, null for none."""
-        from pipeline.source import arrays  # noqa: PLC0415 - as above
+        from pipeline.source import arrays
 
         return arrays.headers(self._buffers)
 

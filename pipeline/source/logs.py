@@ -25,14 +25,16 @@ from pipeline.source.splits import (
     SourceError,
     Split,
 )
-from storage import checkpoints, filenames, offset_index, partition_times, transaction_index
-from storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from storage import checkpoints, filenames
+from storage.log import partition_times
+from storage.segment import offset_index, transaction_index
+from storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pipeline.source.splits import Key, Selection
-    from storage.partition_times import PartitionTimes
+    from storage.log.partition_times import PartitionTimes
 
 _SMALL = 1 << 20  # a log up to this size is walked from its start, without asking an index
 
@@ -290,7 +292,7 @@ class _Planner:
                 )
             end = watermark
         if selection.isolation == READ_COMMITTED:
-            from pipeline.source.transactions import last_stable_offset  # noqa: PLC0415 - when asked
+            from pipeline.source.transactions import last_stable_offset
 
             end = min(end, last_stable_offset(log, end))
         return end, walk.position

@@ -129,7 +129,7 @@ class File:
 
 
 def _listed_remotely(place: str) -> list[Entry]:
-    from pyarrow import fs  # noqa: PLC0415 - only where it is needed
+    from pyarrow import fs
 
     system, path = system_of(place)
     return sorted(
@@ -140,7 +140,7 @@ def _listed_remotely(place: str) -> list[Entry]:
 
 def system_of(place: str) -> tuple[Any, str]:
     """Return the file system of an URI, and the path there: for who writes too."""
-    from pyarrow import fs  # noqa: PLC0415 - only where it is needed
+    from pyarrow import fs
 
     path, mark, options = place.partition("?")
     parts = urlsplit(path)
@@ -154,7 +154,7 @@ def system_of(place: str) -> tuple[Any, str]:
 @functools.cache
 def _system_of(root: str) -> Any:
     """Return the file system of a bucket, made once: asking for its region takes a request."""
-    from pyarrow import fs  # noqa: PLC0415 - only where it is needed
+    from pyarrow import fs
 
     if urlsplit(root).scheme not in {"s3", "gs", "gcs"}:
         return None

@@ -100,7 +100,7 @@ def read(split: Split, options: Options | None = None) -> Iterator[Columns]:
     """Read a split. Raises SourceError for what is broken or gone, and OSError."""
     options = options or Options()
     if split.part is None:
-        from pipeline.source import brokers  # noqa: PLC0415 - one of two
+        from pipeline.source import brokers
 
         yield from brokers.read(split, options)
         return

@@ -200,10 +200,10 @@ def plan(
     if bool(logs) == (brokers is not None):
         raise SourceError("give either log directories or brokers to read from")
     if brokers is not None:
-        from pipeline.source import brokers as cluster  # noqa: PLC0415 - one of two
+        from pipeline.source import brokers as cluster
 
         return cluster.plan(selection, brokers)
-    from pipeline.source import logs as directories  # noqa: PLC0415 - one of two
+    from pipeline.source import logs as directories
 
     return directories.plan(selection, logs)
 
@@ -218,10 +218,10 @@ def ranges(
     if bool(logs) == (brokers is not None):
         raise SourceError("give either log directories or brokers to read from")
     if brokers is not None:
-        from pipeline.source import brokers as cluster  # noqa: PLC0415 - one of two
+        from pipeline.source import brokers as cluster
 
         return cluster.ranges(selection, brokers)
-    from pipeline.source import logs as directories  # noqa: PLC0415 - one of two
+    from pipeline.source import logs as directories
 
     return directories.ranges(selection, logs)
 

@@ -86,7 +86,7 @@ class OptionError(ValueError):
 
 def register(spark: Any) -> None:
     """Make `timelog` known to a Spark session."""
-    from pyspark import cloudpickle  # noqa: PLC0415 - needed here alone
+    from pyspark import cloudpickle
 
     pushes = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") == "true"
     house = {"roots": _roots(), "pushes": pushes}
@@ -97,9 +97,9 @@ def register(spark: Any) -> None:
 
 def _roots() -> tuple[str, ...]:
     """Return where workers find the packages of this house when they do not find them by themselves."""
-    from pathlib import Path  # noqa: PLC0415 - as above
+    from pathlib import Path
 
-    import protocol  # noqa: PLC0415 - as above
+    import protocol
 
     (place,) = protocol.__path__
     return (str(Path(place).parent),)
@@ -122,7 +122,7 @@ class _Settings:
     """The options, read and checked. Raises OptionError and SourceError."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        from pipeline.source import levels  # noqa: PLC0415 - see the head
+        from pipeline.source import levels
 
         known = {name.lower(): name for name in _NAMES}
         self._given: dict[str, str] = {}
@@ -150,7 +150,7 @@ class _Settings:
         self.selection = self._selection()
 
     def _selection(self) -> Selection:
-        from pipeline.source import levels, splits  # noqa: PLC0415 - see the head
+        from pipeline.source import levels, splits
 
         topics = tuple(name for name in self._given.get("topics", "").split(",") if name.strip())
         size = self._size("maxPartitionBytes", splits.SPLIT_BYTES)
@@ -209,7 +209,7 @@ class _Settings:
         return int(text)
 
     def _time(self, name: str) -> int | None:
-        from pipeline.times import parse_time  # noqa: PLC0415 - see the head
+        from pipeline.times import parse_time
 
         text = self._given.get(name)
         if text is None:
@@ -258,9 +258,9 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> Any:
         """Return the schema of the level."""
-        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - see the head
+        from pyspark.sql.pandas.types import from_arrow_schema
 
-        from pipeline.source.levels import SCHEMAS  # noqa: PLC0415 - see the head
+        from pipeline.source.levels import SCHEMAS
 
         return from_arrow_schema(SCHEMAS[self._settings().level])
 
@@ -292,8 +292,8 @@ class _Reading:
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of a split."""
         settings = self._settings()
-        from pipeline.source.levels import rows  # noqa: PLC0415 - see the head
-        from pipeline.source.reading import Options  # noqa: PLC0415 - see the head
+        from pipeline.source.levels import rows
+        from pipeline.source.reading import Options
 
         if partition.value is None:  # Spark's stand-in where nothing was planned
             return iter(())
@@ -307,7 +307,7 @@ class _Reading:
         return (batch for split in splits for batch in rows(split, settings.level, options))
 
     def _plan(self, settings: _Settings) -> list[InputPartition]:
-        from pipeline.source import splits  # noqa: PLC0415 - see the head
+        from pipeline.source import splits
 
         planned = splits.plan(settings.selection, logs=settings.logs, brokers=settings.brokers)
         groups = splits.grouped(planned, settings.selection.split_bytes)
@@ -332,7 +332,7 @@ class PushingReader(Reader):
     def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
         """Narrow what is planned."""
         settings = self._settings()
-        from pipeline.source.pushing import narrowed  # noqa: PLC0415 - see the head
+        from pipeline.source.pushing import narrowed
 
         of_records = settings.level in ("record", "time")
         self._narrowed = pickle.dumps(narrowed(settings.selection, filters, of_records=of_records))
@@ -363,7 +363,7 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
         """Return how much a micro-batch takes at most."""
-        from pyspark.sql.streaming.datasource import (  # noqa: PLC0415 - Spark 4.2 and later
+        from pyspark.sql.streaming.datasource import (
             ReadAllAvailable,
             ReadMaxRows,
         )
@@ -373,7 +373,7 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Plan a micro-batch."""
-        from dataclasses import replace  # noqa: PLC0415 - see the head
+        from dataclasses import replace
 
         settings = self._settings()
         begin, finish = _flat(start), _flat(end)
@@ -401,7 +401,7 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
 
 
 def _ranges(settings: _Settings) -> dict[Key, tuple[int, int]]:
-    from pipeline.source import splits  # noqa: PLC0415 - see the head
+    from pipeline.source import splits
 
     return splits.ranges(settings.selection, logs=settings.logs, brokers=settings.brokers)
 

@@ -12,7 +12,8 @@ from pipeline.source import places
 from pipeline.source.heads import HEAD_SIZE, size_at
 from protocol.errors import CorruptMessage
 from protocol.records.batch import scan
-from storage import filenames, snapshots
+from storage import filenames
+from storage.log.producers import producer_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,8 +61,8 @@ def _snapshot_before(log: Log, end: int) -> tuple[int, dict[int, int]]:
         if data is None:
             continue
         try:
-            producers = snapshots.parse(place, data, _NEVER)
-        except snapshots.SnapshotError:
+            producers = producer_snapshots.parse(place, data, _NEVER)
+        except producer_snapshots.SnapshotError:
             continue
         return offset, {
             producer.producer_id: producer.transaction_first_offset

@@ -18,8 +18,8 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
-from broker.group_store import Committed, Kept, Loading
-from broker.groups import Answer, Group, Join, Joined, State, Store, Synced
+from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
+from broker.groups.store import Committed, Kept, Loading
 from protocol.errors import BrokerError, ErrorCode, MemberIdRequired
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import SystemClock
-from broker.connection import Connection
-from broker.http import start_http
 from broker.metadata.local import LocalMetadataStore
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
+from broker.network.connection import Connection
+from broker.network.http import start_http
 from broker.node import Listener, Node
 from config import BrokerConfig
 from protocol.errors import KafkaStorageError
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.oracle import wire
 
 if TYPE_CHECKING:

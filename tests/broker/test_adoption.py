@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.adoption import KEEP
-from broker.retention import delete_due
+from broker.maintenance.retention_rounds import delete_due
+from broker.topics.adoption import KEEP
 from protocol.errors import KafkaStorageError
 from storage import checkpoints
 from tests.broker import asking

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.appends import Appends, is_heavy
 from broker.clock import ManualClock
-from broker.commits import Commits
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
+from broker.partitions.appends import Appends, is_heavy
+from broker.partitions.commits import Commits
 from protocol.errors import CorruptMessage
 
 GZIP, LZ4 = 1, 3

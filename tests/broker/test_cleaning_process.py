@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.compaction import CleaningError, Worker
+from broker.maintenance.compaction_rounds import CleaningError, Worker
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage import files
-from storage.cleaner import Cleaner, Progress
-from storage.store import LogStore
+from storage.compaction.cleaner import Cleaner, Progress
+from storage.directory.store import LogStore
 from tests.broker import asking
 from tests.broker.subject import eventually
 from tests.oracle.recordset import Rec, batch

@@ -5,8 +5,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-from broker.commits import Commits, Syncing
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
+from broker.partitions.commits import Commits, Syncing
 from config.setting import LONG_MAX
 
 

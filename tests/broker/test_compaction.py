@@ -10,7 +10,7 @@ import threading
 import pytest
 import uvloop
 
-from broker.compaction import CleaningError, Worker
+from broker.maintenance.compaction_rounds import CleaningError, Worker
 from protocol.records.batch import records, scan
 from tests.broker import asking
 from tests.broker.conftest import healthy

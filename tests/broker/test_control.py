@@ -11,16 +11,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker import dispatch, retention
 from broker.api import produce_one
 from broker.clock import ManualClock
-from broker.control import ROUTES, Control, faults_in_the_way, sweep
-from broker.fault_storage import FaultySystem
-from broker.faults import Faults
+from broker.maintenance import retention_rounds
+from broker.network import dispatch
+from broker.testing.control import ROUTES, Control, faults_in_the_way, sweep
+from broker.testing.fault_storage import FaultySystem
+from broker.testing.faults import Faults
 from config import BrokerConfig
 from protocol.message import RequestHeader
 from storage import files
-from storage.retention import Deletion
+from storage.log.retention.deletion import Deletion
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.subject import eventually
@@ -302,17 +303,19 @@ def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
     node.metadata = SimpleNamespace(image=SimpleNamespace(topics={"a": None}))
     deletion = Deletion(0, 1, 69, "retention.ms", None, None, 1, None, None)
     going = []
-    monkeypatch.setattr(retention, "_MOST_UNTOLD", 5)
+    monkeypatch.setattr(retention_rounds, "_MOST_UNTOLD", 5)
     monkeypatch.setattr(
-        retention,
+        retention_rounds,
         "delete_due",
-        lambda *_, **more: retention.Round([going.pop() for _ in going[:]], []),
+        lambda *_, **more: retention_rounds.Round([going.pop() for _ in going[:]], []),
     )
-    rounds = retention.Rounds(node)
+    rounds = retention_rounds.Rounds(node)
 
     async def scenario():
         for topic, count in (("a", 3), ("b", 4), ("a", 1)):
-            going.extend(retention.Swept(topic, 0, deletion, asked=False) for _ in range(count))
+            going.extend(
+                retention_rounds.Swept(topic, 0, deletion, asked=False) for _ in range(count)
+            )
             await rounds._do_due()
         asked = Control(node, rounds, None, Faults([tmp_path]))
         return [await sweep(asked, given) for given in ({"topic": "a"}, {}, {})]

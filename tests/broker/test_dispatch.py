@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.context import CloseConnection
-from broker.dispatch import HANDLERS, Route, _encode, dispatch, served_versions
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
+from broker.network.context import CloseConnection
+from broker.network.dispatch import HANDLERS, Route, _encode, dispatch, served_versions
 from protocol.errors import UnknownServerError
 from protocol.message import RequestHeader, api_of, codec, read_request_header
 from tests.broker import asking

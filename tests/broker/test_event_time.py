@@ -6,14 +6,14 @@ import logging
 import pytest
 
 from broker.clock import ManualClock
+from broker.maintenance.retention_rounds import delete_due
 from broker.metadata.local import LocalMetadataStore
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
 from broker.node import Node
-from broker.retention import delete_due
 from config import load, topic_entries
 from config.describe import Source
 from protocol.records.batch import Record, build
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.broker import asking
 
 EVENT, BASIS, GRACE = (
@@ -297,7 +297,7 @@ def test_a_partition_that_cannot_be_looked_at_hinders_no_change(tmp_path, caplog
             raise OSError(5, "Input/output error")
 
         with caplog.at_level(logging.WARNING), monkeypatch.context() as patched:
-            patched.setattr("storage.explanation.explain", fails)
+            patched.setattr("storage.log.retention.explanation.explain", fails)
             await broker.alter(retention_ms="1000")
         assert broker.own["retention.ms"] == "1000"
         assert "nobody can tell what changed settings delete" in caplog.text

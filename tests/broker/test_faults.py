@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.dispatch import HANDLERS
-from broker.fault_storage import FaultySystem
-from broker.faults import Faults, served_apis
+from broker.network.dispatch import HANDLERS
+from broker.testing.fault_storage import FaultySystem
+from broker.testing.faults import Faults, served_apis
 from protocol.error_codes import ErrorCode
 from storage import files
 from tests.broker import asking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups import Answer, Group, Join, Joined, State
+from broker.groups.group import Answer, Group, Join, Joined, State
 
 DELAY_MS = 3_000
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from storage import timestamps
+from storage.time.arrivals import Expected
+from storage.time.timestamp import MAX_TIMESTAMP
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.inside import Inside
 from tests.oracle.recordset import batch, plain_set
+from tests.time_rules import time_rules
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 SECOND_MS, HOUR_MS, DAY_MS = 1_000, 3_600_000, 86_400_000
@@ -350,20 +352,20 @@ def test_every_metric_is_on_its_page_and_the_other_way_round(broker):
 
 
 def _nothing_odd(monkeypatch):
-    monkeypatch.setattr(timestamps, "suspect_unit", lambda *_: None)
+    monkeypatch.setattr(time_rules, "suspect_unit", lambda *_: None)
 
 
 def _no_slack(monkeypatch):
-    monkeypatch.setattr(timestamps, "capped", lambda *_: timestamps.MAX_TIMESTAMP)
+    monkeypatch.setattr(time_rules, "capped", lambda *_: MAX_TIMESTAMP)
 
 
 def _no_expectations(monkeypatch):
-    nothing = timestamps.Expected(None, None, HOUR_MS)
-    monkeypatch.setattr(timestamps, "expected_of", lambda _: nothing)
+    nothing = Expected(None, None, HOUR_MS)
+    monkeypatch.setattr(time_rules, "expected_of", lambda _: nothing)
 
 
 def _fewer_buckets(monkeypatch):
-    monkeypatch.setattr(timestamps, "bisect_left", lambda bounds, _: len(bounds))
+    monkeypatch.setattr("storage.time.arrivals.bisect_left", lambda bounds, _: len(bounds))
 
 
 @pytest.mark.parametrize(

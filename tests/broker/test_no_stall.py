@@ -22,21 +22,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from broker import commits
 from broker.api import list_offsets
 from broker.clock import ManualClock
-from broker.connection import Connection
-from broker.http import start_http
+from broker.maintenance.retention_rounds import delete_due
 from broker.metadata.local import LocalMetadataStore
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
+from broker.network.connection import Connection
+from broker.network.http import start_http
 from broker.node import Listener, Node
-from broker.openings import Openings
-from broker.retention import delete_due
+from broker.partitions import commits
+from broker.partitions.openings import Openings
 from broker.server import _listen
 from config import BrokerConfig
 from storage import files
-from storage.partition import Partition
-from storage.store import LogStore
+from storage.directory.store import LogStore
+from storage.log.partition import Partition
 from tests.broker import asking
 from tests.oracle import recordset, wire
 from tests.oracle.recordset import Rec

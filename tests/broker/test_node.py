@@ -5,15 +5,15 @@ import uuid
 
 import pytest
 
-from broker.adoption import adopt_logs
 from broker.clock import ManualClock
+from broker.maintenance.retention_rounds import delete_due
 from broker.metadata.local import LocalMetadataStore
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
 from broker.node import Node
-from broker.retention import delete_due
+from broker.topics.adoption import adopt_logs
 from config import BrokerConfig
 from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.broker import asking
 
 

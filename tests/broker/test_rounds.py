@@ -6,7 +6,7 @@ import asyncio
 import logging
 from types import SimpleNamespace
 
-from broker.rounds import DueRounds
+from broker.maintenance.rounds import DueRounds
 from protocol.errors import KafkaStorageError
 
 INTERVAL_MS = 300_000

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.waiting import Waiting
+from broker.partitions.waiting import Waiting
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata
 
-from broker import metrics_of_groups, metrics_of_time, metrics_served
+from broker.metrics import group_metrics, serving_metrics, time_metrics
 from tests.broker.subject import eventually
 from tidelog.process import BrokerProcess
 
@@ -49,7 +49,7 @@ needs_prometheus = pytest.mark.skipif(
 def declared():
     """Every name that /metrics may show."""
     names = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
-    modules = (metrics_of_groups, metrics_of_time, metrics_served)
+    modules = (group_metrics, time_metrics, serving_metrics)
     for family in (family for module in modules for family in module.FAMILIES):
         names.add(family.name + {"counter": "_total", "histogram": "_bucket"}.get(family.kind, ""))
     return names

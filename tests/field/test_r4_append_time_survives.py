@@ -18,7 +18,7 @@ import pytest
 
 from config import BrokerConfig, topic_config
 from protocol.records.batch import Record, build
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.field.complaints import DAY_MS, HOUR_MS, NEW_YEAR_MS, create, start_of, write
 
 APPENDED = [NEW_YEAR_MS + hours * HOUR_MS for hours in (0, 0, 1, 2, 30, 30, 31)]

@@ -273,7 +273,7 @@ def lies_in_format_2(base_ms: int) -> Iterator[Case]:
 
 
 def snappy_blocks(base_ms: int) -> Iterator[Case]:
-    import cramjam  # noqa: PLC0415 - here alone
+    import cramjam
 
     recs = records((base_ms, base_ms + 1))
     payload = b"".join(record(rec, base_ms, i) for i, rec in enumerate(recs))

@@ -61,7 +61,7 @@ def protocol_twice(d: Difference) -> bool:
 
 @reason(
     "what members say of themselves is theirs",
-    "facts 4.1: protocol-agnostic; broker/subscriptions.py",
+    "facts 4.1: protocol-agnostic; broker/groups/subscriptions.py",
     "Kafka fails inside on a subscription that promises more than it holds, and never answers",
 )
 def lying_subscription(d: Difference) -> bool:

@@ -12,7 +12,7 @@ from kafka.structs import OffsetAndMetadata
 from tests.broker.subject import eventually
 from tests.oracle import wire
 from tests.oracle.brokers import wait_for_coordinators, wait_for_leaders
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 pytestmark = [
     pytest.mark.oracle,

@@ -54,7 +54,7 @@ def spark():
     pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
     connector = [str(jar) for jar in spark_kafka.jars()] if spark_kafka.fetch() else []
     conf = [("spark.jars", ",".join(connector))] if connector else []
-    from pipeline.source.timelog import register  # noqa: PLC0415 - it imports PySpark
+    from pipeline.source.timelog import register
 
     with Session("tests", master="local[2]", conf=conf) as session:
         try:

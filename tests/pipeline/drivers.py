@@ -21,7 +21,7 @@ DEADLINE_S = 120
 _JOB = """
 import math, os, signal, sys
 from pipeline.producing import Appender
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 left, send, flush = float(sys.argv.pop(1)), Appender.send, Appender.flush
 

@@ -11,7 +11,7 @@ from pipeline.source.append_times import UNKNOWN
 from pipeline.source.reading import Options, read
 from pipeline.source.splits import LOG_END, Selection, plan
 from protocol.records.batch import Record, build
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.oracle.record_rows import rows_of
 from tests.storage.conftest import TOPIC_ID
 

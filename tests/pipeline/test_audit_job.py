@@ -294,7 +294,7 @@ def test_retention_is_that_of_the_topic_where_the_cluster_tells_it(tmp_path):
 
 
 def client_now():
-    import time  # noqa: PLC0415 - the one test that lives by the machine's clock
+    import time
 
     return time.time_ns() // 1_000_000
 
@@ -394,7 +394,7 @@ def test_the_page_needs_nothing_and_says_the_numbers(house, tmp_path):
 
 def test_what_a_topic_is_called_cannot_break_the_page(tmp_path):
     """Names come from a directory, and a directory may be called anything that a topic may."""
-    from pipeline.report import page  # noqa: PLC0415 - as small as it is
+    from pipeline.report import page
 
     text = page.page("<b>&", '"', [page.table("<i>", ("<u>",), [("<s>",)])])
     assert "<b>&" not in text

@@ -10,7 +10,7 @@ from config import BrokerConfig, topic_config
 from pipeline.engine import planned, whatif
 from pipeline.engine.planned import Arrival
 from protocol.records.batch import Record, build, scan, summarize
-from storage.partition import Partition
+from storage.log.partition import Partition
 
 NOW = 1_767_225_600_000
 HOUR, DAY = 3_600_000, 86_400_000

@@ -82,7 +82,7 @@ def test_a_worker_killed_in_the_middle(spark, request, broker, topic, tmp_path, 
             fill(client, topic, 0, wanted[start : start + 500])
     (tmp_path / "killing_source.py").write_text(KILLS)
     spark.sparkContext.addPyFile(str(tmp_path / "killing_source.py"))
-    from killing_source import Killing  # noqa: PLC0415 - it was just written
+    from killing_source import Killing
 
     selection = Selection(topics=(topic,), split_offsets=1000)
     splits = tuple(plan(selection, brokers=broker.bootstrap))

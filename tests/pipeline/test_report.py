@@ -189,7 +189,7 @@ def test_a_span_is_written_as_people_read_it(ms, text):
 
 @given(st.integers(1, 10**15))
 def test_a_setting_reads_back_exactly_and_a_rounded_span_is_no_less(ms):
-    from config.instants import parse_duration  # noqa: PLC0415 - its inverse
+    from config.instants import parse_duration
 
     assert parse_duration(units.setting(ms)) == ms
     rounded = units.rounded_up(ms)

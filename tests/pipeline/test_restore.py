@@ -307,7 +307,7 @@ def test_the_forecast_is_that_of_the_log(monkeypatch):
 
 @pytest.mark.parametrize("group", [1, 7, 10_000])
 def test_dates_are_merged_in_the_order_of_offsets(tmp_path, monkeypatch, group):
-    from pipeline.archive import writing  # noqa: PLC0415 - what is patched
+    from pipeline.archive import writing
 
     monkeypatch.setattr(writing, "_GROUP_ROWS", group)
     (tmp_path / "logs").mkdir()

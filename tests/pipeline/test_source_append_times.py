@@ -16,7 +16,7 @@ from pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
 from pipeline.source.reading import Options, read
 from pipeline.source.splits import LOG_END, Selection, plan
 from protocol.records.batch import Record, build
-from storage.append_entries import END
+from storage.segment.append_entries import END
 from tests.pipeline.logs import seen_in, truth
 from tidelog.process import BrokerProcess
 
@@ -248,7 +248,7 @@ def test_a_split_that_begins_within_a_batch(house, topic):
 
 def test_an_archive_of_a_running_broker_has_them(house, topic, tmp_path):
     pytest.importorskip("pyarrow.parquet")
-    from tests.pipeline.archives import contents  # noqa: PLC0415 - it needs pyarrow
+    from tests.pipeline.archives import contents
 
     fill(house, topic)
     given = ["archive", "--brokers", house.bootstrap, "--topics", topic, "--run", "r"]

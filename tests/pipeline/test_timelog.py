@@ -52,7 +52,7 @@ def edges(tmp_path_factory):
 @pytest.fixture
 def source():
     """The class that Spark is given."""
-    from pipeline.source.timelog import TimelogDataSource  # noqa: PLC0415 - it imports PySpark
+    from pipeline.source.timelog import TimelogDataSource
 
     return TimelogDataSource
 
@@ -212,7 +212,7 @@ def drained(writer):
     Spark gives the process of a source ten seconds to import PySpark and to say so, and no setting gives it
     more: a query that has ended for that, and not sooner, is begun again.
     """
-    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - only where it is installed
+    from pyspark.errors import StreamingQueryException
 
     for tries_left in (3, 2, 1, 0):
         began = time.monotonic()

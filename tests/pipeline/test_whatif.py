@@ -15,8 +15,9 @@ import pytest
 from pipeline import retained
 from pipeline.engine import whatif
 from protocol.records.batch import Record, build
-from storage import timestamps
-from storage.partition import Partition
+from storage.log.partition import Partition
+from storage.time.event_time import event_slack
+from storage.time.retention import retention_of
 from tests.broker import asking
 from tests.oracle import wire
 from tests.storage.test_event_time import (
@@ -55,7 +56,7 @@ def read(directory, config, now_ms=START):
     """What is known of the log in a directory `<topic>-<partition>`."""
     topic, _, number = directory.name.rpartition("-")
     place = retained.Place(topic, int(number), directory)
-    return retained.read(place, event_slack_ms=timestamps.event_slack(config), now_ms=now_ms)
+    return retained.read(place, event_slack_ms=event_slack(config), now_ms=now_ms)
 
 
 def lived(row, directory, *, stopped, change=None):
@@ -180,7 +181,7 @@ def test_every_combination_is_foretold_of_a_running_broker(load, fast_directory)
         said = {}
         for name, row in table:
             policy = whatif.policy_of("now", own_settings(row)[1])
-            assert policy.retention == timestamps.retention_of(row.config)
+            assert policy.retention == retention_of(row.config)
             log = read(directory / f"{name}-0", row.config)
             said[name], _ = told(log, policy, rounds)
         gone = {name: [] for name, _ in table}

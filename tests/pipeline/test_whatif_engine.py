@@ -14,9 +14,10 @@ from pipeline.engine import whatif
 from pipeline.engine.whatif import Future, PolicyError, Retained
 from protocol.errors import CorruptMessage
 from protocol.records.batch import Record, build
-from storage import timestamps
-from storage.partition import Partition
-from storage.timestamps import SegmentTimes
+from storage.log.partition import Partition
+from storage.time.event_time import EVENT_SLACK_MS
+from storage.time.retention import Retention
+from storage.time.segment_times import SegmentTimes
 
 NOW = 1_767_225_600_000
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -46,7 +47,7 @@ def written(directory, appends, *, close=True, producer=None, **own):
 
 def read(path, now_ms=NOW, margin_ms=0):
     place = retained.Place("t", 0, path)
-    slack = timestamps.EVENT_SLACK_MS
+    slack = EVENT_SLACK_MS
     return retained.read(place, event_slack_ms=slack, now_ms=now_ms, margin_ms=margin_ms)
 
 
@@ -273,7 +274,7 @@ def test_a_policy_lies_over_the_topics_own_settings():
     assert event.by_append
     assert (event.event_ms, event.grace_ms) == (DAY, HOUR)
     plain = whatif.parse_policy("a:cleanup.policy=compact", base).retention
-    assert plain == timestamps.Retention(None, None, by_append=False)
+    assert plain == Retention(None, None, by_append=False)
 
 
 def test_what_compaction_left_empty_goes_with_what_follows():

@@ -15,7 +15,7 @@ from pipeline import retained
 from pipeline.client import EARLIEST, Client
 from pipeline.engine import whatif
 from protocol.records.batch import Record, build
-from storage import timestamps
+from storage.time.event_time import EVENT_SLACK_MS
 from tests.oracle.apache_kafka import ApacheKafka, available
 
 pytestmark = pytest.mark.oracle
@@ -81,7 +81,7 @@ def test_kafka_deletes_what_was_told(brisk_kafka):
             fill(client, topic, batches, now_ms)
         for topic, (_, own) in TOPICS.items():
             place = retained.Place(topic, 0, brisk_kafka.log_dir / f"{topic}-0")
-            log = retained.read(place, event_slack_ms=timestamps.EVENT_SLACK_MS, now_ms=now_ms)
+            log = retained.read(place, event_slack_ms=EVENT_SLACK_MS, now_ms=now_ms)
             policy = whatif.policy_of("k", {k: str(v) for k, v in own.items()}, "kafka")
             told[topic] = whatif.judge(log, policy, [now_ms]).rounds[0].first_offset
         assert starts(client) == dict.fromkeys(TOPICS, 0)

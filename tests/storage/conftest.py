@@ -10,7 +10,7 @@ import pytest
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
 from storage import files
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.storage.disks import Unsynced
 
 TOPIC_ID = uuid.UUID(int=7)

@@ -19,13 +19,15 @@ import pytest
 from config.topic import TopicConfig
 from protocol.errors import OffsetOutOfRange
 from protocol.records.batch import Record, build
-from storage import lookup, recovery, timestamps
-from storage.append_entries import UNKNOWN
-from storage.append_times import AppendTimes, Reached
-from storage.lookup import AppendedSince
-from storage.store import LogStore
+from storage.directory.store import LogStore
+from storage.log import lookup
+from storage.log.lookup import AppendedSince
+from storage.log.recovery import loading
+from storage.segment.append_entries import UNKNOWN
+from storage.segment.append_times import AppendTimes, Reached
 from tests.broker.subject import eventually
 from tests.storage.conftest import TOPIC_ID
+from tests.time_rules import time_rules
 
 LOOKUPS = int(os.environ.get("TIDELOG_APPEND_LOOKUPS", "4000"))
 SEED = os.environ.get("TIDELOG_APPEND_SEED")
@@ -320,7 +322,7 @@ def keep_times_when_cutting(monkeypatch):
 
 
 def let_time_go_back(monkeypatch):
-    monkeypatch.setattr(timestamps, "append_time", lambda _, now_ms: 0 if now_ms == -1 else now_ms)
+    monkeypatch.setattr(time_rules, "append_time", lambda _, now_ms: 0 if now_ms == -1 else now_ms)
 
 
 def forget_the_first_of_a_segment(monkeypatch):
@@ -384,7 +386,7 @@ def answer_before_the_start(monkeypatch):
 
 
 def believe_after_a_power_loss(monkeypatch):
-    monkeypatch.setattr(recovery, "_doubt_append_times", lambda *_: None)
+    monkeypatch.setattr(loading, "_doubt_append_times", lambda *_: None)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import pytest
 
 from protocol.errors import KafkaStorageError
-from storage import partition_times, timestamps
+from storage.log import partition_times
+from storage.time.append_time import ahead
 
 WRONG_MS, RIGHT_MS = 10**15, 1_000
 
@@ -144,6 +145,6 @@ def test_a_closed_log_is_left_alone(log):
 
 
 def test_how_far_it_is_ahead():
-    assert timestamps.ahead(None, 5) == 0
-    assert timestamps.ahead(4, 5) == 0
-    assert timestamps.ahead(5, -5) == 10
+    assert ahead(None, 5) == 0
+    assert ahead(4, 5) == 0
+    assert ahead(5, -5) == 10

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import files
-from storage.append_entries import END, UNKNOWN
-from storage.append_times import AppendTimes
+from storage.segment.append_entries import END, UNKNOWN
+from storage.segment.append_times import AppendTimes
 
 
 def made(path, entries, base=100):

@@ -11,8 +11,9 @@ import pytest
 
 from config import TopicConfig
 from protocol.records.plan import PreparedBatch
-from storage import timestamps
-from storage.timestamps import DELAYS_MS, LATENESS_MS, Arrivals, Odd, suspect_unit
+from storage.time.arrivals import DELAYS_MS, LATENESS_MS, Arrivals, Odd, expected_of, suspect_unit
+from storage.time.timestamp import MAX_TIMESTAMP
+from tests.time_rules import time_rules
 
 NOW_MS = 1_767_225_600_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -129,13 +130,13 @@ def test_arrivals_are_what_a_recount_counts(seed):
 
 
 def _believe_any_stamp(monkeypatch):
-    monkeypatch.setattr(timestamps, "capped", lambda *_: timestamps.MAX_TIMESTAMP)
+    monkeypatch.setattr(time_rules, "capped", lambda *_: MAX_TIMESTAMP)
 
 
 def _forget_the_limit(monkeypatch):
-    expected_of = timestamps.expected_of
+    right = expected_of
     monkeypatch.setattr(
-        timestamps, "expected_of", lambda config: expected_of(config)._replace(retention_ms=None)
+        time_rules, "expected_of", lambda config: right(config)._replace(retention_ms=None)
     )
 
 
@@ -161,11 +162,11 @@ def _take_all_for_usual(monkeypatch):
 
 
 def _ignore_event_time(monkeypatch):
-    expected_of = timestamps.expected_of
+    right = expected_of
     monkeypatch.setattr(
-        timestamps,
+        time_rules,
         "expected_of",
-        lambda config: expected_of(replace(config, retention_max_eventtime_ms=-1)),
+        lambda config: right(replace(config, retention_max_eventtime_ms=-1)),
     )
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from config.setting import LONG_MAX
 from config.topic import TopicConfig
-from storage import cleanable
-from storage.cleanable import LAG, NOT_SEEN, NOTHING, RATIO, Part, Rules, judge
-from storage.timestamps import SegmentTimes, segment_span
+from storage.compaction import plan
+from storage.compaction.plan import LAG, NOT_SEEN, NOTHING, RATIO, Part, Rules, judge
+from storage.time.rolling import segment_span
+from storage.time.segment_times import SegmentTimes
 
 
 def part(end, size=100, first=0, largest=0, append=None):
@@ -76,7 +77,7 @@ def test_a_segment_that_is_clean_in_part_is_dirty():
     [(None, 0, 9, 0), (None, 4, 9, 4), (5, 0, 9, 5), (5, 7, 9, 7), (10, 2, 9, 2), (9, 0, 9, 9)],
 )
 def test_a_checkpoint_that_cannot_be_is_none(checkpoint, start, end, dirty):
-    assert cleanable.first_dirty(checkpoint, start, end) == dirty
+    assert plan.first_dirty(checkpoint, start, end) == dirty
 
 
 def test_a_segment_is_closed_in_time_to_be_compacted():

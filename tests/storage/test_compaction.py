@@ -9,11 +9,14 @@ import pytest
 
 from protocol.errors import BrokerError, CorruptMessage
 from protocol.records.batch import Record, build, records, scan
-from storage import cleaner, files, lookup, reading, transaction_index
-from storage.append_entries import ENTRY_SIZE
-from storage.cleaner import Cleaner
-from storage.compaction import clean, clean_directory
-from storage.transaction_index import Aborted
+from storage import files
+from storage.compaction import cleaner
+from storage.compaction.cleaner import Cleaner
+from storage.log import lookup, reading
+from storage.log.cleaning import clean, clean_directory
+from storage.segment import transaction_index
+from storage.segment.append_entries import ENTRY_SIZE
+from storage.segment.transaction_index import Aborted
 
 KEEP_MS = 1_000
 

@@ -17,11 +17,13 @@ import pytest
 from config.topic import TopicConfig
 from protocol.errors import BrokerError, KafkaStorageError
 from protocol.records.batch import Record, build, records, scan
-from storage import cleaned, files, leftovers, replacing
-from storage.cleaner import Cleaner
-from storage.compacted_log import CompactedLog
-from storage.compaction import clean
-from storage.store import LogStore
+from storage import files
+from storage.compaction import cleaned_segment, swap
+from storage.compaction.cleaner import Cleaner
+from storage.directory.store import LogStore
+from storage.log.cleaning import clean
+from storage.log.compacted_log import CompactedLog
+from storage.log.recovery import leftovers
 from tests.storage.conftest import TOPIC_ID
 from tests.storage.power_loss import Disk, PowerLoss
 
@@ -211,19 +213,19 @@ def no_sync(*_):
 
 PLANTED = {
     "the old ones go first": (
-        replacing,
+        swap,
         "complete",
         lambda directory, base: [
             path.unlink() for path in directory.glob(f"{base:020}.*") if path.suffix == ".log"
         ],
     ),
     "append times are put in place before the log": (
-        replacing,
+        swap,
         "_IN_PLACE",
-        tuple(reversed(replacing._IN_PLACE)),
+        tuple(reversed(swap._IN_PLACE)),
     ),
     "a swap is dropped": (leftovers, "_complete", lambda *_: False),
-    "what was cleaned is not made durable": (cleaned.files, "sync", no_sync),
+    "what was cleaned is not made durable": (cleaned_segment.files, "sync", no_sync),
 }
 
 

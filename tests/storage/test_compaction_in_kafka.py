@@ -5,7 +5,7 @@ import re
 import pytest
 
 from protocol.records.batch import Record, build, records, scan
-from storage.compaction import clean
+from storage.log.cleaning import clean
 from tests.storage.test_kafka_tools import dump, pytestmark
 
 __all__ = ["pytestmark"]

@@ -15,12 +15,13 @@ import pytest
 from config.topic import TopicConfig
 from protocol.records import survivors
 from protocol.records.batch import Record, build, records, scan
-from storage import cleanable, cleaned, cleaner, decided, timestamps, transaction_index
-from storage.cleaner import Cleaner
-from storage.compacted_log import CompactedLog
-from storage.compaction import clean
-from storage.timestamps import NO_TIMESTAMP
-from storage.transaction_index import Aborted
+from storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
+from storage.compaction.cleaner import Cleaner
+from storage.log.cleaning import clean
+from storage.log.compacted_log import CompactedLog
+from storage.segment import transaction_index
+from storage.segment.transaction_index import Aborted
+from storage.time.timestamp import NO_TIMESTAMP, or_none
 
 LOGS = int(os.environ.get("TIDELOG_COMPACTED_LOGS", "25"))
 DELETE_RETENTION_MS = 500
@@ -290,22 +291,22 @@ def test_random_logs(make_log, number):
 
 def believed(data, batch, sifted):
     """A batch written anew, with the largest time it had before."""
-    return OF(data, batch, sifted)._replace(largest=timestamps.or_none(batch.max_timestamp))
+    return OF(data, batch, sifted)._replace(largest=or_none(batch.max_timestamp))
 
 
-OF = cleaned.Survivor.of
+OF = cleaned_segment.Survivor.of
 PLANTED = {
-    "times are not compared": (cleanable, "TIMESTAMP", "never"),
+    "times are not compared": (plan, "TIMESTAMP", "never"),
     "tombstones never go": (cleaner, "_keeps_tombstones", lambda *_: True),
     "tombstones go at once": (cleaner, "_keeps_tombstones", lambda *_: False),
     "a producer's last batch goes": (Cleaner, "_is_last_of_producer", lambda *_: False),
-    "what was aborted stays": (decided.Transactions, "is_aborted", lambda *_: False),
+    "what was aborted stays": (decided_transactions.Transactions, "is_aborted", lambda *_: False),
     "append times are those before": (
-        cleaned.CleanedSegment,
+        cleaned_segment.CleanedSegment,
         "_append_time_of",
         lambda self, _: None if self._next_entry is None else self._next_entry.time,
     ),
-    "a largest time is believed": (cleaned.Survivor, "of", believed),
+    "a largest time is believed": (cleaned_segment.Survivor, "of", believed),
     "a horizon moves no time": (
         survivors.kernels,
         "select",

@@ -20,10 +20,13 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
-from storage import append_entries, checking, log_directory, partition_times, recovery
-from storage.append_times import AppendTimes
-from storage.segment import Segment
-from storage.store import LogStore
+from storage.directory import log_directory
+from storage.directory.store import LogStore
+from storage.log import partition_times
+from storage.log.recovery import loading, verification
+from storage.segment import append_entries
+from storage.segment.append_times import AppendTimes
+from storage.segment.segment import Segment
 from tests.storage.conftest import TOPIC_ID
 
 CUTS = int(os.environ.get("TIDELOG_CUTS", "100"))
@@ -313,9 +316,9 @@ def patched(target, name, replacement):
 
 READ = log_directory._read
 PLANTS = {  # what is patched, and which files' damages can show it
-    "a torn batch is accepted": (patched(checking, "verify", lambda *_: None), ".log"),
+    "a torn batch is accepted": (patched(verification, "verify", lambda *_: None), ".log"),
     "a log that has been cut is taken to be clean": (
-        patched(recovery, "_clean_end", lambda _, recovery_point, __: recovery_point),
+        patched(loading, "_clean_end", lambda _, recovery_point, __: recovery_point),
         ".log",
     ),
     "index entries behind the log's end are believed": (
@@ -327,7 +330,7 @@ PLANTS = {  # what is patched, and which files' damages can show it
         ".log",
     ),
     "append times are believed after a power loss": (
-        patched(recovery, "_doubt_append_times", lambda *_: None),
+        patched(loading, "_doubt_append_times", lambda *_: None),
         ".appendtimes",
     ),
     "zeros are append times": (

@@ -5,7 +5,8 @@ import os
 import pytest
 
 from protocol.records.batch import Record, build
-from storage import files, log_file
+from storage import files
+from storage.segment import log_file
 from tests.storage.conftest import TOPIC_ID
 
 PARTITIONS = 40

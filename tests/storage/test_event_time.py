@@ -19,9 +19,12 @@ import pytest
 from config import BrokerConfig, topic_config
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
-from storage import timestamps
-from storage.largest_event import LargestEvent
-from storage.partition import Partition
+from storage.log.largest_event import LargestEvent
+from storage.log.partition import Partition
+from storage.time.retention import _Dated, expires_from
+from storage.time.segment_times import SegmentTimes
+from storage.time.timestamp import later
+from tests.time_rules import time_rules
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 START = 1_600_000_000_000
@@ -301,20 +304,20 @@ def test_every_combination_deletes_what_its_sentence_says(fast_directory, capsys
 def counted(times, append_time_ms):
     """Take a control batch's time for an event's."""
     NOTE_CONTROL(times, append_time_ms)
-    times.event = timestamps.later(append_time_ms + 5 * DAY, times.event)
+    times.event = later(append_time_ms + 5 * DAY, times.event)
 
 
-NOTE_CONTROL, EXPIRES_FROM = timestamps.SegmentTimes.note_control, timestamps.expires_from
+NOTE_CONTROL, EXPIRES_FROM = SegmentTimes.note_control, expires_from
 MISTAKES = {
-    "control batches are counted": (timestamps.SegmentTimes, "note_control", counted),
-    "an absurd stamp counts as it came": (timestamps, "event_limit", lambda *_: 2**62),
+    "control batches are counted": (SegmentTimes, "note_control", counted),
+    "an absurd stamp counts as it came": (time_rules, "event_limit", lambda *_: 2**62),
     "there is no grace": (
-        timestamps,
+        time_rules,
         "expires_from",
         lambda times, rules, largest: EXPIRES_FROM(times, rules._replace(grace_ms=0), largest),
     ),
     "segments without event time hold back others": (
-        timestamps._Dated,
+        _Dated,
         "times",
         lambda dated, number: dated._candidates[number].times(),
     ),

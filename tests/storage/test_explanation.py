@@ -11,8 +11,8 @@ import random
 import pytest
 
 from config.topic import TopicConfig
-from storage import timestamps
 from tests.storage.test_event_time import EVENT, HOUR, log_of
+from tests.time_rules import time_rules
 
 LIVES = int(os.environ.get("TIDELOG_EXPLAINED_LIVES", "60"))
 
@@ -88,8 +88,8 @@ def test_what_is_explained_is_what_happens_and_when(make_log):
 
 @pytest.mark.parametrize("name", ["aged_from", "expires_from"])
 def test_an_explanation_a_millisecond_off_is_noticed(name, make_log, monkeypatch):
-    promises = timestamps.fates
-    real = getattr(timestamps, name)
+    promises = time_rules.fates
+    real = getattr(time_rules, name)
 
     def late(*arguments):
         due_ms = real(*arguments)
@@ -97,10 +97,10 @@ def test_an_explanation_a_millisecond_off_is_noticed(name, make_log, monkeypatch
 
     def fates(*arguments, **more):
         with monkeypatch.context() as patched:
-            patched.setattr(timestamps, name, late)
+            patched.setattr(time_rules, name, late)
             return promises(*arguments, **more)
 
-    monkeypatch.setattr(timestamps, "fates", fates)
+    monkeypatch.setattr(time_rules, "fates", fates)
     with pytest.raises(AssertionError, match="seed"):
         test_what_is_explained_is_what_happens_and_when(make_log)
 

@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from protocol.errors import KafkaStorageError
-from storage import files, partition_times
-from storage.append_entries import END
+from storage import files
+from storage.log import partition_times
+from storage.segment.append_entries import END
 from tests.storage.disks import Disk
 
 
@@ -208,7 +209,7 @@ def boot(log, name):
     kept = partition.directory / "partition.times"
     data = bytearray(kept.read_bytes())
     assert data  # of a boot without a name
-    from storage import partition_times  # noqa: PLC0415
+    from storage.log import partition_times
 
     known = partition_times.read(partition.directory)
     partition_times.write(

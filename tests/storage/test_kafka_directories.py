@@ -12,9 +12,10 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records, scan
-from storage import filenames, leftovers
-from storage.leftovers import tidy
-from storage.store import LogDirectoryError, LogStore
+from storage import filenames
+from storage.directory.store import LogDirectoryError, LogStore
+from storage.log.recovery import leftovers
+from storage.log.recovery.leftovers import tidy
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"
 PLAIN = "f-0.10.2-CreateTime-none-c0102-0"

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
-from storage.store import LogStore
+from storage.directory.store import LogStore
 
 config = TopicConfig(segment_bytes=3000, index_interval_bytes=200)
 store = LogStore([Path(sys.argv[1])], default_config=config)

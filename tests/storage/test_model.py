@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.storage.conftest import TOPIC_ID
 
 FORMATS = {0: "0.9.0", 1: "0.10.0", 2: "3.0"}

@@ -4,9 +4,9 @@ import pytest
 
 from protocol.errors import OffsetOutOfRange
 from protocol.records.batch import Record, build
-from storage import lookup
-from storage.append_times import AppendTimes
-from storage.partition_times import FILE_NAME
+from storage.log import lookup
+from storage.log.partition_times import FILE_NAME
+from storage.segment.append_times import AppendTimes
 
 
 def record(offset, time):

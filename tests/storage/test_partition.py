@@ -173,7 +173,7 @@ def test_a_sequential_reader_needs_no_index(read_log, monkeypatch):
     searched = []
     floor = type(read_log.partition.segments[0].index).floor
     monkeypatch.setattr(
-        "storage.offset_index.OffsetIndex.floor",
+        "storage.segment.offset_index.OffsetIndex.floor",
         lambda index, offset: searched.append(offset) or floor(index, offset),
     )
     offset = 0
@@ -312,7 +312,7 @@ def test_any_of_the_last_five_batches_is_recognized_after_a_restart(make_log, st
 
 
 def test_the_tail_that_is_searched_for_producers_is_bounded(make_log, monkeypatch):
-    monkeypatch.setattr("storage.producer_recovery._REFILL_BYTES", 200)
+    monkeypatch.setattr("storage.log.producers.recovered_producers._REFILL_BYTES", 200)
     log = make_log(index_interval_bytes=0).create()
     for sequence in range(20):
         log.append([1], **idempotent(sequence))
@@ -321,7 +321,7 @@ def test_the_tail_that_is_searched_for_producers_is_bounded(make_log, monkeypatc
     walked = []
     walk = type(log.partition.segments[0]).walk
     monkeypatch.setattr(
-        "storage.segment.Segment.walk",
+        "storage.segment.segment.Segment.walk",
         lambda segment, *where: walked.append(where) or walk(segment, *where),
     )
     batches = log.partition.producers.get(9).batches

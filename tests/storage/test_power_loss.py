@@ -20,8 +20,9 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
-from storage import files, partition_times
-from storage.store import LogStore
+from storage import files
+from storage.directory.store import LogStore
+from storage.log import partition_times
 from tests.storage.power_loss import Disk, PowerLoss
 
 LOSSES = int(os.environ.get("TIDELOG_POWER_LOSSES", "30"))

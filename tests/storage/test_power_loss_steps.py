@@ -10,13 +10,14 @@ import uuid
 import pytest
 
 from config.topic import TopicConfig
-from storage import filenames, files, partition_times
-from storage.append_entries import END, HEADER, UNKNOWN
-from storage.append_times import AppendTimes
-from storage.offset_index import OffsetIndex
-from storage.sparse_index import flush_both
-from storage.store import LogStore
-from storage.time_index import TimeIndex
+from storage import filenames, files
+from storage.directory.store import LogStore
+from storage.log import partition_times
+from storage.segment.append_entries import END, HEADER, UNKNOWN
+from storage.segment.append_times import AppendTimes
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.sparse_index import flush_both
+from storage.segment.time_index import TimeIndex
 from tests.storage.power_loss import Disk, PowerLoss
 
 

@@ -7,8 +7,8 @@ from crc32c import crc32c
 
 from protocol.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
 from protocol.records.layout import Batch
-from storage import snapshots
-from storage.producers import MAX_SEQUENCE, Producers, Sequenced
+from storage.log.producers import producer_snapshots
+from storage.log.producers.producer_state import MAX_SEQUENCE, Producers, Sequenced
 
 DAY = 86_400_000
 
@@ -100,7 +100,7 @@ def test_newcomers_push_out_who_has_expired():
 def test_the_snapshot_is_kafkas_byte_for_byte(tmp_path):
     producers = Producers(DAY)
     producers.appended(batch(5, 9, epoch=3, pid=4000), (100, 104), 1_700_000_000_000)
-    snapshots.write(tmp_path, 105, producers)
+    producer_snapshots.write(tmp_path, 105, producers)
     body = struct.pack(">i", 1) + struct.pack(
         ">qhiqiqiq", 4000, 3, 9, 104, 4, 1_700_000_000_000, -1, -1
     )
@@ -111,8 +111,8 @@ def test_the_snapshot_is_kafkas_byte_for_byte(tmp_path):
 def test_a_snapshot_keeps_each_producers_last_batch(tmp_path):
     producers = with_batches((0, 3), (4, 6))
     producers.appended(batch(MAX_SEQUENCE, 2, pid=9), (7, 10), 5000)
-    snapshots.write(tmp_path, 11, producers)
-    again = snapshots.read(tmp_path / "00000000000000000011.snapshot", DAY)
+    producer_snapshots.write(tmp_path, 11, producers)
+    again = producer_snapshots.read(tmp_path / "00000000000000000011.snapshot", DAY)
     assert len(again) == 2
     assert again.check(batch(4, 6), 6000).first_offset == 4
     assert again.check(batch(MAX_SEQUENCE, 2, pid=9), 6000) == (MAX_SEQUENCE, 2, 7, 10)
@@ -123,16 +123,16 @@ def test_a_snapshot_keeps_each_producers_last_batch(tmp_path):
 
 
 def test_every_damage_to_a_snapshot_is_noticed(tmp_path):
-    snapshots.write(tmp_path, 7, with_batches((0, 3), (4, 6)))
+    producer_snapshots.write(tmp_path, 7, with_batches((0, 3), (4, 6)))
     path = tmp_path / "00000000000000000007.snapshot"
     data = path.read_bytes()
     for position in range(len(data)):
         path.write_bytes(data[:position])
-        with pytest.raises(snapshots.SnapshotError):
-            snapshots.read(path, DAY)
+        with pytest.raises(producer_snapshots.SnapshotError):
+            producer_snapshots.read(path, DAY)
         for bit in range(8):
             damaged = bytearray(data)
             damaged[position] ^= 1 << bit
             path.write_bytes(damaged)
-            with pytest.raises(snapshots.SnapshotError):
-                snapshots.read(path, DAY)
+            with pytest.raises(producer_snapshots.SnapshotError):
+                producer_snapshots.read(path, DAY)

@@ -7,10 +7,10 @@ import pytest
 
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from protocol.records.batch import scan
-from storage import lookup, reading
-from storage.append_entries import UNKNOWN
-from storage.compaction import clean
-from storage.partition_times import FILE_NAME
+from storage.log import lookup, reading
+from storage.log.cleaning import clean
+from storage.log.partition_times import FILE_NAME
+from storage.segment.append_entries import UNKNOWN
 
 FORMATS = ("0.9.0", "0.10.0", "3.0")
 
@@ -117,7 +117,9 @@ def test_who_reads_at_the_end_costs_no_read(make_log, monkeypatch):
         log.append([5], now=1000 + number)
     times = log.partition.segments[0].append_times
     monkeypatch.setattr(times, "_descriptor", None)
-    monkeypatch.setattr("storage.append_times.files.Descriptor", None)  # fails if it is opened
+    monkeypatch.setattr(
+        "storage.segment.append_times.files.Descriptor", None
+    )  # fails if it is opened
     _, (one,) = read(log.partition, 8)
     assert one.entries == struct.pack(">qi", 1008, 8)
     with pytest.raises(TypeError):
@@ -219,7 +221,7 @@ def test_append_times_that_cannot_be_read_are_a_storage_error(make_log, monkeypa
     for number in range(9):
         log.append([5], now=1000 + number)
     monkeypatch.setattr(
-        "storage.append_times.AppendTimes.told_of",
+        "storage.segment.append_times.AppendTimes.told_of",
         lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")),
     )
     with pytest.raises(KafkaStorageError):

@@ -11,7 +11,8 @@ import pytest
 
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from protocol.records.batch import scan
-from storage import files, partition_times, readable_log, reading, retained_log
+from storage import files
+from storage.log import partition_times, readable_log, reading, retained_log
 from tests.storage.disks import Disk
 
 VALUE = [b"x" * 200]

@@ -13,7 +13,7 @@ from config.topic import TopicConfig
 from protocol.errors import KafkaStorageError, TopicAlreadyExists
 from protocol.records.batch import Record, build
 from storage import files
-from storage.store import LogDirectoryError, LogStore
+from storage.directory.store import LogDirectoryError, LogStore
 
 CONFIG = TopicConfig()
 ID = uuid.UUID(int=99)
@@ -51,7 +51,7 @@ def test_a_new_directory_is_made_and_locked(make_store, tmp_path):
 def test_another_process_is_kept_out(make_store, tmp_path):
     opened(make_store())
     code = (
-        "import sys; from pathlib import Path; from storage.store import LogStore;"
+        "import sys; from pathlib import Path; from storage.directory.store import LogStore;"
         "from config.topic import TopicConfig;"
         "LogStore([Path(sys.argv[1])], default_config=TopicConfig()).open(0)"
     )

@@ -13,11 +13,13 @@ from crc32c import crc32c
 from config.topic import TopicConfig
 from protocol.errors import OffsetOutOfRange
 from protocol.records.batch import records
-from storage import files, log_file, partition_times
-from storage.partition_times import PartitionTimes, SegmentLine
-from storage.store import LogStore
-from storage.time_index import TimeIndex
-from storage.timestamps import SegmentTimes
+from storage import files
+from storage.directory.store import LogStore
+from storage.log import partition_times
+from storage.log.partition_times import PartitionTimes, SegmentLine
+from storage.segment import log_file
+from storage.segment.time_index import TimeIndex
+from storage.time.segment_times import SegmentTimes
 from tests.broker.subject import eventually
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"

@@ -14,12 +14,15 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
-from storage import partition_times, recovery, survey, timestamps
-from storage.append_times import AppendTimes
-from storage.offset_index import OffsetIndex
-from storage.segment import Segment
-from storage.store import LogStore
-from storage.time_index import TimeIndex
+from storage.directory.store import LogStore
+from storage.log import partition_times
+from storage.log.recovery import loading
+from storage.segment import survey
+from storage.segment.append_times import AppendTimes
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.segment import Segment
+from storage.segment.time_index import TimeIndex
+from storage.time.segment_times import SegmentTimes
 from tests.storage.conftest import TOPIC_ID
 
 SEEDS = int(os.environ.get("TIDELOG_TIME_SEEDS", "40"))
@@ -338,16 +341,16 @@ PLANTS = {
     ),
     "what came after the last write is not learnt": patched(survey, "catch_up", lambda _: None),
     "a cut index is believed": believing_cut_indexes,
-    "a power loss is not noticed": patched(recovery, "_doubt_append_times", lambda *_: None),
+    "a power loss is not noticed": patched(loading, "_doubt_append_times", lambda *_: None),
     "a missing time has no age": patched(
-        timestamps.SegmentTimes,
+        SegmentTimes,
         "note",
         lambda times, first, largest, offset, missing, append, limit: (
             None if largest is None else NOTE(times, first, largest, offset, False, append, limit)
         ),
     ),
 }
-NOTE, ADOPT = timestamps.SegmentTimes.note, Segment.adopt
+NOTE, ADOPT = SegmentTimes.note, Segment.adopt
 
 
 @pytest.mark.parametrize("plant", PLANTS)

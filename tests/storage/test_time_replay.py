@@ -26,15 +26,19 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
-from storage import partition_times, survey, timestamps
-from storage.append_times import AppendTimes
-from storage.largest_event import LargestEvent
-from storage.lookup import AppendedSince
-from storage.offset_index import OffsetIndex
-from storage.segment import Segment
-from storage.store import LogStore
-from storage.time_index import TimeIndex
+from storage.directory.store import LogStore
+from storage.log import partition_times
+from storage.log.largest_event import LargestEvent
+from storage.log.lookup import AppendedSince
+from storage.segment import survey
+from storage.segment.append_times import AppendTimes
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.segment import Segment
+from storage.segment.time_index import TimeIndex
+from storage.time.retention import _Dated
+from storage.time.timestamp import or_none
 from tests.storage.conftest import TOPIC_ID
+from tests.time_rules import time_rules
 
 LOOKUPS = int(os.environ.get("TIDELOG_MODEL_LOOKUPS", "6000"))
 DECISIONS = int(os.environ.get("TIDELOG_MODEL_DECISIONS", str(LOOKUPS // 30)))
@@ -655,12 +659,12 @@ def test_logs_of_somebody_else(seed, tmp_path):
 
 def believe_headers(monkeypatch):
     def note(segment, found, times, fallback_ms):
-        time = timestamps.or_none(found.batch.max_timestamp)
+        time = or_none(found.batch.max_timestamp)
         times.note(time, time, found.batch.last_offset, time is None, fallback_ms, HIGHEST)
         return True
 
     def largest_of(self, found):
-        return timestamps.or_none(found.batch.max_timestamp)
+        return or_none(found.batch.max_timestamp)
 
     monkeypatch.setattr(survey, "_note", note)
     monkeypatch.setattr(Segment, "largest_of", largest_of)
@@ -699,11 +703,11 @@ def age_by_record_times_alone(monkeypatch):
         limit = retention.retention_ms
         return limit is not None and times.largest is not None and now_ms - times.largest > limit
 
-    monkeypatch.setattr(timestamps, "has_aged", has_aged)
+    monkeypatch.setattr(time_rules, "has_aged", has_aged)
 
 
 def delete_beyond_the_first_that_stays(monkeypatch):
-    right = timestamps.segments_to_delete
+    right = time_rules.segments_to_delete
 
     def segments_to_delete(candidates, retention, **more):
         for first in range(len(candidates)):  # as if nothing were older
@@ -712,44 +716,44 @@ def delete_beyond_the_first_that_stays(monkeypatch):
                 return right(candidates[:first], retention, **more) + found
         return []
 
-    monkeypatch.setattr(timestamps, "segments_to_delete", segments_to_delete)
+    monkeypatch.setattr(time_rules, "segments_to_delete", segments_to_delete)
 
 
 def delete_one_millisecond_early(monkeypatch):
-    right = timestamps.has_aged
-    monkeypatch.setattr(timestamps, "has_aged", lambda t, now_ms, r: right(t, now_ms + 1, r))
+    right = time_rules.has_aged
+    monkeypatch.setattr(time_rules, "has_aged", lambda t, now_ms, r: right(t, now_ms + 1, r))
 
 
 def roll_by_the_largest_time_so_far(monkeypatch):
-    right = timestamps.should_roll
+    right = time_rules.should_roll
 
     def should_roll(times, largest, append_time_ms, segment_ms, min_interval_ms):
         times = times.copy()
         times.first = times.largest
         return right(times, largest, append_time_ms, segment_ms, min_interval_ms)
 
-    monkeypatch.setattr(timestamps, "should_roll", should_roll)
+    monkeypatch.setattr(time_rules, "should_roll", should_roll)
 
 
 def roll_without_an_interval(monkeypatch):
-    right = timestamps.should_roll
+    right = time_rules.should_roll
 
     def should_roll(times, largest, append_time_ms, segment_ms, min_interval_ms):
         return right(times, largest, append_time_ms, segment_ms, 0)
 
-    monkeypatch.setattr(timestamps, "should_roll", should_roll)
+    monkeypatch.setattr(time_rules, "should_roll", should_roll)
 
 
 def find_nothing_below_1970(monkeypatch):
-    right = timestamps.reaches
-    monkeypatch.setattr(timestamps, "reaches", lambda t, target: target >= 0 and right(t, target))
+    right = time_rules.reaches
+    monkeypatch.setattr(time_rules, "reaches", lambda t, target: target >= 0 and right(t, target))
 
 
 def begin_largest_times_at_minus_one(monkeypatch):
     """As Kafka does."""
-    right = timestamps.exceeds
+    right = time_rules.exceeds
     monkeypatch.setattr(
-        timestamps, "exceeds", lambda t, largest: right(t, -1 if largest is None else largest)
+        time_rules, "exceeds", lambda t, largest: right(t, -1 if largest is None else largest)
     )
 
 
@@ -766,7 +770,7 @@ def find_what_was_appended_later(monkeypatch):
 
 
 def count_events_as_they_claim(monkeypatch):
-    monkeypatch.setattr(timestamps, "capped", lambda append_time_ms, slack_ms: HIGHEST)
+    monkeypatch.setattr(time_rules, "capped", lambda append_time_ms, slack_ms: HIGHEST)
 
 
 def forget_the_largest_event_with_its_segment(monkeypatch):
@@ -781,29 +785,27 @@ def forget_the_largest_event_at_a_start(monkeypatch):
 
 
 def ignore_the_grace(monkeypatch):
-    right = timestamps.retention_of
-    monkeypatch.setattr(timestamps, "retention_of", lambda c: right(c)._replace(grace_ms=0))
+    right = time_rules.retention_of
+    monkeypatch.setattr(time_rules, "retention_of", lambda c: right(c)._replace(grace_ms=0))
 
 
 def expire_events_one_millisecond_early(monkeypatch):
-    right = timestamps.outdated_by
+    right = time_rules.outdated_by
 
     def outdated_by(times, retention):
         outdated = right(times, retention)
         return None if outdated is None else outdated - 1
 
-    monkeypatch.setattr(timestamps, "outdated_by", outdated_by)
+    monkeypatch.setattr(time_rules, "outdated_by", outdated_by)
 
 
 def hold_events_back_by_what_has_none(monkeypatch):
-    monkeypatch.setattr(
-        timestamps._Dated, "times", lambda dated, number: dated._candidates[number].times()
-    )
+    monkeypatch.setattr(_Dated, "times", lambda dated, number: dated._candidates[number].times())
 
 
 def stamp_with_no_time(monkeypatch):
     monkeypatch.setattr(
-        timestamps, "append_time", lambda last, now: now if last is None else max(last, now)
+        time_rules, "append_time", lambda last, now: now if last is None else max(last, now)
     )
 
 

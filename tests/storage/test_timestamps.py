@@ -3,38 +3,41 @@
 import pytest
 
 from config.topic import TopicConfig
-from storage import timestamps
-from storage.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Rules, Stamps
+from storage.time.append_time import append_time
+from storage.time.lookup import is_target, reaches
+from storage.time.retention import expired
+from storage.time.stamping import Rules, Stamps, reported, rules_of, stamps_at
+from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, or_none
 
 
 def test_append_time_follows_the_clock_but_never_goes_back():
-    assert timestamps.append_time(None, -5) == -5
-    assert timestamps.append_time(1000, 1001) == 1001
-    assert timestamps.append_time(1000, 1000) == 1000
-    assert timestamps.append_time(1000, 400) == 1000
+    assert append_time(None, -5) == -5
+    assert append_time(1000, 1001) == 1001
+    assert append_time(1000, 1000) == 1000
+    assert append_time(1000, 400) == 1000
 
 
 @pytest.mark.parametrize("magic", [1, 2])
 def test_rules_come_from_the_settings(magic):
-    assert timestamps.rules_of(TopicConfig(), magic) == Rules(False, None, None)
+    assert rules_of(TopicConfig(), magic) == Rules(False, None, None)
     config = TopicConfig(message_timestamp_before_max_ms=5, message_timestamp_after_max_ms=7)
-    assert timestamps.rules_of(config, magic) == Rules(False, 5, 7)
+    assert rules_of(config, magic) == Rules(False, 5, 7)
     config = TopicConfig(message_timestamp_difference_max_ms=9)
-    assert timestamps.rules_of(config, magic) == Rules(False, 9, 9)
+    assert rules_of(config, magic) == Rules(False, 9, 9)
     config = TopicConfig(message_timestamp_difference_max_ms=9, message_timestamp_after_max_ms=1)
-    assert timestamps.rules_of(config, magic) == Rules(False, 9, 1)
+    assert rules_of(config, magic) == Rules(False, 9, 1)
 
 
 def test_a_log_append_time_topic_has_no_window():
     config = TopicConfig(
         message_timestamp_type="LogAppendTime", message_timestamp_difference_max_ms=9
     )
-    assert timestamps.rules_of(config, 2) == Rules(True, None, None)
-    assert timestamps.rules_of(config, 0) == Rules(True, None, None)
+    assert rules_of(config, 2) == Rules(True, None, None)
+    assert rules_of(config, 0) == Rules(True, None, None)
 
 
 def test_format_0_has_no_window():
-    assert timestamps.rules_of(TopicConfig(message_timestamp_difference_max_ms=9), 0) == Rules(
+    assert rules_of(TopicConfig(message_timestamp_difference_max_ms=9), 0) == Rules(
         False, None, None
     )
 
@@ -53,38 +56,38 @@ def test_format_0_has_no_window():
     ],
 )
 def test_the_window_lies_around_the_clock_and_stays_within_an_int64(before, after, now, window):
-    stamps = timestamps.stamps_at(Rules(False, before, after), None, now)
+    stamps = stamps_at(Rules(False, before, after), None, now)
     assert (stamps.min_timestamp, stamps.max_timestamp) == window
 
 
 def test_the_window_does_not_follow_an_append_time_that_is_ahead():
-    stamps = timestamps.stamps_at(Rules(False, 10, 10), 9_000_000, 1000)
+    stamps = stamps_at(Rules(False, 10, 10), 9_000_000, 1000)
     assert stamps == Stamps(9_000_000, False, 990, 1010)
 
 
 def test_what_the_producer_is_told():
-    assert timestamps.reported(Stamps(1000, True, 0, 0)) == 1000
-    assert timestamps.reported(Stamps(1000, False, 0, 0)) == -1
+    assert reported(Stamps(1000, True, 0, 0)) == 1000
+    assert reported(Stamps(1000, False, 0, 0)) == -1
 
 
 def test_missing_times_are_never_the_largest():
-    assert timestamps.or_none(-1) is None
-    assert timestamps.or_none(-2) == -2
-    assert not timestamps.exceeds(None, None)
-    assert not timestamps.exceeds(None, -5)
-    assert timestamps.exceeds(-5, None)
-    assert not timestamps.exceeds(-5, -5)
-    assert timestamps.exceeds(MIN_TIMESTAMP, None)
-    assert timestamps.reaches(-5, -5)
-    assert not timestamps.reaches(-6, -5)
-    assert not timestamps.reaches(None, MIN_TIMESTAMP)
+    assert or_none(-1) is None
+    assert or_none(-2) == -2
+    assert not exceeds(None, None)
+    assert not exceeds(None, -5)
+    assert exceeds(-5, None)
+    assert not exceeds(-5, -5)
+    assert exceeds(MIN_TIMESTAMP, None)
+    assert reaches(-5, -5)
+    assert not reaches(-6, -5)
+    assert not reaches(None, MIN_TIMESTAMP)
 
 
 def test_six_milliseconds_are_special_and_the_rest_is_time():
-    assert [t for t in range(-10, 3) if timestamps.is_target(t)] == [-6, -5, -4, -3, -2, -1]
+    assert [t for t in range(-10, 3) if is_target(t)] == [-6, -5, -4, -3, -2, -1]
 
 
 def test_expiry_counts_from_the_append():
-    assert not timestamps.expired(1000, 1999, 1000)
-    assert timestamps.expired(1000, 2000, 1000)
-    assert not timestamps.expired(1000, 500, 1000)
+    assert not expired(1000, 1999, 1000)
+    assert expired(1000, 2000, 1000)
+    assert not expired(1000, 500, 1000)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from storage import lookup, partition_times
-from storage.store import LogStore
-from storage.timestamps import Target
+from storage.directory.store import LogStore
+from storage.log import lookup, partition_times
+from storage.time.lookup import Target
 
 DAY = 86_400_000
 SETTINGS = {"retention_ms": DAY, "segment_bytes": 200, "index_interval_bytes": 100}

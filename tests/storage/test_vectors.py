@@ -7,7 +7,7 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
-from storage.store import LogStore
+from storage.directory.store import LogStore
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"
 NAMES = sorted(path.name for path in VECTORS.iterdir() if path.is_dir())

@@ -9,7 +9,7 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
-from storage.store import LogStore
+from storage.directory.store import LogStore
 
 HEADERS = (("h", b"x"), ("bytes", b"\xff"), ("null", None))
 

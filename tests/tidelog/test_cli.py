@@ -10,8 +10,8 @@ import pytest
 
 import tidelog
 from pipeline import options
-from tidelog import cli
-from tidelog.cli import _overrides, _parser, main
+from tidelog.cli import parser as cli
+from tidelog.cli.parser import _overrides, _parser, main
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.cli import _ASKING
+from tidelog.cli.parser import _ASKING
 from tidelog.process import BrokerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "commandline.md"

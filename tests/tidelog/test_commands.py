@@ -16,7 +16,7 @@ from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 ROOT = Path(__file__).parents[2]
 NEW_YEAR_MS = 1_767_225_600_000
@@ -387,12 +387,12 @@ def test_nothing_answers_or_something_else_does(run, broker):
 def test_serving_imports_nothing_of_it():
     program = """
 import sys
-from tidelog import cli
-cli._parser("serve").parse_args(["serve"])
+from tidelog.cli import parser
+parser._parser("serve").parse_args(["serve"])
 from tidelog._house import open_house
 open_house()
 import broker.server
-names = ("tidelog.commands", "tidelog.control", "rich", "kafka", "aiohttp", "broker.http_api")
+names = ("tidelog.cli.shared", "tidelog.control", "rich", "kafka", "aiohttp", "broker.network.http_api")
 print([name for name in sys.modules if name.startswith(names)])
 """
     done = subprocess.run(
@@ -404,7 +404,7 @@ print([name for name in sys.modules if name.startswith(names)])
 def test_json_needs_no_table_library(broker, topic):
     program = f"""
 import sys
-from tidelog.cli import main
+from tidelog.cli.parser import main
 assert main(["offsets", "{topic}", "--json", "--http", "{broker.http}"]) == 0
 assert not any(name.startswith(("rich", "kafka")) for name in sys.modules)
 """

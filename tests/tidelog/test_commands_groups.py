@@ -19,9 +19,9 @@ from tests.broker.members import commit as commit_raw
 from tests.broker.subject import eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.cli import main
-from tidelog.commands import span_of
-from tidelog.commands_kafka_groups import KafkaGroups
+from tidelog.cli.kafka_groups import KafkaGroups
+from tidelog.cli.parser import main
+from tidelog.cli.shared import span_of
 
 # kafka-python leaves sockets of lost connections to the garbage collector, which may run at any time.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")

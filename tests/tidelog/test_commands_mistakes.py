@@ -10,7 +10,7 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.conftest import healthy
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 FAILED, USAGE = 1, 2
 

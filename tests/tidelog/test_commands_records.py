@@ -18,7 +18,7 @@ from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 NEW_YEAR_MS = 1_767_225_600_000
 HOUR_MS = 3_600_000

@@ -12,7 +12,7 @@ from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 DAY_MS = 86_400_000
 

@@ -12,10 +12,10 @@ import pytest
 from crc32c import crc32c
 
 from protocol.records.batch import Record, build
-from storage.partition_times import PartitionTimes, SegmentLine, pack
-from storage.timestamps import SegmentTimes
+from storage.log.partition_times import PartitionTimes, SegmentLine, pack
+from storage.time.segment_times import SegmentTimes
 from tests.tidelog.conftest import HEADERS, encoded
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"
 BASE = "00000000000000000000"

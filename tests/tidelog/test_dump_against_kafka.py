@@ -16,7 +16,7 @@ import pytest
 
 from protocol.records.batch import Record, build
 from tests.oracle.apache_kafka import available, fetch, find_java
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 VERSION = "3.9.1"
 VECTORS = Path(__file__).parents[1] / "vectors" / "kafka-0.10.2.2"

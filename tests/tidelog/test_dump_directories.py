@@ -19,7 +19,7 @@ from tests.tidelog.test_dump import (
     text,
     whole,
 )
-from tidelog.cli import main
+from tidelog.cli.parser import main
 
 META = "#Sat Nov 21\n#\nversion={}\n{}={}\ncluster.id=dGlkZWxvZy1vcmFjbGU9PQ\n"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from broker.http_api import ROUTES
-from tidelog.cli import main
+from broker.network.http_api import ROUTES
+from tidelog.cli.parser import main
 from tidelog.process import BrokerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "http.md"

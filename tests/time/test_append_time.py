@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from storage import lookup, recovery, timestamps
-from storage.append_entries import UNKNOWN
-from storage.append_times import AppendTimes
-from storage.segment import Segment
+from storage.log import lookup
+from storage.log.recovery import loading
+from storage.segment.append_entries import UNKNOWN
+from storage.segment.append_times import AppendTimes
+from storage.segment.segment import Segment
 from tests.time.test_scripts import SCRIPTS, patched, run_part
+from tests.time_rules import time_rules
 
 REACHING, REACH = AppendTimes.first_reaching, lookup._reach
 APPEND, LOOK_UP, TIMES_OF = AppendTimes.append, lookup.find_append_time, lookup.times_of
@@ -25,10 +27,10 @@ def late_in_a_new_segment(times, append_time_ms, offset):
 PLANTS = {
     "times of a truncated tail survive": patched(AppendTimes, "truncate", lambda *_: None),
     "a clock that goes back takes them back": patched(
-        timestamps, "append_time", lambda _, now: 0 if now == -1 else now
+        time_rules, "append_time", lambda _, now: 0 if now == -1 else now
     ),
     "a stamp of -1 is given": patched(
-        timestamps, "append_time", lambda last, now: now if last is None else max(last, now)
+        time_rules, "append_time", lambda last, now: now if last is None else max(last, now)
     ),
     "the first entry of a new segment is forgotten": patched(
         AppendTimes, "append", late_in_a_new_segment
@@ -43,11 +45,9 @@ PLANTS = {
         AppendTimes, "first_reaching", lambda *a: REACHING(*a)._replace(unknown_from=None)
     ),
     "times are believed after a power loss": patched(
-        recovery, "_doubt_append_times", lambda *_: None
+        loading, "_doubt_append_times", lambda *_: None
     ),
-    "a start forgets how far time had come": patched(
-        recovery, "_last_append_time", lambda *_: None
-    ),
+    "a start forgets how far time had come": patched(loading, "_last_append_time", lambda *_: None),
     "the first segment is passed over": patched(
         lookup, "_reach", lambda segments, *more: REACH(segments[1:] or segments, *more)
     ),

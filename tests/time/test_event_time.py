@@ -5,20 +5,25 @@ from __future__ import annotations
 import pytest
 
 from config.topic import TopicConfig
-from storage import partition_times, timestamps
-from storage.largest_event import LargestEvent
-from storage.timestamps import SegmentTimes
+from storage.log import partition_times
+from storage.log.largest_event import LargestEvent
+from storage.time.event_time import capped
+from storage.time.lookup import reaches
+from storage.time.retention import _Dated, expires_from, has_expired, outdated_by
+from storage.time.segment_times import SegmentTimes
+from storage.time.timestamp import later
 from tests.time.test_scripts import SCRIPTS, all_that_may_go, patched, run_part
+from tests.time_rules import time_rules
 
-EXPIRES_FROM, HAS_EXPIRED = timestamps.expires_from, timestamps.has_expired
-OUTDATED_BY, REACHES = timestamps.outdated_by, timestamps.reaches
+EXPIRES_FROM, HAS_EXPIRED = expires_from, has_expired
+OUTDATED_BY, REACHES = outdated_by, reaches
 NOTE_CONTROL, BELOW, PACK = SegmentTimes.note_control, LargestEvent.below, partition_times.pack
 
 
 def counted(times, append_time_ms):
     """Take a control batch's time for an event's."""
     NOTE_CONTROL(times, append_time_ms)
-    times.event = timestamps.later(append_time_ms, times.event)
+    times.event = later(append_time_ms, times.event)
 
 
 def with_grace(change):
@@ -29,12 +34,12 @@ def with_grace(change):
 
 PLANTS = {
     "control batches are counted": patched(SegmentTimes, "note_control", counted),
-    "an absurd stamp counts as it came": patched(timestamps, "event_limit", lambda *_: 2**62),
+    "an absurd stamp counts as it came": patched(time_rules, "event_limit", lambda *_: 2**62),
     "an absurd stamp counts as it came when learnt again": patched(
-        timestamps, "event_slack", lambda _: 2**50
+        time_rules, "event_slack", lambda _: 2**50
     ),
     "after.max is not looked at": patched(
-        timestamps, "event_limit", lambda _, append: timestamps.capped(append, 100)
+        time_rules, "event_limit", lambda _, append: capped(append, 100)
     ),
     "the largest event time goes with its segment": patched(LargestEvent, "keep", lambda *_: None),
     "the largest event time is forgotten at a start": patched(
@@ -43,12 +48,12 @@ PLANTS = {
     "what nobody has been shown is counted": patched(
         LargestEvent, "below", lambda largest, _, segments: BELOW(largest, 2**62, segments)
     ),
-    "there is no grace": patched(timestamps, "expires_from", with_grace(lambda _: 0)),
+    "there is no grace": patched(time_rules, "expires_from", with_grace(lambda _: 0)),
     "the grace ends a millisecond early": patched(
-        timestamps, "expires_from", with_grace(lambda grace_ms: grace_ms and grace_ms - 1)
+        time_rules, "expires_from", with_grace(lambda grace_ms: grace_ms and grace_ms - 1)
     ),
     "a grace of 0 is a millisecond": patched(
-        timestamps,
+        time_rules,
         "has_expired",
         lambda times, now, retention, largest: HAS_EXPIRED(
             times, now, retention._replace(grace_ms=max(retention.grace_ms, 1)), largest
@@ -59,15 +64,15 @@ PLANTS = {
         TopicConfig, "lacks_basis", property(lambda config: config.retention_max_eventtime_ms >= 0)
     ),
     "exactly as far behind as is kept is too far": patched(
-        timestamps, "reaches", lambda largest, target: REACHES(largest, target - 1)
+        time_rules, "reaches", lambda largest, target: REACHES(largest, target - 1)
     ),
     "event times are compared with the clock": patched(
-        timestamps,
+        time_rules,
         "has_expired",
         lambda times, now, retention, _: HAS_EXPIRED(times, now, retention, now),
     ),
     "the first event time of a segment counts, not the largest": patched(
-        timestamps,
+        time_rules,
         "outdated_by",
         lambda times, retention: (
             None
@@ -76,10 +81,10 @@ PLANTS = {
         ),
     ),
     "what has no event time holds back what follows": patched(
-        timestamps._Dated, "times", lambda dated, number: dated._candidates[number].times()
+        _Dated, "times", lambda dated, number: dated._candidates[number].times()
     ),
-    "a round goes on behind what stays": patched(timestamps, "segments_to_delete", all_that_may_go),
-    "event time is off": patched(timestamps, "has_expired", lambda *_: False),
+    "a round goes on behind what stays": patched(time_rules, "segments_to_delete", all_that_may_go),
+    "event time is off": patched(time_rules, "has_expired", lambda *_: False),
 }
 
 

@@ -9,17 +9,23 @@ from __future__ import annotations
 import pytest
 
 from protocol.records import kernels
-from storage import partition_times, timestamps
-from storage.append_times import AppendTimes
-from storage.largest_event import LargestEvent
-from storage.segment import Segment
-from storage.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, SegmentTimes
+from storage.log import partition_times
+from storage.log.largest_event import LargestEvent
+from storage.segment.append_times import AppendTimes
+from storage.segment.segment import Segment
+from storage.time.lookup import reaches
+from storage.time.retention import has_aged, retention_of
+from storage.time.rolling import should_roll
+from storage.time.segment_times import SegmentTimes
+from storage.time.stamping import reported
+from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, exceeds, or_none
 from tests.time.test_scripts import SCRIPTS, noting, patched, run_part, stamped
+from tests.time_rules import time_rules
 
-EXCEEDS, REACHES, OR_NONE = timestamps.exceeds, timestamps.reaches, timestamps.or_none
-HAS_AGED, SHOULD_ROLL, PACK = timestamps.has_aged, timestamps.should_roll, partition_times.pack
+EXCEEDS, REACHES, OR_NONE = exceeds, reaches, or_none
+HAS_AGED, SHOULD_ROLL, PACK = has_aged, should_roll, partition_times.pack
 BELOW, FIRST_REACHING = LargestEvent.below, AppendTimes.first_reaching
-RETENTION_OF, REWRITE, REPORTED = timestamps.retention_of, kernels.rewrite, timestamps.reported
+RETENTION_OF, REWRITE, REPORTED = retention_of, kernels.rewrite, reported
 
 
 def wrapped(value):
@@ -67,7 +73,7 @@ def clamped(base_timestamp):
 
 PLANTS = {
     "largest times begin at -1": patched(
-        timestamps, "exceeds", lambda t, largest: EXCEEDS(t, -1 if largest is None else largest)
+        time_rules, "exceeds", lambda t, largest: EXCEEDS(t, -1 if largest is None else largest)
     ),
     "a segment notes no negative time": noting(
         lambda first, largest, offset, missing, append: (
@@ -79,14 +85,14 @@ PLANTS = {
         )
     ),
     "every negative time is a missing one": patched(
-        timestamps, "or_none", lambda t: None if t < 0 else t
+        time_rules, "or_none", lambda t: None if t < 0 else t
     ),
-    "-1 is a time": patched(timestamps, "or_none", lambda t: t),
+    "-1 is a time": patched(time_rules, "or_none", lambda t: t),
     "nothing below 1970 is searched for": patched(
-        timestamps, "reaches", lambda largest, target: target >= 0 and REACHES(largest, target)
+        time_rules, "reaches", lambda largest, target: target >= 0 and REACHES(largest, target)
     ),
     "a time below 1970 is looked up as 1970": patched(
-        timestamps, "reaches", lambda largest, target: REACHES(largest, max(target, 0))
+        time_rules, "reaches", lambda largest, target: REACHES(largest, max(target, 0))
     ),
     "negative largest times are lost at a start": patched(
         partition_times,
@@ -119,26 +125,26 @@ PLANTS = {
         )
     ),
     "a stamp of -1 is given": patched(
-        timestamps, "append_time", lambda last, now: now if last is None else max(last, now)
+        time_rules, "append_time", lambda last, now: now if last is None else max(last, now)
     ),
     "append times begin at 1970": patched(
-        timestamps, "append_time", lambda last, now: max(last or 0, now, 0)
+        time_rules, "append_time", lambda last, now: max(last or 0, now, 0)
     ),
     "a stamp before 1970 is not told": patched(
-        timestamps, "reported", lambda stamps: max(REPORTED(stamps), NO_TIMESTAMP)
+        time_rules, "reported", lambda stamps: max(REPORTED(stamps), NO_TIMESTAMP)
     ),
     "rolling takes a negative first time for none": patched(
-        timestamps,
+        time_rules,
         "should_roll",
         lambda times, *more: SHOULD_ROLL(
             times if EXCEEDS(times.first, -1) else _without_first(times), *more
         ),
     ),
-    "the span of a segment wraps": patched(timestamps, "should_roll", rolled_with_wrapping),
-    "negative times do not age": patched(timestamps, "has_aged", age_of_file),
-    "ages wrap": patched(timestamps, "has_aged", aged_with_wrapping),
+    "the span of a segment wraps": patched(time_rules, "should_roll", rolled_with_wrapping),
+    "negative times do not age": patched(time_rules, "has_aged", age_of_file),
+    "ages wrap": patched(time_rules, "has_aged", aged_with_wrapping),
     "the largest number is only a long time": patched(
-        timestamps,
+        time_rules,
         "retention_of",
         lambda config: with_largest(config, retention_ms=config.retention_ms),
     ),
@@ -146,10 +152,10 @@ PLANTS = {
         LargestEvent, "below", lambda largest, *more: max(BELOW(largest, *more) or 0, 0)
     ),
     "an event may count as -1": patched(
-        timestamps, "capped", lambda append, slack: min(append + slack, MAX_TIMESTAMP)
+        time_rules, "capped", lambda append, slack: min(append + slack, MAX_TIMESTAMP)
     ),
     "the largest event time is a long time only": patched(
-        timestamps,
+        time_rules,
         "retention_of",
         lambda config: with_largest(config, event_ms=config.retention_max_eventtime_ms),
     ),

@@ -53,13 +53,19 @@ from config import BrokerConfig, ConfigError, topic_config
 from protocol.errors import BrokerError
 from protocol.records.batch import Record, build
 from protocol.records.convert import down_convert
-from storage import partition_times, recovery, timestamps
-from storage.append_times import AppendTimes
-from storage.offset_index import OffsetIndex
-from storage.producers import Producers
-from storage.segment import Segment
-from storage.store import LogStore
-from storage.time_index import TimeIndex
+from storage.directory.store import LogStore
+from storage.log import partition_times
+from storage.log.producers.producer_state import Producers
+from storage.log.recovery import loading
+from storage.segment.append_times import AppendTimes
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.segment import Segment
+from storage.segment.time_index import TimeIndex
+from storage.time.retention import APPEND_BASIS, Candidate, has_aged, segments_to_delete
+from storage.time.rolling import should_roll
+from storage.time.segment_times import SegmentTimes
+from storage.time.stamping import stamps_at
+from tests.time_rules import time_rules
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, at import
@@ -325,7 +331,7 @@ class World:
         """Settings with what they bring along, as the broker keeps them."""
         config = topic_config(BrokerConfig(), settings)
         if config.lacks_basis:
-            settings = settings | {"retention.time.basis": timestamps.APPEND_BASIS}
+            settings = settings | {"retention.time.basis": APPEND_BASIS}
             config = topic_config(BrokerConfig(), settings)
         self.settings = settings
         return config
@@ -582,13 +588,13 @@ def stamped(**changes):
     """Plant a change of the stamps; each is a function of (stamps, now)."""
 
     def plant(monkeypatch):
-        real = timestamps.stamps_at
+        real = stamps_at
 
         def planted(rules, last, now):
             stamps = real(rules, last, now)
             return stamps._replace(**{k: change(stamps, now) for k, change in changes.items()})
 
-        monkeypatch.setattr(timestamps, "stamps_at", planted)
+        monkeypatch.setattr(time_rules, "stamps_at", planted)
 
     return plant
 
@@ -598,7 +604,7 @@ def patched(target, name, replacement):
 
 
 PLANTS_32 = {
-    "the append time goes back": patched(timestamps, "append_time", lambda _, now: now),
+    "the append time goes back": patched(time_rules, "append_time", lambda _, now: now),
     "the window lies around the append time": stamped(
         min_timestamp=lambda s, now: s.min_timestamp + (s.append_time_ms - now),
         max_timestamp=lambda s, now: min(s.max_timestamp + s.append_time_ms - now, 2**63 - 1),
@@ -611,9 +617,9 @@ PLANTS_32 = {
     "the stamp is the clock's": stamped(append_time_ms=lambda _, now: now),
     "a LogAppendTime topic does not stamp": stamped(log_append_time=lambda *_: False),
     "every topic stamps": stamped(log_append_time=lambda *_: True),
-    "the answer does not tell the stamp": patched(timestamps, "reported", lambda _: -1),
+    "the answer does not tell the stamp": patched(time_rules, "reported", lambda _: -1),
     "the answer always tells a stamp": patched(
-        timestamps, "reported", lambda stamps: stamps.append_time_ms
+        time_rules, "reported", lambda stamps: stamps.append_time_ms
     ),
     "append times are not kept": patched(AppendTimes, "append", lambda *_: None),
     "duplicates are stored again": patched(Producers, "check", lambda *_: None),
@@ -641,12 +647,12 @@ def noting(change):
     """Plant a change of what a segment notes: of (first, largest, offset, missing, append time)."""
 
     def plant(monkeypatch):
-        real = timestamps.SegmentTimes.note
+        real = SegmentTimes.note
 
         def planted(times, *noted):
             real(times, *change(*noted[:5]), noted[5])
 
-        monkeypatch.setattr(timestamps.SegmentTimes, "note", planted)
+        monkeypatch.setattr(SegmentTimes, "note", planted)
 
     return plant
 
@@ -660,7 +666,7 @@ def all_that_may_go(candidates, retention, *, high_watermark, **more):
     """What retention would delete that looks at every segment on its own."""
     real = [
         TO_DELETE(
-            [c, timestamps.Candidate(high_watermark, 1, timestamps.SegmentTimes)],
+            [c, Candidate(high_watermark, 1, SegmentTimes)],
             retention,
             high_watermark=high_watermark,
             **more,
@@ -670,24 +676,24 @@ def all_that_may_go(candidates, retention, *, high_watermark, **more):
     return [policy for one in real for policy in one]
 
 
-TO_DELETE = timestamps.segments_to_delete
+TO_DELETE = segments_to_delete
 PLANTS_33 = {
     "an entry has the next offset": patched(
         TimeIndex, "append", lambda i, largest, offset: INDEX(i, largest, offset + 1)
     ),
     "a time that has not grown is indexed": patched(
-        timestamps,
+        time_rules,
         "is_indexed",
         lambda largest, last: largest is not None and largest >= (-1 if last is None else last),
     ),
-    "negative times are indexed": patched(timestamps, "is_indexed", exceeding),
-    "no time is indexed": patched(timestamps, "is_indexed", lambda *_: False),
+    "negative times are indexed": patched(time_rules, "is_indexed", exceeding),
+    "no time is indexed": patched(time_rules, "is_indexed", lambda *_: False),
     "lookups go to the last entry": patched(TimeIndex, "first_reaching", lambda i, _: i.last()),
     "lookups begin at the entry that reaches the time": patched(
         OffsetIndex, "floor", lambda i, offset: FLOOR(i, offset + 1)
     ),
     "negative times are looked up in the index": patched(
-        timestamps, "is_searchable", lambda _: True
+        time_rules, "is_searchable", lambda _: True
     ),
     "roll and close add no entry": patched(Segment, "complete_indexes", lambda _: None),
     "a short index is believed": both(
@@ -715,37 +721,37 @@ PLANTS_33 = {
         lambda first, largest, offset, _, append: (first, largest, offset, False, append)
     ),
     "a segment lasts one millisecond less": patched(
-        timestamps,
+        time_rules,
         "has_aged",
         lambda times, now, retention: HAS_AGED(times, now + 1, retention),
     ),
     "retention does not stop at the first that stays": patched(
-        timestamps, "segments_to_delete", all_that_may_go
+        time_rules, "segments_to_delete", all_that_may_go
     ),
     "the active segment never goes": patched(
-        timestamps,
+        time_rules,
         "segments_to_delete",
         lambda candidates, *a, **k: TO_DELETE(candidates, *a, **k)[: len(candidates) - 1],
     ),
-    "the basis is the record's always": patched(timestamps, "APPEND_BASIS", "none"),
+    "the basis is the record's always": patched(time_rules, "APPEND_BASIS", "none"),
     "rolling goes by the append time": patched(
-        timestamps,
+        time_rules,
         "should_roll",
         lambda times, _, *more: SHOULD_ROLL(times, None, *more),
     ),
     "rolling is one millisecond early": patched(
-        timestamps,
+        time_rules,
         "should_roll",
         lambda times, largest, now, ms, least: SHOULD_ROLL(times, largest, now, ms - 1, least),
     ),
     "old and new roll one each": patched(
-        timestamps,
+        time_rules,
         "should_roll",
         lambda times, largest, now, ms, _: SHOULD_ROLL(times, largest, now, ms, 0),
     ),
-    "nothing rolls by time": patched(timestamps, "should_roll", lambda *_: False),
+    "nothing rolls by time": patched(time_rules, "should_roll", lambda *_: False),
     "append times are believed after a power loss": patched(
-        recovery, "_doubt_append_times", lambda *_: None
+        loading, "_doubt_append_times", lambda *_: None
     ),
     "the log start is forgotten": patched(
         partition_times,
@@ -753,7 +759,7 @@ PLANTS_33 = {
         lambda times: PACK(times._replace(log_start_offset=0)),
     ),
 }
-FLOOR, HAS_AGED, SHOULD_ROLL = OffsetIndex.floor, timestamps.has_aged, timestamps.should_roll
+FLOOR, HAS_AGED, SHOULD_ROLL = OffsetIndex.floor, has_aged, should_roll
 PACK, INDEX, ADOPT = partition_times.pack, TimeIndex.append, Segment.adopt
 PLANTS = [("kip-32.txt", name, plant) for name, plant in PLANTS_32.items()]
 PLANTS += [("kip-33.txt", name, plant) for name, plant in PLANTS_33.items()]

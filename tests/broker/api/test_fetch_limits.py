@@ -8,11 +8,11 @@ import pytest
 
 from broker.api import fetch as handler
 from broker.clock import SystemClock
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
 from broker.node import Node
 from config import BrokerConfig
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.broker import asking
 from tests.oracle import recordset
 

@@ -13,14 +13,14 @@ import pytest
 
 from broker.api import offset_commit_one
 from broker.clock import ManualClock
-from broker.group_store import Kept
-from broker.groups import Member, State
-from broker.metrics import Metrics
+from broker.groups.group import Member, State
+from broker.groups.store import Kept
+from broker.metrics.counters import Metrics
 from broker.node import Node
 from config import load, topic_config
 from protocol.errors import KafkaStorageError, MessageTooLarge
 from protocol.message import read_request_header
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.broker.api import two_ways
 from tests.broker.raw import request
 

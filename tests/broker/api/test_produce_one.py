@@ -13,11 +13,11 @@ import pytest
 
 from broker.api import produce_one
 from broker.clock import ManualClock
-from broker.metrics import Metrics
+from broker.metrics.counters import Metrics
 from broker.node import Node
 from config import load, topic_config
 from protocol.message import read_request_header
-from storage.store import LogStore
+from storage.directory.store import LogStore
 from tests.broker.api import two_ways
 from tests.broker.asking import batch_of, produce_fields, records_for
 from tests.broker.raw import request

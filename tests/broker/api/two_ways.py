@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from broker import dispatch as dispatching
-from broker.context import CloseConnection
+from broker.network import dispatch as dispatching
+from broker.network.context import CloseConnection
 
 CONNECTION = SimpleNamespace(client_id=None, software="")
 

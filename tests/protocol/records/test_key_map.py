@@ -140,7 +140,7 @@ def test_selecting_keeps_the_records_as_they_are(module, magic):
 
 
 def key_map_walk(again):
-    from protocol.records.decode import walk  # noqa: PLC0415
+    from protocol.records.decode import walk
 
     return list(walk(*again))
 

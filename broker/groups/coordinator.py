@@ -1,0 +1,352 @@
+"""The coordinator of every group: a thin shell around the state machine in groups.py.
+
+It hands events down, does what comes back (answers those who wait, writes to the log of groups), and has one
+timer for all deadlines. What is committed is answered once it is in the log, by the log's own flush rules.
+Which groups there are is in kept_groups.py, where they are kept in group_log.py.
+
+At start the log is read in a thread, partition by partition. Sessions and the expiry of offsets go by the
+machine's clock, or with clock.scope=all by the broker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
+from broker.groups.kept_groups import KeptGroups
+from broker.groups.offsets_topic import TOPIC
+from broker.groups.store import Committed, Kept
+from broker.maintenance.retention_rounds import finished
+from protocol.errors import (
+    BrokerError,
+    CoordinatorNotAvailable,
+    IllegalGeneration,
+    InvalidCommitOffsetSize,
+    InvalidSessionTimeout,
+    MessageTooLarge,
+    RecordListTooLarge,
+    UnknownMemberId,
+)
+from protocol.wire import STRING_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from broker.groups.group import Action
+    from broker.groups.store import Name, Written
+    from broker.node import Node
+
+log = logging.getLogger("tidelog.groups")
+
+
+class Coordinator(KeptGroups):
+    """The groups of one node."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._due: list[tuple[int, str]] = []  # deadlines of groups; some are no longer true
+        self._next: dict[str, int] = {}  # each group's deadline that is true
+        self._woken = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._chores: list[asyncio.Task[None]] = []
+
+    # -- start and stop -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Read what is kept, and begin to watch the time."""
+        if TOPIC in self._node.metadata.image.topics:
+            self._loading = set(range(self._partitions()))
+        loop = asyncio.get_running_loop()
+        self._chores = [
+            loop.create_task(self._load()),
+            loop.create_task(self._watch()),
+            loop.create_task(self._expire()),
+        ]
+
+    async def stop(self) -> None:
+        """Let nobody wait any longer: the broker stops."""
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        for kept in self._groups.values():
+            for ticket in kept.group.tickets():
+                _resolve(ticket, CoordinatorNotAvailable("the broker stops"))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _load(self) -> None:
+        """Read the partitions, one after another."""
+        for index in sorted(self._loading):
+            try:
+                loading = await finished(partial(self._log.read, index, self._new_group))
+            except Exception as error:
+                self._unloadable[index] = str(error)
+                log.exception("groups cannot be read", extra={"log": f"{TOPIC}-{index}"})
+            else:
+                for kept in loading.groups(self._clock.steady_ms()):
+                    self._found(kept, index)
+            self._loading.discard(index)
+        log.info("groups are at hand", extra={"groups": len(self._groups)})
+
+    def _found(self, kept: Kept, index: int) -> None:
+        """Take in a group that a partition tells of; of several the one it belongs to is right."""
+        group_id = kept.group.group_id
+        known = self._groups.get(group_id)
+        if known is not None and index != self._log.index_of(group_id):
+            known.fill_in(kept)
+            return
+        if known is not None:
+            kept.fill_in(known)
+        self._groups[group_id] = kept
+        self._schedule(kept.group)
+
+    def _known(self, group_id: str) -> Kept:
+        kept = self.find(group_id)
+        if kept is None:
+            raise UnknownMemberId(f"there is no group {group_id}")
+        return kept
+
+    # -- events ---------------------------------------------------------------------------------
+
+    async def join(self, group_id: str, request: Join) -> Joined:
+        """A member joins; raises what it should see."""
+        config = self._node.config
+        least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        kept = self.find(group_id)
+        if not least <= request.session_timeout_ms <= most:
+            raise InvalidSessionTimeout(
+                f"{request.session_timeout_ms} ms is not within {least} and {most} ms"
+            )
+        if kept is None:
+            if request.member_id:
+                raise UnknownMemberId(f"there is no group {group_id}")
+            kept = Kept(self._new_group(group_id), since_ms=self._clock.now_ms())
+            self._groups[group_id] = kept
+        group, ticket = kept.group, self._ticket()
+        try:
+            self._act(kept, group.join(request, ticket, self._clock.steady_ms()))
+        except BrokerError:
+            self._schedule(group)
+            raise
+        joined: Joined = await ticket
+        return joined
+
+    async def sync(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        protocols: tuple[str | None, str | None],
+        assignments: Mapping[str, bytes],
+    ) -> Synced:
+        """A member asks for its part; raises what it should see."""
+        kept, ticket = self._known(group_id), self._ticket()
+        now_ms = self._clock.steady_ms()
+        actions = kept.group.sync(
+            member_id, instance_id, generation, protocols, assignments, ticket, now_ms
+        )
+        self._act(kept, actions)
+        synced: Synced = await ticket
+        return synced
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> None:
+        """A member is alive; raises what it should know."""
+        kept = self._known(group_id)
+        kept.group.heartbeat(member_id, instance_id, generation, self._clock.steady_ms())
+
+    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> None:
+        """A member goes; raises UnknownMemberId, FencedInstanceId."""
+        kept = self._known(group_id)
+        self._act(kept, kept.group.leave(member_id, instance_id, self._clock.steady_ms()))
+
+    def _ticket(self) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().create_future()
+
+    # -- actions --------------------------------------------------------------------------------
+
+    def _act(self, kept: Kept, actions: Sequence[Action]) -> None:
+        """Do what the machine says: at once, or in a task where something has to be written."""
+        kept.noted(self._clock.now_ms())
+        self._schedule(kept.group)
+        if not any(isinstance(action, Store) for action in actions):
+            for action in actions:
+                if isinstance(action, Answer):
+                    _resolve(action.ticket, action.outcome)
+            return
+        task = asyncio.get_running_loop().create_task(
+            self._store_then_answer(kept, kept.group_record(), actions)
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _store_then_answer(
+        self, kept: Kept, written: Written, actions: Sequence[Action]
+    ) -> None:
+        """Answer what does not depend on the log, write, and answer the rest."""
+        failure: BrokerError | None = None
+        for action in actions:
+            if isinstance(action, Store):
+                try:
+                    await self._log.append(kept.group.group_id, [written])
+                except BrokerError as error:
+                    log.warning("group not stored: %s", error, extra={"group": kept.group.group_id})
+                    # What is too large stays so however often it is sent: its sender has to know.
+                    is_too_large = isinstance(error, MessageTooLarge | RecordListTooLarge)
+                    failure = error if is_too_large else CoordinatorNotAvailable(str(error))
+            else:
+                is_refused = failure is not None and not isinstance(action.outcome, BrokerError)
+                _resolve(action.ticket, failure if is_refused and failure else action.outcome)
+        if failure is not None:
+            self._act(kept, kept.group.not_stored(self._clock.steady_ms()))
+
+    # -- offsets --------------------------------------------------------------------------------
+
+    def commit_now(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[Name, Committed],
+    ) -> bool:
+        """Store offsets if nothing has to be waited for, and return whether they are stored.
+
+        Raises why they may not be.
+        """
+        kept = self._committing(group_id, member_id, instance_id, generation)
+        if not offsets:
+            return True
+        kept = self._groups.setdefault(group_id, kept)
+        records = [kept.offset_record(name, each) for name, each in offsets.items()]
+        try:
+            stored = self._log.append_now(group_id, records)
+        except BrokerError as error:
+            raise _too_large_for_a_commit(error) from None
+        if stored is None:
+            return False
+        kept.take_in(offsets, *stored)
+        return True
+
+    async def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[Name, Committed],
+    ) -> None:
+        """Store offsets; raises why not, and then none of them is."""
+        kept = self._committing(group_id, member_id, instance_id, generation)
+        if not offsets:
+            return
+        kept = self._groups.setdefault(group_id, kept)
+        records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
+        try:
+            place, base_offset = await self._log.append(group_id, records)
+        except BrokerError as error:
+            raise _too_large_for_a_commit(error) from None
+        if kept.group.state is State.DEAD:  # deleted meanwhile: this came after
+            anew = Kept(self._new_group(group_id), since_ms=self.now_ms())
+            if self._groups.get(group_id, kept) is kept:
+                self._groups[group_id] = anew
+            kept = self._groups[group_id]
+        kept.take_in(offsets, place, base_offset)
+
+    def _committing(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> Kept:
+        """The group somebody commits in, or what is to become it; raises why that may not be."""
+        kept = self.find(group_id, may_be_empty=True)
+        if kept is None:
+            if generation >= 0:
+                raise IllegalGeneration(f"there is no group {group_id}")
+            kept = Kept(self._new_group(group_id), since_ms=self._clock.now_ms())
+        kept.group.check_commit(member_id, instance_id, generation, self._clock.steady_ms())
+        return kept
+
+    def now_ms(self) -> int:
+        """The time of a commit."""
+        return self._clock.now_ms()
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def _schedule(self, group: Group) -> None:
+        """Have the group looked at when it says; later is seen to when the time comes."""
+        at_ms, known_ms = group.next_deadline_ms(), self._next.get(group.group_id)
+        if at_ms is None or (known_ms is not None and known_ms <= at_ms):
+            return
+        self._next[group.group_id] = at_ms
+        heapq.heappush(self._due, (at_ms, group.group_id))
+        self._woken.set()
+
+    async def _watch(self) -> None:
+        """Tell groups that their time has come."""
+        while True:
+            self._woken.clear()
+            self._tick()
+            waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
+            if self._due:
+                waits.append(asyncio.ensure_future(self._clock.reached(self._due[0][0])))
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+
+    def _tick(self) -> None:
+        now_ms = self._clock.steady_ms()
+        while self._due and self._due[0][0] <= now_ms:
+            at_ms, group_id = heapq.heappop(self._due)
+            if self._next.get(group_id) != at_ms:
+                continue
+            del self._next[group_id]
+            kept = self._groups.get(group_id)
+            if kept is None:
+                continue
+            try:
+                self._act(kept, kept.group.tick(now_ms))
+            except Exception:  # one group must not stop the clock of the others
+                log.exception("group failed at its time", extra={"group": group_id})
+            if kept.is_idle and not kept.group.generation:
+                self._groups.pop(group_id, None)  # nobody ever came in
+
+    async def _expire(self) -> None:
+        """Let offsets go that are not kept any longer, again and again."""
+        every_ms = self._node.config.offsets_retention_check_interval_ms
+        due_ms = self._clock.steady_ms() + every_ms
+        while True:
+            await self._clock.reached(due_ms)
+            try:
+                await self.expire()
+            except Exception:  # the next round may go better; the loop must not end
+                log.exception("offsets could not expire")
+            due_ms = self._clock.steady_ms() + every_ms
+
+
+def _too_large_for_a_commit(error: BrokerError) -> BrokerError:
+    if isinstance(error, MessageTooLarge | RecordListTooLarge):
+        return InvalidCommitOffsetSize(str(error))
+    return error
+
+
+def new_member_id(prefix: str | None) -> str:
+    """An id nobody has, as Kafka makes them; of a prefix that leaves no room for it only the beginning."""
+    ending = f"-{uuid.uuid4()}"
+    kept = (prefix or "").encode()[: STRING_MAX - len(ending)]
+    return kept.decode(errors="ignore") + ending
+
+
+def _resolve(ticket: asyncio.Future[Any], outcome: Joined | Synced | BrokerError) -> None:
+    if ticket.done():
+        return
+    if isinstance(outcome, BrokerError):
+        ticket.set_exception(outcome)
+    else:
+        ticket.set_result(outcome)

@@ -1,0 +1,393 @@
+"""The classic group protocol as a pure state machine: events in, actions out.
+
+A `Group` is told what happened (a request, or that time has passed), with `now_ms` of a clock that never goes
+back, and returns what is to be done: `Answer` somebody who waited, `Store` the group. It knows no
+event loop, no socket and no file; who waits is an opaque ticket. A request that is refused raises the
+error its sender should see.
+
+    EMPTY -> PREPARING -> COMPLETING -> STABLE -> PREPARING ...      (DEAD: deleted)
+
+PREPARING gathers the members, until all have joined again or the longest rebalance timeout is over.
+COMPLETING waits for the leader's assignment. What members say of themselves and are assigned is
+opaque: consumers, Connect and any other user of the protocol are treated alike. What passes in and out is in
+group_protocol.py, who the members are and what they know together in group_members.py.
+
+Source: Kafka's GroupCoordinator and GroupMetadata as of 3.9; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker.groups.members import Member, Membership
+from broker.groups.messages import (
+    ON_COMMIT,
+    ON_HEARTBEAT,
+    ON_JOIN,
+    ON_SYNC,
+    Action,
+    Answer,
+    Join,
+    Joined,
+    State,
+    Store,
+    Synced,
+)
+from protocol.errors import (
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    GroupMaxSizeReached,
+    InconsistentGroupProtocol,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "Action",
+    "Answer",
+    "Group",
+    "Join",
+    "Joined",
+    "Member",
+    "State",
+    "Store",
+    "Synced",
+]
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long one who joins for the first time is kept while it waits, for its connection may be gone."""
+
+
+@dataclass(slots=True)
+class Group(Membership):
+    """One group."""
+
+    join_deadline_ms: int | None = None
+    sync_deadline_ms: int | None = None
+    _is_initial: bool = False
+    _has_grown: bool = False
+    _left_ms: int = 0
+
+    # -- join -----------------------------------------------------------------------------------
+
+    def join(self, request: Join, ticket: Any, now_ms: int) -> list[Action]:
+        """Somebody joins: now or, when the others have, later. Raises what the sender should see."""
+        if self.state is State.DEAD:
+            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        if not self._has_room(request.member_id):
+            return self._turn_away(request.member_id, ticket, now_ms)
+        if request.protocol_type == "" or not request.protocols or not self._supports(request):
+            raise InconsistentGroupProtocol(
+                f"group {self.group_id} is of type {self.protocol_type}, protocol {self.protocol}"
+            )
+        if request.member_id == "":
+            return self._join_unknown(request, ticket, now_ms)
+        if request.member_id in self.pending and request.instance_id is None:
+            return self._add(request, request.member_id, ticket, now_ms)
+        member = self._known(request.member_id, request.instance_id)
+        refusal = ON_JOIN[self.state]
+        if refusal is not None:
+            raise refusal
+        is_same = member.protocols == request.protocols
+        if is_same and self.state is State.COMPLETING:
+            return [Answer(ticket, self._joined(member))]
+        if is_same and self.state is State.STABLE and member.member_id != self.leader:
+            self._touch(member, now_ms)
+            return [Answer(ticket, self._joined(member))]
+        return self._update(member, request, ticket, now_ms)
+
+    def _join_unknown(self, request: Join, ticket: Any, now_ms: int) -> list[Action]:
+        if request.instance_id is not None:
+            old_id = self.static.get(request.instance_id)
+            if old_id is not None:
+                return self._replace(self.members[old_id], request, ticket, now_ms)
+        elif request.needs_id:
+            self.pending[request.new_id] = now_ms + request.session_timeout_ms
+            raise MemberIdRequired(request.new_id)
+        return self._add(request, request.new_id, ticket, now_ms)
+
+    def _turn_away(self, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
+        """Refuse one too many; a member that comes too late to keep its place is none any longer."""
+        full = GroupMaxSizeReached(f"group {self.group_id} has {self.max_size} members")
+        self.pending.pop(member_id, None)
+        if member_id in self.members:
+            self._drop(self.members[member_id])
+        return [Answer(ticket, full), *self._try_complete(now_ms)]
+
+    def _add(self, request: Join, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
+        """Take in a new member, and have everybody join again."""
+        member = Member(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            request.protocols,
+            joining=ticket,
+            deadline_ms=now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
+        )
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        self.members[member_id] = member
+        self.pending.pop(member_id, None)
+        if request.instance_id is not None:
+            self.static[request.instance_id] = member_id
+        if self.state is State.PREPARING:
+            self._has_grown = True
+        return self._rebalance(now_ms)
+
+    def _update(self, member: Member, request: Join, ticket: Any, now_ms: int) -> list[Action]:
+        """A member joins again, with news or not."""
+        actions: list[Action] = []
+        if member.joining is not None:  # its first request was lost on the way
+            actions.append(Answer(member.joining, RebalanceInProgress()))
+        self._take_on(member, request)
+        member.joining = ticket
+        return actions + self._rebalance(now_ms)
+
+    def _replace(self, member: Member, request: Join, ticket: Any, now_ms: int) -> list[Action]:
+        """A static member is back under a new id (KIP-345); the old one is fenced."""
+        fenced = FencedInstanceId(
+            f"{request.instance_id} is {request.new_id} now", member.member_id
+        )
+        actions: list[Action] = [
+            Answer(waiting, fenced)
+            for waiting in (member.joining, member.syncing)
+            if waiting is not None
+        ]
+        old_id, leader_before = member.member_id, self.leader
+        self.members = {
+            (request.new_id if key == old_id else key): each for key, each in self.members.items()
+        }
+        member.member_id, member.joining, member.syncing = request.new_id, None, None
+        assert request.instance_id is not None
+        self.static[request.instance_id] = request.new_id
+        if self.leader == old_id:
+            self.leader = request.new_id
+        self._take_on(member, request)
+        self._touch(member, now_ms)
+        if self.state is not State.STABLE or self._vote() != self.protocol:
+            member.joining = ticket
+            return actions + self._rebalance(now_ms)
+        joined = self._joined(member)
+        if request.can_skip:
+            joined = joined._replace(skip_assignment=bool(joined.members))
+        else:  # an old leader is told of the former id, or it would assign again
+            joined = joined._replace(leader=leader_before or "", members=())
+        return [*actions, Store(), Answer(ticket, joined)]
+
+    # -- rebalance ------------------------------------------------------------------------------
+
+    def _rebalance(self, now_ms: int) -> list[Action]:
+        """Gather the members, unless that is under way; be done with it if all are here."""
+        actions: list[Action] = []
+        if self.state is not State.PREPARING:
+            if self.state is State.COMPLETING:
+                actions += self._give_up_syncs()
+            is_first = self.state is State.EMPTY
+            self._is_initial = is_first and self.initial_delay_ms > 0
+            self.state, self.sync_deadline_ms = State.PREPARING, None
+            timeout_ms = self._rebalance_timeout_ms()
+            wait_ms = self.initial_delay_ms if self._is_initial else timeout_ms
+            self._left_ms, self._has_grown = max(0, timeout_ms - wait_ms), False
+            self.join_deadline_ms = now_ms + wait_ms
+            if (
+                is_first and not self._is_initial
+            ):  # whoever was given an id and is not here yet comes later
+                return actions + self._complete_join(now_ms)
+        return actions + self._try_complete(now_ms)
+
+    def _give_up_syncs(self) -> list[Action]:
+        waiting = [member for member in self.members.values() if member.syncing is not None]
+        actions: list[Action] = [
+            Answer(member.syncing, RebalanceInProgress()) for member in waiting
+        ]
+        for member in waiting:
+            member.syncing = None
+        return actions
+
+    def _try_complete(self, now_ms: int) -> list[Action]:
+        if self.state is not State.PREPARING or (self._is_initial and self.members):
+            return []
+        is_missing = self.pending or any(m.joining is None for m in self.members.values())
+        if is_missing and "do not wait for members" not in self.planted:
+            return []
+        return self._complete_join(now_ms)
+
+    def _complete_join(self, now_ms: int) -> list[Action]:
+        """Everybody who will come has come: begin the next generation."""
+        self._is_initial = False
+        gone = [m for m in self.members.values() if m.joining is None and m.instance_id is None]
+        for member in gone:
+            self._drop(member)
+        present = [member for member in self.members.values() if member.joining is not None]
+        if self.members and not present:  # static members all, and none is back yet
+            self.join_deadline_ms = now_ms + self._rebalance_timeout_ms()
+            return []
+        self.join_deadline_ms = None
+        if "keep the generation" not in self.planted:
+            self.generation += 1
+        if not self.members:
+            self.state, self.protocol, self.leader = State.EMPTY, None, None
+            return [Store()]
+        if self.leader not in {member.member_id for member in present}:
+            self.leader = present[0].member_id
+        self.protocol, self.state = self._vote(), State.COMPLETING
+        self.sync_deadline_ms = now_ms + self._rebalance_timeout_ms()
+        actions: list[Action] = []
+        for member in self.members.values():
+            member.has_synced = False
+            if member.joining is not None:
+                actions.append(Answer(member.joining, self._joined(member)))
+                member.joining, member.is_new = None, False
+                self._touch(member, now_ms)
+        return actions
+
+    def _after_removal(self, now_ms: int) -> list[Action]:
+        if self.state in (State.STABLE, State.COMPLETING):
+            return self._rebalance(now_ms)
+        return self._try_complete(now_ms)
+
+    # -- sync -----------------------------------------------------------------------------------
+
+    def sync(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        protocols: tuple[str | None, str | None],
+        assignments: Mapping[str, bytes],
+        ticket: Any,
+        now_ms: int,
+    ) -> list[Action]:
+        """A member asks for its part; `protocols` are type and name, if it says them.
+
+        Raises what the sender should see.
+        """
+        if self.state is State.DEAD:
+            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        member = self._known(member_id, instance_id)
+        self._check_generation(generation)
+        for told, ours in zip(protocols, (self.protocol_type, self.protocol), strict=True):
+            if told is not None and told != ours:
+                raise InconsistentGroupProtocol(f"{told} is not the group's: that is {ours}")
+        refusal = ON_SYNC[self.state]
+        if refusal is not None:
+            raise refusal
+        member.has_synced = True
+        self._touch(member, now_ms)
+        if self.state is State.STABLE:
+            return [Answer(ticket, self._synced(member))]
+        actions: list[Action] = []
+        if member.syncing is not None:
+            actions.append(Answer(member.syncing, RebalanceInProgress()))
+        member.syncing = ticket
+        if member_id != self.leader and "anyone assigns" not in self.planted:
+            return actions
+        for each in self.members.values():
+            each.assignment = assignments.get(each.member_id, b"")
+        self.state = State.STABLE
+        actions.append(Store())
+        for each in self.members.values():
+            if each.syncing is not None:
+                actions.append(Answer(each.syncing, self._synced(each)))
+                each.syncing = None
+                self._touch(each, now_ms)
+        return actions
+
+    def not_stored(self, now_ms: int) -> list[Action]:
+        """The assignment could not be written down: nobody may have it, so begin again."""
+        if self.state is not State.STABLE:
+            return []
+        for member in self.members.values():
+            member.assignment = b""
+        return self._rebalance(now_ms)
+
+    # -- heartbeat, leave, commit -----------------------------------------------------------------
+
+    def heartbeat(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> None:
+        """A member is alive; raises what it should know."""
+        if self.state is State.DEAD:
+            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        member = self._known(member_id, instance_id)
+        self._check_generation(generation)
+        self._touch(member, now_ms)
+        refusal = ON_HEARTBEAT[self.state]
+        if refusal is not None:
+            raise refusal
+
+    def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> list[Action]:
+        """A member goes, by its id or its instance id; raises UnknownMemberId, FencedInstanceId."""
+        if self.state is State.DEAD:
+            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        if member_id in self.pending:
+            del self.pending[member_id]
+            return self._try_complete(now_ms)
+        if member_id == "" and instance_id is not None:
+            member_id = self.static.get(instance_id, "")
+        actions = self._drop(self._known(member_id, instance_id))
+        return actions + self._after_removal(now_ms)
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> None:
+        """Whether offsets may be committed; a member that commits is alive. Raises why not."""
+        if self.state is State.DEAD:
+            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        if generation < 0 and self.state is State.EMPTY:
+            return  # an operator's tool, or a consumer that assigns its partitions itself
+        if generation < 0 and member_id == "" and instance_id is None:
+            raise UnknownMemberId(f"group {self.group_id} has members: only they commit")
+        member = self._known(member_id, instance_id)
+        if "any generation commits" not in self.planted:
+            self._check_generation(generation)
+        refusal = ON_COMMIT[self.state]
+        if refusal is not None:
+            raise refusal
+        self._touch(member, now_ms)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do at the earliest; None if nothing is waited for."""
+        due = [member.deadline_ms for member in self.members.values() if not member.is_waiting]
+        due += self.pending.values()
+        due += [at for at in (self.join_deadline_ms, self.sync_deadline_ms) if at is not None]
+        return min(due, default=None)
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Time has passed: drop who was silent for too long, end what has taken too long."""
+        actions: list[Action] = []
+        expired = [m for m in self.members.values() if not m.is_waiting and m.deadline_ms <= now_ms]
+        if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
+            self.sync_deadline_ms = None
+            expired = [m for m in self.members.values() if m in expired or not m.has_synced]
+        for member in expired:
+            actions += self._drop(member)
+        late = [member_id for member_id, at_ms in self.pending.items() if at_ms <= now_ms]
+        for member_id in late:
+            del self.pending[member_id]
+        if expired or late:
+            actions += self._after_removal(now_ms) if expired else self._try_complete(now_ms)
+        if self.join_deadline_ms is not None and self.join_deadline_ms <= now_ms:
+            actions += self._join_time_over(now_ms)
+        return actions
+
+    def _join_time_over(self, now_ms: int) -> list[Action]:
+        """Wait on for a group that still grows at its beginning; else go on with who is here."""
+        if self._is_initial and self._has_grown and self._left_ms > 0:
+            wait_ms = min(self.initial_delay_ms, self._left_ms)
+            self._left_ms, self._has_grown = self._left_ms - wait_ms, False
+            self.join_deadline_ms = now_ms + wait_ms
+            return []
+        return self._complete_join(now_ms)
+
+    # -- the end, and the beginning after a restart -------------------------------------------------

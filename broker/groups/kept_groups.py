@@ -1,0 +1,136 @@
+"""The groups that a coordinator remembers: finding them, and letting them go.
+
+Until a group's partition of __consumer_offsets has been read, the group is COORDINATOR_LOAD_IN_PROGRESS. What
+is let go of is forgotten when the log says so: a deleted group, offsets that expire, those of a topic that is
+gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from broker.clock import SystemClock
+from broker.groups.group import Group, State
+from broker.groups.offsets_topic import GroupLog
+from protocol.errors import (
+    BrokerError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    GroupIdNotFound,
+    InvalidGroupId,
+    NonEmptyGroup,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.clock import Clock
+    from broker.groups.store import Kept, Name
+    from broker.node import Node
+
+log = logging.getLogger("tidelog.groups")
+
+
+class KeptGroups:
+    """The groups of one node."""
+
+    def __init__(self, node: Node) -> None:
+        """Begin with none."""
+        self._node = node
+        self._clock: Clock = node.clock if node.config.clock_scope == "all" else SystemClock()
+        self._log = GroupLog(node, self._clock)
+        self._groups: dict[str, Kept] = {}
+        self._loading: set[int] = set()  # partitions of the log that have not been read yet
+        self._unloadable: dict[int, str] = {}
+
+    def _new_group(self, group_id: str) -> Group:
+        config = self._node.config
+        return Group(group_id, config.group_initial_rebalance_delay_ms, config.group_max_size)
+
+    def _partitions(self) -> int:
+        return self._log.partitions()
+
+    def _check_loaded(self, group_id: str) -> None:
+        if not self._loading and not self._unloadable:
+            return
+        index = self._log.index_of(group_id)
+        if index in self._loading:
+            raise CoordinatorLoadInProgress(f"group {group_id} is being read")
+        if index in self._unloadable:
+            raise CoordinatorNotAvailable(f"group {group_id}: {self._unloadable[index]}")
+
+    def find(self, group_id: str, *, may_be_empty: bool = False) -> Kept | None:
+        """The group, if there is one; raises InvalidGroupId, CoordinatorLoadInProgress."""
+        if group_id == "" and not may_be_empty:
+            raise InvalidGroupId("the group id is empty")
+        self._check_loaded(group_id)
+        return self._groups.get(group_id)
+
+    def all(self) -> list[Kept]:
+        """Every group; raises CoordinatorLoadInProgress until all have been read."""
+        if self._loading:
+            raise CoordinatorLoadInProgress("the groups are being read")
+        return list(self._groups.values())
+
+    # -- letting go -----------------------------------------------------------------------------
+
+    async def forget(self, group_id: str) -> None:
+        """Delete a group; raises GroupIdNotFound, NonEmptyGroup."""
+        kept = self.find(group_id, may_be_empty=True)
+        if kept is None or kept.group.state is State.DEAD:
+            raise GroupIdNotFound(f"there is no group {group_id}")
+        if kept.group.state is not State.EMPTY:
+            raise NonEmptyGroup(f"group {group_id} has members")
+        kept.group.state = State.DEAD
+        try:
+            await self._log.append_all(group_id, kept.tombstones())
+        except BrokerError:
+            kept.group.state = State.EMPTY
+            raise
+        self._groups.pop(group_id, None)
+        log.info("group deleted", extra={"group": group_id, "offsets": len(kept.offsets)})
+
+    async def forget_offsets(self, group_id: str, names: Sequence[Name]) -> None:
+        """Delete offsets of a group, and an empty group with its last one."""
+        kept = self.find(group_id, may_be_empty=True)
+        if kept is None:
+            return
+        going = [name for name in names if name in kept.offsets]
+        before = {name: kept.offsets[name] for name in going}
+        await self._log.append_all(group_id, [kept.offset_record(name, None) for name in going])
+        for name in going:
+            if kept.offsets.get(name) == before[name]:  # not committed again meanwhile
+                del kept.offsets[name]
+        if going and kept.is_idle and self._groups.get(group_id) is kept:
+            await self.forget(group_id)
+
+    async def forget_topic(self, topic: str) -> None:
+        """A topic is gone, and so are the offsets in it."""
+        for kept in list(self._groups.values()):
+            names = [name for name in kept.offsets if name[0] == topic]
+            if names:
+                with contextlib.suppress(BrokerError):
+                    await self.forget_offsets(kept.group.group_id, names)
+
+    async def expire(self) -> int:
+        """Let offsets go that are not kept any longer, and groups of which nothing is left."""
+        gone = 0
+        for group_id, kept in list(self._groups.items()):
+            try:
+                gone += await self._let_go(group_id, kept)
+            except BrokerError as error:
+                # Its log cannot take it now: the others do not wait for that.
+                log.warning("offsets could not expire: %s", error, extra={"group": group_id})
+        return gone
+
+    async def _let_go(self, group_id: str, kept: Kept) -> int:
+        retention_ms = self._node.config.offsets_retention_minutes * 60_000
+        names = kept.expired(self._clock.now_ms(), retention_ms)
+        if names:
+            await self.forget_offsets(group_id, names)
+            log.info("offsets expired", extra={"group": group_id, "offsets": len(names)})
+        if kept.is_idle and self._groups.get(group_id) is kept:
+            await self.forget(group_id)
+        return len(names)

@@ -1,0 +1,177 @@
+"""The members of a group: who they are, what they know together, and whether a request is from one of them.
+
+The part of the machine in groups.py that changes no state but the members' own. Pure as that is: `now_ms` is
+an argument, and who waits is an opaque ticket.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker.groups.messages import Answer, Join, Joined, Protocols, State, Synced
+from protocol.errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.groups.messages import Action
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One member, and what it waits for."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: Any = None
+    syncing: Any = None
+    is_new: bool = True
+    has_synced: bool = False
+    deadline_ms: int = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its silence means nothing, for it waits for us."""
+        return (self.joining is not None and not self.is_new) or self.syncing is not None
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it said of itself for a protocol."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class Membership:
+    """Who is in a group, in which generation.
+
+    `planted` switches off rules, for tests that want to see them missed.
+    """
+
+    group_id: str
+    initial_delay_ms: int = 0
+    max_size: int = 2**31 - 1
+    state: State = State.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)  # instance id -> member id
+    pending: dict[str, int] = field(default_factory=dict)  # given ids, and until when they are kept
+    planted: frozenset[str] = frozenset()
+
+    def _known(self, member_id: str, instance_id: str | None) -> Member:
+        if instance_id is not None:
+            current = self.static.get(instance_id)
+            if current is None:
+                raise UnknownMemberId(f"group {self.group_id} has no instance {instance_id}")
+            if current != member_id and "no fencing" not in self.planted:
+                raise FencedInstanceId(f"{instance_id} is {current} now")
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberId(f"group {self.group_id} has no member {member_id!r}")
+        return member
+
+    def _check_generation(self, generation: int) -> None:
+        if generation != self.generation:
+            raise IllegalGeneration(f"generation {generation}: it is {self.generation}")
+
+    def _touch(self, member: Member, now_ms: int) -> None:
+        lasts_ms = 2**40 if "never expire" in self.planted else member.session_timeout_ms
+        member.deadline_ms = now_ms + lasts_ms
+
+    def _has_room(self, member_id: str) -> bool:
+        """Whether one more may join; while members gather, those who come first are the ones kept."""
+        member = self.members.get(member_id)
+        if self.state is State.PREPARING:
+            if member is not None and member.joining is not None:
+                return True
+            return sum(each.joining is not None for each in self.members.values()) < self.max_size
+        return member is not None or len(self.members) < self.max_size
+
+    def _supports(self, request: Join) -> bool:
+        """Whether the group, without the one who asks, can do with its protocols."""
+        if self.state is State.EMPTY:
+            return True
+        if request.protocol_type != self.protocol_type:
+            return False
+        names = {name for name, _ in request.protocols}
+        return not self.members or bool(names & self._candidates())
+
+    def _candidates(self) -> set[str]:
+        """Protocols that every member knows."""
+        known = [{name for name, _ in member.protocols} for member in self.members.values()]
+        return set.intersection(*known) if known else set()
+
+    def _vote(self) -> str:
+        """Each member votes for the first of its protocols that all know; most votes win."""
+        candidates = self._candidates()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = next((name for name, _ in member.protocols if name in candidates), None)
+            if choice is not None:
+                votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def _rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def _take_on(self, member: Member, request: Join) -> None:
+        member.protocols = request.protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.client_id, member.client_host = request.client_id, request.client_host
+
+    def _drop(self, member: Member) -> list[Action]:
+        """Take a member out; who it was for does not wait any longer."""
+        del self.members[member.member_id]
+        if member.instance_id is not None:
+            self.static.pop(member.instance_id, None)
+        gone = UnknownMemberId(f"{member.member_id} is no longer in group {self.group_id}", "")
+        waiting = [at for at in (member.joining, member.syncing) if at is not None]
+        return [Answer(ticket, gone) for ticket in waiting]
+
+    def _joined(self, member: Member) -> Joined:
+        """What a member of the present generation is told."""
+        protocol = self.protocol or ""
+        members: tuple[tuple[str, str | None, bytes], ...] = ()
+        if member.member_id == self.leader:
+            members = tuple(
+                (each.member_id, each.instance_id, each.metadata(protocol))
+                for each in self.members.values()
+            )
+        return Joined(
+            member.member_id,
+            self.generation,
+            self.protocol_type or "",
+            protocol,
+            self.leader or "",
+            members,
+        )
+
+    def _synced(self, member: Member) -> Synced:
+        return Synced(self.protocol_type or "", self.protocol or "", member.assignment)
+
+    def tickets(self) -> list[Any]:
+        """Everybody who waits; for a broker that stops."""
+        found = []
+        for member in self.members.values():
+            found += [at for at in (member.joining, member.syncing) if at is not None]
+            member.joining = member.syncing = None
+        return found
+
+    def restore(self, members: Iterable[Member], now_ms: int) -> None:
+        """Be as the log tells it; every member has its session timeout to show that it is alive."""
+        for member in members:
+            member.is_new, member.has_synced = False, True
+            self.members[member.member_id] = member
+            if member.instance_id is not None:
+                self.static[member.instance_id] = member.member_id
+            self._touch(member, now_ms)
+        self.state = State.STABLE if self.members else State.EMPTY

@@ -1,0 +1,259 @@
+"""What a coordinator remembers of groups: offsets in memory, and how both are written and read as records.
+
+A `Kept` group is its state machine and its offsets. `expired` decides which offsets go, as Kafka does since
+KIP-211. Nothing here waits or reads a clock; times are ms since the epoch, as arguments.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.groups.group import Group, Member, State
+from broker.groups.subscriptions import subscribed_topics
+from protocol import group_records
+from protocol.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+)
+from protocol.message import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from uuid import UUID
+
+log = logging.getLogger("tidelog.groups")
+
+_NEVER = -1
+_CONSUMER = "consumer"
+
+Name = tuple[str, int]  # topic and partition
+Written = tuple[bytes, bytes | None]  # key and value of a record
+Log = tuple["UUID | None", int]  # topic id and partition of the log a group is kept in
+
+
+class Committed(NamedTuple):
+    """A committed offset; `at` is where in its log it stands, -1 before it is written."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int = _NEVER
+    at: int = -1
+    log: Log | None = None
+
+
+@dataclass(slots=True)
+class Kept:
+    """A group, its offsets, and since when it is in its state."""
+
+    group: Group
+    offsets: dict[Name, Committed] = field(default_factory=dict)
+    since_ms: int = 0
+    seen: State = State.EMPTY
+
+    def noted(self, now_ms: int) -> None:
+        """Take note of the time if the state has changed."""
+        if self.group.state is not self.seen:
+            self.seen, self.since_ms = self.group.state, now_ms
+
+    def commit(self, name: Name, committed: Committed) -> None:
+        """Remember an offset that is in the log; one that stands behind it there wins.
+
+        A group's log is another one once its topic has been made anew or has got more partitions.
+        """
+        before = self.offsets.get(name)
+        if before is None or before.log != committed.log or before.at <= committed.at:
+            self.offsets[name] = committed
+
+    def take_in(self, offsets: Mapping[Name, Committed], log: Log, base_offset: int) -> None:
+        """Remember offsets that are in a log, one after another from an offset on."""
+        for at, (name, committed) in enumerate(offsets.items(), base_offset):
+            offset, epoch, metadata, commit_ms, expire_ms, _, _ = committed
+            self.commit(name, Committed(offset, epoch, metadata, commit_ms, expire_ms, at, log))
+
+    def fill_in(self, other: Kept) -> None:
+        """Take over what only another partition knows of this group: it was kept there once."""
+        for name, committed in other.offsets.items():
+            self.offsets.setdefault(name, committed)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left of it but its name."""
+        group = self.group
+        return group.state is State.EMPTY and not self.offsets and not group.pending
+
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether its members read topics and say which; other types keep that to themselves."""
+        return self.group.protocol_type == _CONSUMER
+
+    def topics_in_use(self) -> set[str] | None:
+        """The topics its members read; None where that is not known."""
+        group = self.group
+        if not self.is_of_consumers:
+            return None
+        found: set[str] = set()
+        for member in group.members.values():
+            topics = subscribed_topics(member.metadata(group.protocol or ""))
+            if topics is None:
+                return None
+            found |= topics
+        return found
+
+    def expired(self, now_ms: int, retention_ms: int) -> list[Name]:
+        """The offsets that are not kept any longer.
+
+        Of an empty group they are kept from when it became so, of one that never had members from their
+        commit, and of topics that a stable group of consumers no longer reads from their commit, too. Any
+        other group keeps all. An offset that came with a retention time goes by that.
+        """
+        group = self.group
+        in_use = self.topics_in_use() if group.state is State.STABLE else None
+        is_empty = group.state is State.EMPTY
+        found = []
+        for name, kept in self.offsets.items():
+            if not is_empty and (in_use is None or name[0] in in_use):
+                continue
+            base_ms = kept.commit_ms
+            if is_empty and group.protocol_type is not None:
+                base_ms = max(base_ms, self.since_ms)
+            due_ms = base_ms + retention_ms if kept.expire_ms == _NEVER else kept.expire_ms
+            if due_ms <= now_ms:
+                found.append(name)
+        return found
+
+    # -- records --------------------------------------------------------------------------------
+
+    def group_record(self) -> Written:
+        """The group as a record."""
+        group = self.group
+        protocol = group.protocol or ""
+        members = [
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(protocol),
+                assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ]
+        value = GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation,
+            protocol=group.protocol,
+            leader=group.leader,
+            current_state_timestamp=self.since_ms,
+            members=members,
+        )
+        return group_records.group_key(group.group_id), group_records.group_value(value)
+
+    def offset_record(self, name: Name, committed: Committed | None) -> Written:
+        """An offset as a record; None is its tombstone."""
+        key = group_records.offset_key(self.group.group_id, *name)
+        if committed is None:
+            return key, None
+        if committed.expire_ms == _NEVER:
+            return key, group_records.lasting_offset_value(
+                committed.offset, committed.leader_epoch, committed.metadata, committed.commit_ms
+            )
+        value = OffsetCommitValue(
+            offset=committed.offset,
+            leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            commit_timestamp=committed.commit_ms,
+            expire_timestamp=committed.expire_ms,
+        )
+        return key, group_records.offset_value(value)
+
+    def tombstones(self) -> list[Written]:
+        """Records that make the log forget the group."""
+        gone = [self.offset_record(name, None) for name in self.offsets]
+        return [*gone, (group_records.group_key(self.group.group_id), None)]
+
+
+class Loading:
+    """Groups as the records of a partition tell them, one after another."""
+
+    def __init__(self, make: Callable[[str], Group], log: Log | None = None) -> None:
+        self._make = make
+        self._log = log
+        self._kept: dict[str, Kept] = {}
+        self._members: dict[str, list[Member]] = {}
+        self.unreadable = 0
+
+    def record(self, at: int, key: bytes | None, value: bytes | None) -> None:
+        """Take in the record at an offset; one that nobody can read is counted and left alone."""
+        try:
+            told = group_records.read_key(key or b"")
+            if told is None:
+                return
+            if isinstance(told, GroupMetadataKey):
+                self._group(told.group, None if value is None else group_records.read_group(value))
+                return
+            kept = self._of(told.group)
+            name = (told.topic, told.partition)
+            if value is None:
+                kept.offsets.pop(name, None)
+                return
+            said = group_records.read_offset(value)
+        except DecodeError as error:
+            self.unreadable += 1
+            log.warning("record of a group cannot be read: %s", error, extra={"offset": at})
+            return
+        kept.offsets[name] = Committed(
+            said.offset,
+            said.leader_epoch,
+            said.metadata,
+            said.commit_timestamp,
+            said.expire_timestamp,
+            at,
+            self._log,
+        )
+
+    def _of(self, group_id: str) -> Kept:
+        kept = self._kept.get(group_id)
+        if kept is None:
+            kept = self._kept[group_id] = Kept(self._make(group_id))
+        return kept
+
+    def _group(self, group_id: str, said: GroupMetadataValue | None) -> None:
+        if said is None:
+            kept = self._of(group_id)
+            kept.group = self._make(group_id)
+            self._members.pop(group_id, None)
+            return
+        kept = self._of(group_id)
+        group = kept.group
+        group.protocol_type = said.protocol_type or None
+        group.generation, group.protocol, group.leader = said.generation, said.protocol, said.leader
+        kept.since_ms = said.current_state_timestamp
+        self._members[group_id] = [
+            Member(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                each.session_timeout,
+                each.session_timeout if each.rebalance_timeout < 0 else each.rebalance_timeout,
+                ((said.protocol or "", each.subscription),),
+                assignment=each.assignment,
+            )
+            for each in said.members
+        ]
+
+    def groups(self, steady_ms: int) -> Iterable[Kept]:
+        """What is left when every record has been taken in; sessions begin at `steady_ms`."""
+        for group_id, kept in self._kept.items():
+            kept.group.restore(self._members.get(group_id, ()), steady_ms)
+            kept.seen = kept.group.state
+            if not kept.is_idle or kept.group.generation:
+                yield kept

@@ -1,0 +1,71 @@
+"""What is counted of compaction, in plain ints; `metrics_of_compaction` says how it is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from broker.metadata.store import Topic
+    from storage.compaction.plan import Dirt
+
+
+UNREADABLE = "unreadable"
+STUCK = "stuck"  # its cleaning got nowhere
+
+
+class Uncleanable(NamedTuple):
+    """A log that no round takes any more."""
+
+    topic_id: UUID | None
+    reason: str
+    held_by: str  # UNREADABLE or STUCK
+
+
+class CompactionFigures:
+    """The figures of one broker. Written by one round at a time, read by any thread."""
+
+    def __init__(self) -> None:
+        self.cleanings = 0
+        self.failures = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.longest_s = 0.0  # of a cleaning
+        self.last_recopy: float | None = None  # what part of the last log cleaned was written again
+        self.last_look_ms: int | None = None  # of the steady clock, when a round last began
+        self.max_dirty_ratio = 0.0  # as of the last look
+        self.max_delay_ms = 0
+        self.uncleanable: dict[tuple[str, int], Uncleanable] = {}
+        self.processes: set[int] = set()  # that clean now
+        self._ratio, self._delay_ms = 0.0, 0
+
+    def begin_look(self) -> None:
+        """A round begins to look at logs."""
+        self._ratio, self._delay_ms = 0.0, 0
+
+    def seen(self, dirt: Dirt) -> None:
+        """A log was looked at."""
+        self._ratio = max(self._ratio, dirt.ratio)
+        self._delay_ms = max(self._delay_ms, dirt.delay_ms)
+
+    def forget_others(self, topics: Mapping[str, Topic]) -> None:
+        """Topics are gone, or others have their names: those may be cleaned."""
+        for (name, index), given_up in list(self.uncleanable.items()):
+            known = topics.get(name)
+            if known is None or known.topic_id != given_up.topic_id:
+                del self.uncleanable[name, index]
+
+    def end_look(self, steady_ms: int) -> None:
+        """All logs were looked at."""
+        self.last_look_ms = steady_ms
+        self.max_dirty_ratio, self.max_delay_ms = self._ratio, self._delay_ms
+
+    def cleaned(self, bytes_read: int, bytes_written: int, seconds: float) -> None:
+        """A log was cleaned."""
+        self.cleanings += 1
+        self.bytes_read += bytes_read
+        self.bytes_written += bytes_written
+        self.longest_s = max(self.longest_s, seconds)
+        self.last_recopy = bytes_written / bytes_read if bytes_read else 0.0

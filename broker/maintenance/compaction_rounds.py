@@ -1,0 +1,373 @@
+"""Rounds of compaction over all logs: by the clock, and when somebody asks.
+
+A round comes due when log.cleaner.backoff.ms of the broker's clock have passed. It looks at every log of a
+topic with cleanup.policy=compact, and cleans those that need it, the longest overdue and dirtiest first,
+each in one of log.cleaner.threads processes (`cleaning_process`), which write files of their own; what they
+have finished the log takes in here, in a thread. A log that cannot be read, or on which a process made no
+progress for log.cleaner.progress.timeout.ms and was killed, is left alone until the next start or until
+somebody asks, and says so; what failed otherwise is tried again with the next round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.maintenance import compaction_figures
+from broker.maintenance.compaction_figures import Uncleanable
+from broker.maintenance.retention_rounds import finished
+from broker.maintenance.rounds import DueRounds
+from protocol.errors import BrokerError, CorruptMessage
+from storage.compaction import plan
+from storage.compaction.cleaned_segment import Cleaned
+from storage.log.compacted_log import Compaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.node import Node
+    from storage.compaction.cleaner import Job
+    from storage.compaction.plan import Dirt
+    from storage.log.partition import Partition
+
+    Name = tuple[str, int]
+
+log = logging.getLogger("tidelog.compaction")
+
+_ROOT = Path(__file__).resolve().parents[2]
+_START = (
+    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
+    "from broker.maintenance.cleaning_process import main; main()"
+)
+_LEAST_BACKOFF_MS = 100
+_MOST_LINE_BYTES = 1 << 24
+_MOST_END_S = 10  # of a process that was killed
+
+
+class CleaningError(Exception):
+    """A log could not be cleaned; nothing of it is lost."""
+
+    def __init__(self, reason: str, held_by: str | None = None) -> None:
+        super().__init__(reason)
+        self.held_by = held_by  # where another round would come to no other end
+
+
+class Cleaning(NamedTuple):
+    """A log that was cleaned."""
+
+    topic: str
+    partition: int
+    first_dirty_offset: int
+    segments: int
+    bytes_read: int
+    bytes_written: int
+    asked: bool
+
+
+class FailedCleaning(NamedTuple):
+    """A log that could not be cleaned, and why."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+class CompactionRound(NamedTuple):
+    """What came of one round."""
+
+    cleaned: list[Cleaning]
+    failed: list[FailedCleaning]
+
+
+class Found(NamedTuple):
+    """A log with something to clean."""
+
+    partition: Partition
+    dirt: Dirt
+
+
+class Worker:
+    """One process that cleans, one log after another."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls) -> Worker:
+        """Start one; raises OSError."""
+        # Not in the broker's group: what ends a broker from the keyboard is told by it to this one.
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-c",
+            _START,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_MOST_LINE_BYTES,
+            start_new_session=True,
+        )
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    async def ask(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
+        """Ask for one step; raises CleaningError, also when it makes no progress for so long."""
+        try:
+            answer = await self._answer(question, patience_s)
+        except TimeoutError as error:
+            raise CleaningError(
+                f"process {self.pid}, which cleaned it, has made no progress for {patience_s:g} s",
+                compaction_figures.STUCK,
+            ) from error
+        except (OSError, ValueError, RuntimeError) as error:  # uvloop's word for a closed pipe
+            raise CleaningError(f"the cleaning process is gone: {error}") from error
+        if "error" in answer:
+            held_by = compaction_figures.UNREADABLE if answer["corrupt"] else None
+            raise CleaningError(answer["error"], held_by)
+        return answer
+
+    async def _answer(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question).encode() + b"\n")
+        seen = -1
+        async with asyncio.timeout(patience_s) as waiting:
+            await self._process.stdin.drain()
+            while True:
+                line = await self._process.stdout.readline()
+                if not line.endswith(b"\n"):
+                    raise CleaningError("the cleaning process has ended")
+                told: dict[str, Any] = json.loads(line)
+                if "progress" not in told:
+                    return told
+                if told["progress"] > seen:
+                    seen = told["progress"]
+                    waiting.reschedule(asyncio.get_running_loop().time() + patience_s)
+
+    async def stop(self) -> bool:
+        """End the process, wherever it is; False where it does not go: it waits for a disk."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        try:
+            async with asyncio.timeout(_MOST_END_S):
+                await self._process.wait()
+        except TimeoutError:
+            if self._process.returncode is None:  # else it ended while this process stood still
+                log.error("process that compacts does not end", extra={"pid": self.pid})  # noqa: TRY400
+                return False
+        return True
+
+
+class CompactionRounds(DueRounds):
+    """The rounds of one node, one after another."""
+
+    log = log
+    failed = "compaction failed"
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._figures = node.metrics.compaction
+
+    def _interval_ms(self) -> int:
+        return max(self._node.config.log_cleaner_backoff_ms, _LEAST_BACKOFF_MS)
+
+    async def _do_due(self) -> None:
+        await self._round(None, asked=False)
+
+    async def sweep(self, topic: str | None = None) -> CompactionRound:
+        """Do a round now, of one topic or of all, however little is dirty."""
+        async with self._lock:
+            return await self._round(topic, asked=True)
+
+    async def _round(self, topic: str | None, *, asked: bool) -> CompactionRound:
+        node, done = self._node, CompactionRound([], [])
+        if not node.config.log_cleaner_enable and not asked:
+            return done
+        found, done_failed = await finished(lambda: _find(node, topic, asked=asked))
+        done.failed.extend(done_failed)
+        if found:
+            await node.checkpoint()  # what is compacted must never again be checked for holes
+            await self._clean_all(found, done, asked=asked)
+            with contextlib.suppress(BrokerError):  # the next one says it
+                await node.checkpoint()
+        for failed in done.failed:
+            where = {"log": f"{failed.topic}-{failed.partition}"}
+            log.error("compaction failed: %s", failed.reason, extra=where)
+        return done
+
+    async def _clean_all(self, found: list[Found], done: CompactionRound, *, asked: bool) -> None:
+        left = iter(found)
+        most = max(self._node.config.log_cleaner_threads, 1 if asked else 0)
+        workers = min(most, len(found))
+        tasks = [
+            asyncio.create_task(self._clean_some(left, done, workers, asked=asked))
+            for _ in range(workers)
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _clean_some(
+        self, left: Iterable[Found], done: CompactionRound, workers: int, *, asked: bool
+    ) -> None:
+        """Clean one log after another in a process of its own, while the broker is there."""
+        worker: Worker | None = None
+        try:
+            for partition, _ in left:
+                if not self._node.ready:
+                    break
+                try:
+                    if worker is None:
+                        worker = await Worker.start()
+                        self._figures.processes.add(worker.pid)
+                    cleaned = await self._clean(worker, partition, workers, asked=asked)
+                except (BrokerError, CleaningError, OSError) as error:
+                    reason = error.message if isinstance(error, BrokerError) else str(error)
+                    done.failed.append(FailedCleaning(partition.topic, partition.index, reason))
+                    self._figures.failures += 1
+                    await self._stopped(worker)
+                    worker = None
+                    continue
+                if cleaned is not None:
+                    done.cleaned.append(cleaned)
+        finally:
+            await self._stopped(worker)
+
+    async def _stopped(self, worker: Worker | None) -> None:
+        if worker is not None:
+            self._figures.processes.discard(worker.pid)
+            await worker.stop()
+
+    async def _clean(
+        self, worker: Worker, partition: Partition, workers: int, *, asked: bool
+    ) -> Cleaning | None:
+        """Clean one log; raises BrokerError, CleaningError and OSError. It is as it was then, or nearly."""
+        node, started_s = self._node, self._node.clock.monotonic_s()
+        job = await finished(lambda: _begin(node, partition, workers, asked=asked))
+        if job is None:
+            return None
+        written: list[Cleaned] = []
+        end_offset: int | None = None
+        error: str | None = "interrupted"
+        try:
+            end_offset = await self._work(worker, partition, job, written)
+            error = None
+        except CleaningError as failure:
+            error = str(failure)
+            if failure.held_by is not None:
+                self._figures.uncleanable[partition.topic, partition.index] = Uncleanable(
+                    partition.topic_id, error, failure.held_by
+                )
+            raise
+        except (BrokerError, OSError) as failure:
+            error = str(failure)
+            raise
+        finally:
+            read, size = sum(c.bytes_read for c in written), sum(c.size for c in written)
+            # Whoever writes there must be gone before; if not, nobody else cleans it until the next start.
+            if error is None or await worker.stop():
+                if error is not None:
+                    await finished(partition.discard_cleaned)
+                ended_ms = node.clock.now_ms()
+                partition.end_cleaning(end_offset, Compaction(ended_ms, read, size, error))
+        self._figures.uncleanable.pop((partition.topic, partition.index), None)
+        self._figures.cleaned(read, size, node.clock.monotonic_s() - started_s)
+        told = Cleaning(
+            partition.topic, partition.index, end_offset, len(written), read, size, asked
+        )
+        log.info("log compacted", extra=told._asdict())
+        return told
+
+    async def _work(
+        self, worker: Worker, partition: Partition, job: Job, written: list[Cleaned]
+    ) -> int:
+        """Have every group cleaned and take it in; return before what offset all is clean."""
+        directory = str(partition.directory.resolve())
+        patience_s = self._node.config.log_cleaner_progress_timeout_ms / 1_000
+        answer = await worker.ask({"directory": directory, "job": job.packed()}, patience_s)
+        for group in range(answer["groups"]):
+            if not self._node.ready:
+                raise CleaningError("the broker stops")
+            if partition.is_deleted:  # before it writes: another may have had the directory's name
+                raise CleaningError("it was deleted meanwhile")
+            told = await worker.ask({"group": group}, patience_s)
+            cleaned = Cleaned.unpacked(told["cleaned"])
+            now_ms = self._node.clock.now_ms()
+            if not await _take_in(partition, cleaned, now_ms):
+                raise CleaningError("segments of it were deleted meanwhile")
+            written.append(cleaned)
+        end_offset: int = answer["end_offset"]
+        if end_offset <= job.first_dirty_offset:
+            raise CleaningError("log.cleaner.dedupe.buffer.size is too small for its keys")
+        return end_offset
+
+
+async def _take_in(partition: Partition, cleaned: Cleaned, now_ms: int) -> bool:
+    return await finished(lambda: partition.take_in(cleaned, now_ms))
+
+
+def _begin(node: Node, partition: Partition, workers: int, *, asked: bool) -> Job | None:
+    config = node.config
+    return partition.begin_cleaning(
+        node.clock.now_ms(),
+        asked=asked,
+        durable_offset=node.store.durable_offset(partition.topic, partition.index),
+        dedupe_bytes=config.log_cleaner_dedupe_buffer_size // workers,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        write_bytes=config.log_cleaner_io_buffer_size,
+    )
+
+
+def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], list[FailedCleaning]]:
+    """Find the logs to clean, the neediest first; for a thread.
+
+    A log of no topic, or of a partition that its topic does not have, is never touched. Those that have
+    but an active segment are not opened.
+    """
+    topics, figures = node.metadata.image.topics, node.metrics.compaction
+    found: list[Found] = []
+    failed: list[FailedCleaning] = []
+    figures.begin_look()
+    figures.forget_others(topics)
+    for topic, index in node.store.names():
+        known = topics.get(topic)
+        if not node.ready:
+            break
+        if only not in (None, topic) or known is None or index >= known.partitions:
+            continue
+        if not node.store.config_of(topic).is_compacted:
+            continue
+        if (topic, index) in figures.uncleanable and not asked:
+            continue
+        if not node.store.has_sealed_segments(topic, index):
+            continue
+        try:
+            partition = node.open_log(topic, index)
+            if partition is None or partition.offline is not None:
+                continue
+            dirt = partition.dirt(node.clock.now_ms())
+        except (BrokerError, OSError) as error:
+            reason = error.message if isinstance(error, BrokerError) else str(error)
+            failed.append(FailedCleaning(topic, index, reason))
+            if isinstance(error, CorruptMessage):
+                figures.uncleanable[topic, index] = Uncleanable(
+                    known.topic_id, reason, compaction_figures.UNREADABLE
+                )
+            continue
+        figures.seen(dirt)
+        if dirt.is_due or (asked and dirt.held_by == plan.RATIO):
+            found.append(Found(partition, dirt))
+    figures.end_look(node.clock.steady_ms())
+    found.sort(key=lambda each: (each.dirt.delay_ms > 0, each.dirt.ratio), reverse=True)
+    return found, failed

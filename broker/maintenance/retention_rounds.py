@@ -1,0 +1,142 @@
+"""Rounds of retention over all logs: by the clock, and when somebody asks.
+
+A round comes due when log.retention.check.interval.ms of the broker's clock have passed, whether they
+went by or were stepped over: a step over seven days is one round. Who asks for a round gets what was
+deleted and why, what the rounds in between deleted included, so that nobody misses it, and which logs
+could not be looked at. Of more deletions than are kept for that the oldest are counted alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from broker.maintenance.rounds import DueRounds
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.node import Node
+    from storage.log.retention.deletion import Deletion
+
+log = logging.getLogger("tidelog.retention")
+
+_MOST_UNTOLD = 10_000
+
+_Result = TypeVar("_Result")
+
+
+class Swept(NamedTuple):
+    """A segment that went, of which partition, and whether somebody asked or the time had come."""
+
+    topic: str
+    partition: int
+    deletion: Deletion
+    asked: bool
+
+
+class Failed(NamedTuple):
+    """A log that retention could not be applied to, and why."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+class Round(NamedTuple):
+    """What came of one round, or of what was asked for."""
+
+    deleted: list[Swept]
+    failed: list[Failed]
+    forgotten: int = 0  # deletions of earlier rounds, of whatever topic, that are not told any more
+
+
+def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> Round:
+    """Delete from every log, or from one topic's, what its settings no longer keep; for a thread.
+
+    A log of no topic, or of a partition that its topic does not have, is somebody's data, brought here
+    from elsewhere: it is never touched. Ends early when the broker stops.
+    """
+    topics = node.metadata.image.topics
+    done = Round([], [])
+    for topic, index in node.store.names():
+        if not node.ready:
+            break
+        if only not in (None, topic):
+            continue
+        if topic not in topics or index >= topics[topic].partitions:
+            continue
+        try:
+            if node.store.keeps_everything(topic, index, node.clock.now_ms()):
+                continue  # and need not be opened
+            partition = node.open_log(topic, index)
+            if partition is None:
+                continue
+            if partition.offline is not None:
+                if asked:  # who did not ask has been told when it happened
+                    done.failed.append(Failed(topic, index, partition.offline))
+                continue
+            deleted = partition.apply_retention(node.clock.now_ms())
+        except BrokerError as error:
+            done.failed.append(Failed(topic, index, error.message))
+            continue
+        except Exception as error:  # one log's trouble is its own, those behind it go on
+            log.exception("retention failed", extra={"log": f"{topic}-{index}"})
+            done.failed.append(Failed(topic, index, repr(error)))
+            continue
+        node.metrics.segments_deleted += len(deleted)
+        done.deleted.extend(Swept(topic, index, deletion, asked) for deletion in deleted)
+    return done
+
+
+class Rounds(DueRounds):
+    """The rounds of one node, one after another."""
+
+    log = log
+    failed = "retention failed"
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._untold: deque[Swept] = deque(maxlen=_MOST_UNTOLD)
+        self._forgotten = 0
+
+    def _interval_ms(self) -> int:
+        return self._node.config.log_retention_check_interval_ms
+
+    async def _do_due(self) -> None:
+        deleted = (await self._round(None, asked=False)).deleted
+        self._forgotten += max(len(self._untold) + len(deleted) - _MOST_UNTOLD, 0)
+        self._untold += deleted
+
+    async def sweep(self, topic: str | None = None) -> Round:
+        """Do a round now, of one topic or of all; what went since the last one that was asked for."""
+        async with self._lock:
+            done = await self._round(topic, asked=True)
+            told, forgotten = [*self._untold, *done.deleted], self._forgotten
+            self._untold.clear()
+            if topic is None:
+                self._forgotten = 0
+            else:
+                self._untold += (swept for swept in told if swept.topic != topic)
+                told = [swept for swept in told if swept.topic == topic]
+            return Round(told, done.failed, forgotten)
+
+    async def _round(self, topic: str | None, *, asked: bool) -> Round:
+        done = await finished(lambda: delete_due(self._node, topic, asked=asked))
+        for failed in done.failed:
+            where = {"log": f"{failed.topic}-{failed.partition}"}
+            log.error("retention failed: %s", failed.reason, extra=where)
+        return done
+
+
+async def finished(work: Callable[[], _Result]) -> _Result:
+    """Run in a thread to its end: a thread cannot be called back, and the logs close after it."""
+    thread = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        await asyncio.wait([thread])
+        raise

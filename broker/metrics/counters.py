@@ -1,0 +1,104 @@
+"""What the broker counts, in plain ints.
+
+How they are called, and what is read off the logs themselves, is declared in metrics_served.py and
+metrics_of_time.py. Nothing of the Prometheus library is touched until /metrics is asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from broker.maintenance.compaction_figures import CompactionFigures
+
+if TYPE_CHECKING:
+    from protocol.errors import ErrorCode
+    from storage.log.partition import Appended
+
+# Upper bounds of the request time buckets, in seconds.
+BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+
+class _TopicCounts:
+    """Counters of one topic."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "down_converted",
+        "duplicates",
+        "messages_in",
+        "produce_converted",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.duplicates = 0
+        self.produce_converted = 0
+        self.down_converted = 0
+
+
+class Metrics:
+    """The broker's counters."""
+
+    def __init__(self) -> None:
+        self.bad_requests = 0
+        self.unexpected_errors = 0
+        self.disconnects_mid_request = 0
+        self.connections_made = 0
+        self.connections_refused = 0
+        self.segments_deleted = 0
+        self.commits = 0
+        self.compaction = CompactionFigures()
+        self.topics: defaultdict[str, _TopicCounts] = defaultdict(_TopicCounts)
+        self.requests: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self.times: defaultdict[int, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS_S) + 1))
+        self.times_sum_s: defaultdict[int, float] = defaultdict(float)
+        self.failed_produces: defaultdict[ErrorCode, int] = defaultdict(int)
+        self.failed_fetches: defaultdict[ErrorCode, int] = defaultdict(int)
+        self.clients: defaultdict[tuple[str, str], int] = defaultdict(int)
+
+    def request_done(self, api_key: int, version: int, seconds: float) -> None:
+        """A request was answered (or needed no answer)."""
+        self.requests[api_key, version] += 1
+        self.times[api_key][bisect_left(BUCKETS_S, seconds)] += 1
+        self.times_sum_s[api_key] += seconds
+
+    def appended(self, topic: str, appended: Appended) -> None:
+        """Records were written to a topic."""
+        counts = self.topics[topic]
+        if appended.duplicate:
+            counts.duplicates += 1
+            return
+        counts.messages_in += appended.count
+        counts.bytes_in += appended.size
+        if appended.converted:
+            counts.produce_converted += appended.count
+
+    def forget(self, topic: str) -> None:
+        """A topic is gone, and its counters with it."""
+        self.topics.pop(topic, None)
+
+    def bytes_out(self, topic: str, size_bytes: int) -> None:
+        """Records were served from a topic."""
+        self.topics[topic].bytes_out += size_bytes
+
+    def down_converted(self, topic: str, records: int) -> None:
+        """Records were converted to an older format for a fetch."""
+        self.topics[topic].down_converted += records
+
+    def produce_failed(self, code: ErrorCode) -> None:
+        """A partition's append was refused."""
+        self.failed_produces[code] += 1
+
+    def fetch_failed(self, code: ErrorCode) -> None:
+        """A partition's read was refused."""
+        self.failed_fetches[code] += 1
+
+    def client_seen(self, name: str, version: str) -> None:
+        """A client named its software (bounded: the names are the clients' to choose)."""
+        if (name, version) in self.clients or len(self.clients) < 1000:
+            self.clients[name, version] += 1

@@ -1,0 +1,261 @@
+"""Metrics of serving: requests, connections, records, logs.
+
+Names are Kafka's own where dashboards expect them (as the JMX exporter writes them), `tidelog_` for ours.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from broker.metrics.counters import BUCKETS_S
+from broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
+from protocol.message import known_apis
+from protocol.records import kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.metrics.family import Labels, Scrape
+    from protocol.errors import ErrorCode
+
+    Samples = Iterator[tuple[Labels, float | Buckets]]
+    Read = Callable[[Scrape], Samples]
+
+
+def _count(attribute: str) -> Read:
+    """A counter of the whole broker."""
+
+    def read(scrape: Scrape) -> Samples:
+        yield (), getattr(scrape.node.metrics, attribute)
+
+    return read
+
+
+def _of_topics(attribute: str) -> Read:
+    """A counter of each topic."""
+    value = attrgetter(attribute)
+
+    def read(scrape: Scrape) -> Samples:
+        for topic, counts in list(scrape.node.metrics.topics.items()):
+            yield (topic,), value(counts)
+
+    return read
+
+
+def _of_partitions(attribute: str) -> Read:
+    """An attribute of each partition; None is left out."""
+    of = attrgetter(attribute)
+
+    def read(scrape: Scrape) -> Samples:
+        for partition in scrape.partitions:
+            value = of(partition)
+            if value is not None:
+                yield (partition.topic, str(partition.index)), value
+
+    return read
+
+
+def _clients(scrape: Scrape) -> Samples:
+    yield from list(scrape.node.metrics.clients.items())
+
+
+def _requests(scrape: Scrape) -> Samples:
+    names = {entry.key: entry.name for entry in known_apis()}
+    for (key, version), count in list(scrape.node.metrics.requests.items()):
+        yield (names[key], str(version)), count
+
+
+def _times(scrape: Scrape) -> Samples:
+    names = {entry.key: entry.name for entry in known_apis()}
+    metrics = scrape.node.metrics
+    for key, counts in list(metrics.times.items()):
+        yield (names[key],), Buckets(BUCKETS_S, counts, metrics.times_sum_s[key])
+
+
+def _failed(attribute: str) -> Read:
+    def read(scrape: Scrape) -> Samples:
+        failed: dict[ErrorCode, int] = getattr(scrape.node.metrics, attribute)
+        for code, count in list(failed.items()):
+            yield (code.name,), count
+
+    return read
+
+
+def _connections(scrape: Scrape) -> Samples:
+    yield (), len(scrape.node.connections)
+
+
+def _offline_logs(scrape: Scrape) -> Samples:
+    yield (), len(scrape.node.offline())
+
+
+def _offline_directories(scrape: Scrape) -> Samples:
+    yield (), len({each.directory.parent for each in scrape.node.offline()})
+
+
+def _kernels(_scrape: Scrape) -> Samples:
+    yield (kernels.IMPLEMENTATION,), 1
+
+
+_TOPIC = ("topic",)
+_PARTITION = ("topic", "partition")
+_KAFKA = "kafka_server_brokertopicmetrics_"
+
+FAMILIES = (
+    Family(
+        "tidelog_bad_requests",
+        COUNTER,
+        "Requests that closed their connection",
+        (),
+        _count("bad_requests"),
+    ),
+    Family(
+        "tidelog_unexpected_errors",
+        COUNTER,
+        "Errors nobody foresaw",
+        (),
+        _count("unexpected_errors"),
+    ),
+    Family(
+        "tidelog_disconnects_mid_request",
+        COUNTER,
+        "Peers gone in mid-request",
+        (),
+        _count("disconnects_mid_request"),
+    ),
+    Family(
+        "tidelog_connections_made", COUNTER, "Connections accepted", (), _count("connections_made")
+    ),
+    Family(
+        "tidelog_segments_deleted",
+        COUNTER,
+        "Segments deleted by retention",
+        (),
+        _count("segments_deleted"),
+    ),
+    Family(
+        "tidelog_commits",
+        COUNTER,
+        "Syncs of a log that acknowledgements or flush.ms asked for",
+        (),
+        _count("commits"),
+    ),
+    Family(
+        "tidelog_connections_refused",
+        COUNTER,
+        "Connections over max.connections",
+        (),
+        _count("connections_refused"),
+    ),
+    Family(
+        "tidelog_client_handshakes",
+        COUNTER,
+        "ApiVersions by client software",
+        ("name", "version"),
+        _clients,
+    ),
+    Family(_KAFKA + "messagesin", COUNTER, "Records appended", _TOPIC, _of_topics("messages_in")),
+    Family(_KAFKA + "bytesin", COUNTER, "Bytes appended", _TOPIC, _of_topics("bytes_in")),
+    Family(_KAFKA + "bytesout", COUNTER, "Bytes served", _TOPIC, _of_topics("bytes_out")),
+    Family(
+        _KAFKA + "producemessageconversions",
+        COUNTER,
+        "Records converted to the topic's format on produce",
+        _TOPIC,
+        _of_topics("produce_converted"),
+    ),
+    Family(
+        _KAFKA + "fetchmessageconversions",
+        COUNTER,
+        "Records converted to an older format on fetch",
+        _TOPIC,
+        _of_topics("down_converted"),
+    ),
+    Family(
+        "tidelog_duplicate_batches",
+        COUNTER,
+        "Batches answered as the first time",
+        _TOPIC,
+        _of_topics("duplicates"),
+    ),
+    Family(
+        "kafka_log_log_logendoffset",
+        GAUGE,
+        "Log end offset",
+        _PARTITION,
+        _of_partitions("log_end_offset"),
+    ),
+    Family(
+        "kafka_log_log_logstartoffset",
+        GAUGE,
+        "Log start offset",
+        _PARTITION,
+        _of_partitions("log_start_offset"),
+    ),
+    Family("kafka_log_log_size", GAUGE, "Bytes of the log", _PARTITION, _of_partitions("size")),
+    Family(
+        "tidelog_last_append_time_ms",
+        GAUGE,
+        "Last append time, ms",
+        _PARTITION,
+        _of_partitions("last_append_time"),
+    ),
+    Family(
+        "tidelog_append_times_unknown_bytes",
+        GAUGE,
+        "Bytes of segments in which nobody knows when some batch was appended",
+        _PARTITION,
+        _of_partitions("unknown_append_bytes"),
+    ),
+    Family(
+        "kafka_network_requestmetrics_requests",
+        COUNTER,
+        "Requests answered",
+        ("request", "version"),
+        _requests,
+    ),
+    Family(
+        "kafka_network_requestmetrics_totaltime_seconds",
+        HISTOGRAM,
+        "Time to answer",
+        ("request",),
+        _times,
+    ),
+    Family(
+        _KAFKA + "failedproducerequests",
+        COUNTER,
+        "Refused appends",
+        ("error",),
+        _failed("failed_produces"),
+    ),
+    Family(
+        _KAFKA + "failedfetchrequests",
+        COUNTER,
+        "Refused reads",
+        ("error",),
+        _failed("failed_fetches"),
+    ),
+    Family(
+        "kafka_server_socket_server_metrics_connection_count",
+        GAUGE,
+        "Open connections",
+        (),
+        _connections,
+    ),
+    Family(
+        "tidelog_offline_logs",
+        GAUGE,
+        "Logs offline since a sync of theirs failed",
+        (),
+        _offline_logs,
+    ),
+    Family(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        GAUGE,
+        "Log directories with a log that is offline",
+        (),
+        _offline_directories,
+    ),
+    Family("tidelog_kernels", GAUGE, "Record kernels in use", ("implementation",), _kernels),
+)

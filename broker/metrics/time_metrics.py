@@ -1,0 +1,318 @@
+"""Metrics of time: what came late, early or doomed, how old what is kept is, and what goes next.
+
+Per topic, so that many partitions cost little; per partition only what needs an operator there, and only
+where it does. Counts are kept by the partitions themselves, from when they are first used after a start;
+a deleted topic takes its own along. A batch is the unit: a format-2 batch, or a set of messages of format
+0 or 1.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family, Scrape
+from storage.time.append_time import ahead
+from storage.time.arrivals import DELAYS_MS, LATENESS_MS, Arrivals
+from storage.time.timestamp import earlier, later, left
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from broker.metrics.family import Labels
+    from broker.metrics.time_watch import TopicOdds
+    from storage.log.partition import Partition
+    from storage.log.retention.glance import Glance
+
+    Samples = Iterator[tuple[Labels, float | Buckets]]
+    Read = Callable[[Scrape], Samples]
+
+_DELAYS_S = tuple(bound / 1000 for bound in DELAYS_MS)
+_LATENESS_S = tuple(bound / 1000 for bound in LATENESS_MS)
+
+
+class _Arrived:
+    """The arrivals of a topic, summed over its partitions."""
+
+    def __init__(self) -> None:
+        self.delays: Sequence[int] = ()
+        self.lateness: Sequence[int] = ()
+        self.late_batches = self.late_records = self.timeless_batches = 0
+        self.most_late_ms = 0
+        self.longest_delay_ms: int | None = None
+
+    def add(self, arrivals: Arrivals) -> None:
+        """Count a partition's."""
+        self.delays = _sums(self.delays, arrivals.delays)
+        self.lateness = _sums(self.lateness, arrivals.lateness)
+        self.late_batches += arrivals.late_batches
+        self.late_records += arrivals.late_records
+        self.timeless_batches += arrivals.timeless_batches
+        self.most_late_ms = max(self.most_late_ms, arrivals.most_late_ms)
+        self.longest_delay_ms = later(arrivals.longest_delay_ms, self.longest_delay_ms)
+
+
+def _sums(counts: Sequence[int], more: Sequence[int]) -> Sequence[int]:
+    return [one + other for one, other in zip(counts, more, strict=True)] if counts else list(more)
+
+
+class _Kept(NamedTuple):
+    """What a topic's open partitions hold, and what goes next."""
+
+    oldest_event: int | None = None
+    largest_record: int | None = None
+    oldest_append: int | None = None
+    newest_append: int | None = None
+    next_policy: str | None = None
+    next_due_ms: int | None = None
+
+    def and_of(self, partition: Partition, glance: Glance) -> _Kept:
+        """With one partition more."""
+        policy, due_ms = self.next_policy, self.next_due_ms
+        if glance.next_due_ms is not None and (due_ms is None or glance.next_due_ms < due_ms):
+            policy, due_ms = glance.next_policy, glance.next_due_ms
+        return _Kept(
+            earlier(glance.first_event_time, self.oldest_event),
+            later(glance.largest_record_time, self.largest_record),
+            earlier(glance.first_append_time, self.oldest_append),
+            later(partition.last_append_time, self.newest_append),
+            policy,
+            due_ms,
+        )
+
+
+class _TimeScrape:
+    """What the metrics of time share in one reading."""
+
+    def __init__(self, scrape: Scrape) -> None:
+        self._scrape = scrape
+
+    @cached_property
+    def arrived(self) -> dict[str, _Arrived]:
+        """Arrivals by topic."""
+        topics: dict[str, _Arrived] = {}
+        for partition in self._scrape.partitions:
+            arrivals = partition.arrivals
+            if any(arrivals.delays) or arrivals.timeless_batches:
+                topics.setdefault(partition.topic, _Arrived()).add(arrivals)
+        return topics
+
+    @cached_property
+    def kept(self) -> dict[str, _Kept]:
+        """What is kept, by topic."""
+        topics: dict[str, _Kept] = {}
+        known = self._scrape.node.metadata.image.topics
+        for partition in self._scrape.partitions:
+            if partition.topic in known:  # a log of no topic is never touched
+                kept = topics.get(partition.topic, _Kept())
+                glance = partition.glance(self._scrape.now_ms)
+                topics[partition.topic] = kept.and_of(partition, glance)
+        return topics
+
+
+def _shared(scrape: Scrape) -> _TimeScrape:
+    found = scrape.shared.get(__name__)
+    if not isinstance(found, _TimeScrape):
+        found = scrape.shared[__name__] = _TimeScrape(scrape)
+    return found
+
+
+# --- how they are read ---------------------------------------------------------------------------
+
+
+def _of_arrived(attribute: str, divisor: int = 1) -> Read:
+    """A number of each topic's arrivals; None is left out."""
+
+    def read(scrape: Scrape) -> Samples:
+        for topic, arrived in _shared(scrape).arrived.items():
+            value = getattr(arrived, attribute)
+            if value is not None:
+                yield (topic,), value / divisor if divisor > 1 else value
+
+    return read
+
+
+def _of_kept(attribute: str) -> Read:
+    """A time of what each topic keeps; None is left out."""
+
+    def read(scrape: Scrape) -> Samples:
+        for topic, kept in _shared(scrape).kept.items():
+            value = getattr(kept, attribute)
+            if value is not None:
+                yield (topic,), value
+
+    return read
+
+
+def _of_odds(attribute: str) -> Read:
+    def read(scrape: Scrape) -> Samples:
+        for topic, odds in _odds(scrape):
+            yield (topic,), getattr(odds, attribute)
+
+    return read
+
+
+def _by_kind(attribute: str) -> Read:
+    def read(scrape: Scrape) -> Samples:
+        for topic, odds in _odds(scrape):
+            for kind, count in list(getattr(odds, attribute).items()):
+                yield (topic, kind), count
+
+    return read
+
+
+def _odds(scrape: Scrape) -> list[tuple[str, TopicOdds]]:
+    return list(scrape.node.time_watch.topics.items())
+
+
+def _delays(scrape: Scrape) -> Samples:
+    for topic, arrived in _shared(scrape).arrived.items():
+        yield (topic,), Buckets(_DELAYS_S, arrived.delays, None)
+
+
+def _lateness(scrape: Scrape) -> Samples:
+    for topic, arrived in _shared(scrape).arrived.items():
+        if arrived.late_batches:
+            yield (topic,), Buckets(_LATENESS_S, arrived.lateness, None)
+
+
+def _next_expiry(scrape: Scrape) -> Samples:
+    for topic, kept in _shared(scrape).kept.items():
+        if kept.next_policy is not None and kept.next_due_ms is not None:
+            yield (topic, kept.next_policy), left(kept.next_due_ms, scrape.now_ms) / 1000
+
+
+def _ahead(scrape: Scrape) -> Samples:
+    for partition in scrape.partitions:
+        ahead_ms = ahead(partition.last_append_time, scrape.now_ms)
+        if ahead_ms:
+            yield (partition.topic, str(partition.index)), ahead_ms
+
+
+_TOPIC = ("topic",)
+
+FAMILIES = (
+    Family(
+        "tidelog_append_delay_seconds",
+        HISTOGRAM,
+        "Append time minus event time of a batch's first record; the lowest bucket holds batches from the "
+        "future, of which there is no sum",
+        _TOPIC,
+        _delays,
+    ),
+    Family(
+        "tidelog_max_latency_seconds",
+        GAUGE,
+        "Largest append time minus event time of a batch's first record (KIP-33's MaxLatency); times that "
+        "look like another unit are left out",
+        _TOPIC,
+        _of_arrived("longest_delay_ms", 1000),
+    ),
+    Family(
+        "tidelog_late_batches",
+        COUNTER,
+        "Batches whose first event time lies behind the largest that came before it in its partition",
+        _TOPIC,
+        _of_arrived("late_batches"),
+    ),
+    Family(
+        "tidelog_late_records",
+        COUNTER,
+        "Records in late batches",
+        _TOPIC,
+        _of_arrived("late_records"),
+    ),
+    Family(
+        "tidelog_lateness_seconds",
+        HISTOGRAM,
+        "How far late batches lie behind; only of topics that have any",
+        _TOPIC,
+        _lateness,
+    ),
+    Family(
+        "tidelog_max_lateness_seconds",
+        GAUGE,
+        "How far the latest of late batches lay behind; times that look like another unit are left out",
+        _TOPIC,
+        _of_arrived("most_late_ms", 1000),
+    ),
+    Family(
+        "tidelog_batches_without_time",
+        COUNTER,
+        "Batches without any time: format 0, or -1",
+        _TOPIC,
+        _of_arrived("timeless_batches"),
+    ),
+    Family(
+        "tidelog_doomed_records",
+        COUNTER,
+        "Records that arrived older than their retention keeps them, by the policy that deletes them; "
+        "counted where a whole batch is",
+        ("topic", "policy"),
+        _by_kind("doomed"),
+    ),
+    Family(
+        "tidelog_suspect_time_batches",
+        COUNTER,
+        "Batches with a first or largest time that looks like another unit, refused ones included",
+        ("topic", "unit"),
+        _by_kind("suspects"),
+    ),
+    Family(
+        "tidelog_window_refused_batches",
+        COUNTER,
+        "Appends refused for records outside the topic's time window",
+        _TOPIC,
+        _of_odds("refused_batches"),
+    ),
+    Family(
+        "tidelog_window_refused_records",
+        COUNTER,
+        "Records that lay outside the topic's time window",
+        _TOPIC,
+        _of_odds("refused_records"),
+    ),
+    Family(
+        "tidelog_oldest_event_time_ms",
+        GAUGE,
+        "First event time of the oldest segment that has any",
+        _TOPIC,
+        _of_kept("oldest_event"),
+    ),
+    Family(
+        "tidelog_largest_record_time_ms",
+        GAUGE,
+        "Largest record time that is still there, as it came",
+        _TOPIC,
+        _of_kept("largest_record"),
+    ),
+    Family(
+        "tidelog_oldest_append_time_ms",
+        GAUGE,
+        "First append time of the oldest segment",
+        _TOPIC,
+        _of_kept("oldest_append"),
+    ),
+    Family(
+        "tidelog_newest_append_time_ms",
+        GAUGE,
+        "Last append time",
+        _TOPIC,
+        _of_kept("newest_append"),
+    ),
+    Family(
+        "tidelog_next_expiry_seconds",
+        GAUGE,
+        "Until the next segment of the topic is due, if nothing is appended, by the policy that deletes it; "
+        "0: with the next round",
+        ("topic", "policy"),
+        _next_expiry,
+    ),
+    Family(
+        "tidelog_append_time_ahead_ms",
+        GAUGE,
+        "How far a last append time is ahead of the clock: until then it stands still; only where it is",
+        ("topic", "partition"),
+        _ahead,
+    ),
+)

@@ -1,0 +1,140 @@
+"""Who is told what is odd about times that arrive: counters per topic, and a log line now and then.
+
+The rules are in `storage.time.arrivals`; an append returns what they found. A topic's records that
+arrive older than they are kept, and times that look like another unit, are logged at once, then at
+most once a minute of the broker's clock, with what was counted since the last line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from config.instants import to_iso
+from storage.time.arrivals import suspect_unit
+from storage.time.retention import BY_EVENT_TIME, BY_TIME
+from storage.time.timestamp import is_due
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from protocol.errors import InvalidTimestamp
+    from storage.log.partition import Appended, Partition
+    from storage.time.arrivals import Odd, Suspicion
+
+log = logging.getLogger("tidelog.times")
+
+_INTERVAL_MS = 60_000
+
+# What to do about records that a policy deletes as soon as they are there.
+_ADVICE = {
+    BY_TIME: (
+        "the first round of retention that finds nothing younger in their segment deletes them. "
+        "retention.time.basis=append keeps records for retention.ms from when they were written; "
+        "a larger retention.ms keeps older ones"
+    ),
+    BY_EVENT_TIME: (
+        "when their grace is over, the first round of retention that finds nothing younger in their "
+        "segment deletes them. A larger retention.max.eventtime.ms keeps older ones; "
+        "retention.max.eventtime.grace.ms is the time there is to read them"
+    ),
+}
+
+
+class TopicOdds:
+    """What was odd about the times of one topic."""
+
+    __slots__ = ("doomed", "refused_batches", "refused_records", "suspects")
+
+    def __init__(self) -> None:
+        self.doomed: defaultdict[str, int] = defaultdict(int)  # records, by policy
+        self.suspects: defaultdict[str, int] = defaultdict(int)  # batches, by unit
+        self.refused_batches = 0  # for a record outside the window
+        self.refused_records = 0  # outside it
+
+
+class _Due(NamedTuple):
+    """When a topic's next line of a kind may be written, and what it will have to tell of."""
+
+    after_ms: int
+    untold: int
+
+
+class TimeWatch:
+    """Counts what is odd, and logs it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[tuple[str, str], _Due] = {}
+        self.topics: defaultdict[str, TopicOdds] = defaultdict(TopicOdds)
+
+    def forget(self, topic: str) -> None:
+        """A topic is gone."""
+        self.topics.pop(topic, None)
+        self._due = {key: due for key, due in self._due.items() if key[0] != topic}
+
+    def noticed(self, partition: Partition, appended: Appended, odd: Odd) -> None:
+        """Something is odd about the times of records that were written."""
+        counts = self.topics[partition.topic]
+        if odd.suspicion is not None:
+            self._suspected(partition, counts, odd.suspicion)
+        if odd.doomed_by is None:
+            return
+        counts.doomed[odd.doomed_by] += appended.count
+        count = self._may_tell(partition.topic, odd.doomed_by, appended.count)
+        if count:
+            log.warning(
+                "records arrive older than they are kept; %s",
+                _ADVICE[odd.doomed_by],
+                extra={
+                    "topic": partition.topic,
+                    "partition": partition.index,
+                    "records": count,
+                    "newest_ms": odd.largest,
+                    "newest": to_iso(odd.largest),
+                    "policy": odd.doomed_by,
+                    "limit_ms": odd.limit_ms,
+                    "beyond_ms": odd.behind_ms,
+                },
+            )
+
+    def refused(self, partition: Partition, error: InvalidTimestamp) -> None:
+        """An append was refused; count it if that was for times outside the window."""
+        if not error.outside:
+            return
+        counts = self.topics[partition.topic]
+        counts.refused_batches += 1
+        counts.refused_records += error.outside
+        suspicion = suspect_unit(error.timestamp, self._clock.now_ms())
+        if suspicion is not None:
+            self._suspected(partition, counts, suspicion)
+
+    def _suspected(self, partition: Partition, counts: TopicOdds, suspicion: Suspicion) -> None:
+        timestamp, unit, meant = suspicion
+        counts.suspects[unit] += 1
+        count = self._may_tell(partition.topic, unit, 1)
+        if count:
+            log.warning(
+                "%d looks like %s: %s; times in Kafka are milliseconds",
+                timestamp,
+                unit,
+                to_iso(meant),
+                extra={
+                    "topic": partition.topic,
+                    "partition": partition.index,
+                    "batches": count,
+                    "taken_as": to_iso(timestamp) or "beyond the year 9999",
+                },
+            )
+
+    def _may_tell(self, topic: str, kind: str, count: int) -> int:
+        """Return how many there are to tell of now; 0 if it is too early."""
+        now_ms = self._clock.steady_ms()
+        due = self._due.get((topic, kind))
+        if due is not None:
+            count += due.untold
+            if not is_due(due.after_ms, now_ms):
+                self._due[topic, kind] = _Due(due.after_ms, count)
+                return 0
+        self._due[topic, kind] = _Due(now_ms + _INTERVAL_MS, 0)
+        return count

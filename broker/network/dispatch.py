@@ -1,0 +1,251 @@
+"""From a frame to an answer: decode, call the handler, encode, map errors, count.
+
+HANDLERS is the one table of what this broker serves; ApiVersions, docs/compatibility.md and the request
+metrics are derived from it. A handler is a function `(node, request, context)` that returns a response
+message, an awaitable of one, or None (acks=0). It raises `BrokerError` for a request that fails as a
+whole; its module's `refuse(request, error)` then makes the response that carries the code.
+
+Error codes are written in two places only: here, and in a handler's loop over partitions. An exception
+nobody foresaw is UNKNOWN_SERVER_ERROR, a logged traceback and a counter. What cannot be parsed, an
+unknown API or version, and any error under acks=0 close the connection, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import CoroutineType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.api import api_versions
+from broker.network.context import CloseConnection, Context, as_broker_error
+from protocol.message import (
+    API_VERSIONS,
+    DecodeError,
+    RequestHeader,
+    api_of,
+    codec,
+    read_request_header,
+    response_header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker.network.connection import Connection
+    from broker.node import Node
+    from protocol.errors import BrokerError
+    from protocol.message import Message
+
+Buffer = bytes | bytearray | memoryview
+Answer = list[Buffer] | None
+
+
+class Handler(NamedTuple):
+    """One served API: its module in broker/api and the versions advertised."""
+
+    name: str
+    min_version: int
+    max_version: int
+
+    @property
+    def module(self) -> ModuleType:
+        """The handler's module, imported when first asked for: a start must not wait for them all."""
+        return import_module(f"broker.api.{self.name}")
+
+
+# fmt: off
+HANDLERS: dict[int, Handler] = {
+    0:  Handler("produce", 0, 13),
+    1:  Handler("fetch", 0, 16),
+    2:  Handler("list_offsets", 0, 11),
+    3:  Handler("metadata", 0, 13),
+    8:  Handler("offset_commit", 0, 9),
+    9:  Handler("offset_fetch", 0, 9),
+    10: Handler("find_coordinator", 0, 6),
+    11: Handler("join_group", 0, 9),
+    12: Handler("heartbeat", 0, 4),
+    13: Handler("leave_group", 0, 5),
+    14: Handler("sync_group", 0, 5),
+    15: Handler("describe_groups", 0, 6),
+    16: Handler("list_groups", 0, 5),
+    18: Handler("api_versions", 0, 4),
+    19: Handler("create_topics", 0, 7),
+    20: Handler("delete_topics", 0, 6),
+    21: Handler("delete_records", 0, 2),
+    22: Handler("init_producer_id", 0, 5),
+    23: Handler("offset_for_leader_epoch", 0, 4),
+    29: Handler("describe_acls", 0, 3),
+    30: Handler("create_acls", 0, 3),
+    31: Handler("delete_acls", 0, 3),
+    32: Handler("describe_configs", 0, 4),
+    33: Handler("alter_configs", 0, 2),
+    35: Handler("describe_log_dirs", 0, 4),
+    37: Handler("create_partitions", 0, 3),
+    42: Handler("delete_groups", 0, 2),
+    43: Handler("elect_leaders", 0, 2),
+    44: Handler("incremental_alter_configs", 0, 1),
+    45: Handler("alter_partition_reassignments", 0, 0),
+    46: Handler("list_partition_reassignments", 0, 0),
+    47: Handler("offset_delete", 0, 0),
+    48: Handler("describe_client_quotas", 0, 1),
+    50: Handler("describe_user_scram_credentials", 0, 0),
+    60: Handler("describe_cluster", 0, 2),
+    61: Handler("describe_producers", 0, 0),
+    65: Handler("describe_transactions", 0, 0),
+    66: Handler("list_transactions", 0, 2),
+    75: Handler("describe_topic_partitions", 0, 0),
+}
+# fmt: on
+
+# Module of what may answer a request of the most frequent shape without making messages: its `shortcut`
+# returns None where the request has to go the ordinary way.
+_SHORTCUTS = {0: "produce_one", 8: "offset_commit_one"}
+
+
+class Route(NamedTuple):
+    """Everything needed to serve one API at one version."""
+
+    name: str
+    decode: Callable[[Any, int], tuple[Any, int]]
+    encode_parts: Callable[[Any], list[Buffer]]
+    handle: Callable[[Node, Any, Context], Any]
+    refuse: Callable[[Any, BrokerError], Any]
+    shortcut: Callable[[Node, RequestHeader, Any], list[Buffer] | None] | None = None
+
+
+_routes: dict[tuple[int, int], Route] = {}
+_wrapped: Callable[[Route], Route] | None = None
+
+
+def wrap(wrapper: Callable[[Route], Route] | None) -> None:
+    """Let `wrapper` make every route over from now on: this is where faults come in. None: no more."""
+    global _wrapped  # noqa: PLW0603 - one table of routes, one who wraps them
+    _wrapped = wrapper
+    _routes.clear()
+
+
+def served_versions() -> dict[int, tuple[int, int]]:
+    """API key -> (lowest, highest version) served."""
+    return {key: (entry.min_version, entry.max_version) for key, entry in HANDLERS.items()}
+
+
+def _route(header: RequestHeader) -> Route:
+    """Find, or compile on first use, the route of a request.
+
+    Raises CloseConnection for an API or version that is not served.
+    """
+    handler = HANDLERS.get(header.api_key)
+    version = header.api_version
+    if handler is None:
+        raise CloseConnection(f"unknown API key {header.api_key} (version {version})")
+    if not handler.min_version <= version <= handler.max_version:
+        if header.api_key != API_VERSIONS:
+            raise CloseConnection(f"API key {header.api_key} has no version {version} here")
+        version = 0  # KIP-511: the body is not parsed, the answer has version 0 and error 35
+    api = api_of(header.api_key)
+    assert api is not None
+    module = handler.module
+    short = _SHORTCUTS.get(header.api_key)
+    route = Route(
+        api.name,
+        codec(api.request, version).decode,
+        codec(api.response, version).encode_parts,
+        module.handle,
+        module.refuse,
+        import_module(f"broker.api.{short}").shortcut if short else None,
+    )
+    if _wrapped is not None:
+        route = _wrapped(route)
+    _routes[header.api_key, header.api_version] = route
+    return route
+
+
+def dispatch(
+    node: Node, connection: Connection, frame: bytes | memoryview
+) -> Answer | Awaitable[Answer]:
+    """Serve one frame (without its length).
+
+    Returns the answer's buffers, beginning with its length; None if there is to be no answer; or an
+    awaitable of one of these. Raises CloseConnection.
+    """
+    started_s = node.clock.monotonic_s()
+    try:
+        header = read_request_header(frame)
+        route = _routes.get((header.api_key, header.api_version)) or _route(header)
+        if (
+            header.api_key == API_VERSIONS
+            and not 0 <= header.api_version <= HANDLERS[API_VERSIONS].max_version
+        ):
+            return _encode(node, route, header, api_versions.unsupported_version(), started_s)
+        if route.shortcut is not None:
+            answer = route.shortcut(node, header, frame)
+            if answer is not None:
+                connection.client_id = header.client_id
+                _count(node, header, started_s)
+                return answer or None
+        request, _ = route.decode(frame, header.body_offset)
+    except DecodeError as error:
+        raise CloseConnection(f"unparsable request: {error}") from None
+    context = Context(header, connection)
+    connection.client_id = header.client_id
+    try:
+        response = route.handle(node, request, context)
+    except Exception as error:  # noqa: BLE001 - the border where errors become codes
+        response = route.refuse(request, as_broker_error(node, error, route.name))
+    if response is None:
+        _count(node, header, started_s)
+        return None
+    if isinstance(response, CoroutineType):
+        return _wait(node, route, header, request, response, started_s)
+    return _encode(node, route, header, response, started_s)
+
+
+async def _wait(
+    node: Node,
+    route: Route,
+    header: RequestHeader,
+    request: Message,
+    pending: Awaitable[Message | None],
+    started_s: float,
+) -> Answer:
+    """Finish a request whose handler has to wait."""
+    try:
+        response = await pending
+    except CloseConnection:
+        raise
+    except Exception as error:  # noqa: BLE001 - the border where errors become codes
+        response = route.refuse(request, as_broker_error(node, error, route.name))
+    if response is None:
+        _count(node, header, started_s)
+        return None
+    return _encode(node, route, header, response, started_s)
+
+
+def _count(node: Node, header: RequestHeader, started_s: float) -> None:
+    """A request is done, answered or not."""
+    node.metrics.request_done(
+        header.api_key, header.api_version, node.clock.monotonic_s() - started_s
+    )
+
+
+def _encode(
+    node: Node, route: Route, header: RequestHeader, response: Any, started_s: float
+) -> list[Buffer]:
+    """Turn a response into buffers that begin with the frame's length.
+
+    Raises CloseConnection for one that its version cannot carry: that is a mistake of ours.
+    """
+    try:
+        parts = route.encode_parts(response)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other connections go on
+        as_broker_error(node, error, f"encoding the answer of {route.name}")
+        raise CloseConnection(f"no answer could be made to {route.name}") from None
+    head = response_header(header.api_key, header.api_version, header.correlation_id)
+    size = len(head)
+    for part in parts:
+        size += len(part)
+    _count(node, header, started_s)
+    if len(parts) == 1:
+        return [b"".join((size.to_bytes(4, "big"), head, parts[0]))]
+    parts[0] = b"".join((size.to_bytes(4, "big"), head, parts[0]))
+    return parts

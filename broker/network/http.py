@@ -1,0 +1,81 @@
+"""HTTP: /metrics for Prometheus, /healthz (the process serves), /readyz (clients may connect), /v1 (JSON).
+
+The socket listens from the beginning; the libraries behind it are imported, in a thread, when the first
+request knocks. A start does not wait for them, and a broker that nobody scrapes does not hold them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from broker.metrics.collector import Collector
+
+if TYPE_CHECKING:
+    import socket
+
+    from broker.node import Node
+
+log = logging.getLogger("tidelog.http")
+
+_SHUTDOWN_S = 3.0  # how long answers under way may hold up a stop
+
+
+async def start_http(node: Node, listening: socket.socket) -> Any:
+    """Wait for the first request on a listening socket, then serve there.
+
+    Returns the runner, to be cleaned up at the end.
+    """
+    await readable(listening)
+    web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
+    prometheus = await asyncio.to_thread(importlib.import_module, "prometheus_client")
+    http_api = await asyncio.to_thread(importlib.import_module, "broker.network.http_api")
+    registry = prometheus.CollectorRegistry(auto_describe=False)
+    registry.register(Collector(node))
+    for collector in ("ProcessCollector", "PlatformCollector"):
+        getattr(prometheus, collector)(registry=registry)
+
+    async def metrics(_request: Any) -> Any:
+        # Ten thousand partitions take most of a second to write down: not on the loop.
+        text = await asyncio.to_thread(prometheus.generate_latest, registry)
+        return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE_LATEST})
+
+    async def healthz(_request: Any) -> Any:
+        return web.Response(text="ok\n")
+
+    async def readyz(_request: Any) -> Any:
+        reasons = [] if node.ready else ["not ready"]
+        reasons += [
+            f"{each.topic}-{each.index} is offline: {each.offline}" for each in node.offline()
+        ]
+        text = "".join(f"{reason}\n" for reason in reasons or ["ready"])
+        return web.Response(text=text, status=503 if reasons else 200)
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.add_subapp("/v1", http_api.api(web, node))
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_S)
+    await runner.setup()
+    await web.SockSite(runner, listening).start()
+    return runner
+
+
+async def readable(listening: socket.socket) -> None:
+    """Wait until somebody connects."""
+    loop = asyncio.get_running_loop()
+    knocked = loop.create_future()
+
+    def knock() -> None:
+        loop.remove_reader(listening)
+        if not knocked.done():
+            knocked.set_result(None)
+
+    loop.add_reader(listening, knock)
+    try:
+        await knocked
+    finally:
+        loop.remove_reader(listening)

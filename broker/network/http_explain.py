@@ -1,0 +1,139 @@
+"""Why segments stay and when they go, as JSON: a route of `http_api`.
+
+Of every segment what will delete or compact it and when, or what holds it, under the topic's settings or
+under others that are tried; and how much of each partition goes now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.network.http_answers import Refused, twice
+from config.instants import parse_duration
+from storage.compaction.explain import Hindrance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.network.http_api import Asked
+    from broker.node import Node
+    from config import TopicConfig
+    from storage.log.partition import Partition
+    from storage.log.retention.explanation import Going, PartitionExplanation, SegmentExplanation
+
+_SHOWN_SETTINGS = {
+    "cleanup.policy": "cleanup_policy",
+    "retention.ms": "retention_ms",
+    "retention.bytes": "retention_bytes",
+    "retention.time.basis": "retention_time_basis",
+    "retention.max.eventtime.ms": "retention_max_eventtime_ms",
+    "retention.max.eventtime.grace.ms": "retention_max_eventtime_grace_ms",
+}
+
+
+def explain(asked: Asked) -> dict[str, Any]:
+    """Of every segment what will delete it and when, or what holds it, under its settings or others."""
+    topic = asked.topic
+    changes = _changes(asked.given.get("set", []))
+    config, brought = asked.node.settled(topic.name, {**topic.configs, **changes})
+    look = partial(
+        _explained, node=asked.node, now_ms=asked.now_ms, preview=config if changes else None
+    )
+    return {
+        **asked.about(),
+        **twice("now", asked.now_ms),
+        "preview": {**changes, **brought} if changes else None,
+        "settings": _settings(config),
+        "partitions": asked.each(look),
+    }
+
+
+def _changes(given: list[str]) -> dict[str, str]:
+    """Settings to be tried, those in ms also as spans ("7d"); raises Refused."""
+    changes: dict[str, str] = {}
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise Refused(400, "BAD_REQUEST", f"set={text[:80]}: expected set=NAME=VALUE")
+        if name.endswith(".ms"):
+            with contextlib.suppress(ValueError):  # the setting says what it expects
+                value = str(parse_duration(value))
+        if changes.setdefault(name, value) != value:
+            raise Refused(400, "BAD_REQUEST", f"set={text[:80]} contradicts another one")
+    return changes
+
+
+def _settings(config: TopicConfig) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for name, attribute in _SHOWN_SETTINGS.items():
+        value = getattr(config, attribute)
+        shown[name] = value if isinstance(value, str | int) else ",".join(sorted(value))
+    return shown
+
+
+def _explained(
+    partition: Partition, *, node: Node, now_ms: int, preview: TopicConfig | None
+) -> dict[str, Any]:
+    told = partition.explain(now_ms, preview, _hindrance(node, partition))
+    as_is = told if preview is None else partition.explain(now_ms)
+    return {
+        "log_start_offset": told.log_start_offset,
+        "high_watermark": told.high_watermark,
+        "log_end_offset": told.log_end_offset,
+        "size": told.size,
+        **twice("max_event_time", told.max_event_time),
+        **twice("last_append_time", told.last_append_time),
+        "going": _going(told.going),
+        **({} if preview is None else {"going_as_it_is": _going(as_is.going)}),
+        **({} if told.compacting is None else {"compaction": _compacting(told, partition)}),
+        "segments": list(_segments(told)),
+    }
+
+
+def _hindrance(node: Node, partition: Partition) -> Hindrance | None:
+    """Say why no round of compaction takes a log, but one that somebody asks for."""
+    if not node.config.log_cleaner_enable:
+        return Hindrance("log.cleaner.enable", "log.cleaner.enable=false: no round compacts it.")
+    known = node.metrics.compaction.uncleanable.get((partition.topic, partition.index))
+    if known is None or known.topic_id != partition.topic_id:
+        return None
+    return Hindrance(
+        known.held_by, f"Compaction leaves the log alone until the next start: {known.reason}."
+    )
+
+
+def _compacting(told: PartitionExplanation, partition: Partition) -> dict[str, Any]:
+    """What compaction makes of the log, and what became of the last one since the start."""
+    assert told.compacting is not None
+    last = partition.last_compaction
+    shown = {**told.compacting.dirt._asdict(), "strategy": told.compacting.strategy, "last": None}
+    if last is not None:
+        rest = {name: value for name, value in last._asdict().items() if name != "ended_ms"}
+        shown["last"] = {**twice("ended", last.ended_ms), **rest}
+    return shown
+
+
+def _going(going: Going) -> dict[str, Any]:
+    return going._asdict()
+
+
+def _segments(told: PartitionExplanation) -> Iterator[dict[str, Any]]:
+    for segment in told.segments:
+        yield _segment(segment)
+
+
+def _segment(segment: SegmentExplanation) -> dict[str, Any]:
+    """A segment as JSON: times twice."""
+    shown: dict[str, Any] = {}
+    for name, value in segment._asdict().items():
+        if name.endswith("_time"):
+            shown |= twice(name, value)
+        elif name == "due_ms":
+            shown |= twice("due", value)
+        elif name == "compaction" and value is None:
+            continue
+        else:
+            shown[name] = value
+    return shown

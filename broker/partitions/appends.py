@@ -1,0 +1,262 @@
+"""The order of appends: who goes to a thread, and that nobody overtakes.
+
+A small append runs at once, on the loop. One that is large and compressed, that unpacks to much, or that
+has to be converted would hold up every other connection: it runs in a thread; so does the first one to a
+log of which something must be read before, up to a segment. Once an append of a
+partition is in a thread, those that come after it queue behind it, so records are written in the order
+their requests arrived; each takes its offset and its append time when it is written.
+
+Where the topic asks for it (flush.messages), an append is not answered before the log is durable up to
+it. Appends do not wait for one another's syncs; see commits.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from broker.clock import Clock
+    from broker.partitions.commits import Commits
+    from config import TopicConfig
+    from storage.log.partition import Appended, Partition
+
+Buffer = bytes | bytearray | memoryview
+
+# Sizes from which (de)compression or conversion is worth a thread's hand-over (some 60 us), per codec in
+# the low attribute bits: what each takes about a millisecond for.
+_THREAD_BYTES = (1 << 62, 16_384, 262_144, 262_144, 65_536, 16_384, 16_384, 16_384)
+_CONVERT_BYTES = 65_536
+_UNPACK_BYTES = 4 << 20  # what may be unpacked on the loop, whatever its packed size
+_ATTRIBUTES_V2 = 22
+_ATTRIBUTES_LEGACY = 17
+_MAGIC = 16
+_CODEC = 7
+
+
+def is_compressed(records: Buffer) -> bool:
+    """Whether the first batch says so."""
+    if len(records) <= _ATTRIBUTES_V2:
+        return False
+    at = _ATTRIBUTES_V2 if records[_MAGIC] == 2 else _ATTRIBUTES_LEGACY
+    return records[at] & _CODEC != 0
+
+
+def is_heavy(records: Buffer, config: TopicConfig) -> bool:
+    """Whether appending `records` would hold the loop for long, as far as their size tells."""
+    size = len(records)
+    if size <= _THREAD_BYTES[1]:
+        return False
+    magic = records[_MAGIC]
+    if magic != config.target_magic and size >= _CONVERT_BYTES:
+        return True
+    codec = records[_ATTRIBUTES_V2 if magic == 2 else _ATTRIBUTES_LEGACY] & _CODEC
+    return size >= min(_THREAD_BYTES[codec], _THREAD_BYTES[config.compression or 0])
+
+
+class _Job(NamedTuple):
+    """One append that waits for its turn, and who wants to know."""
+
+    records: Buffer
+    produce_version: int
+    waits: bool  # for the disk, where the topic asks for it
+    answer: asyncio.Future[Appended]
+
+
+class Appends:
+    """Runs appends, each partition's in order.
+
+    `told` is called on the loop with every append whose records may be read from now on, whether or
+    not anybody still waits for its answer.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        executor: Executor,
+        reading: Executor,
+        commits: Commits,
+        told: Callable[[Partition, Appended], None],
+    ) -> None:
+        """`reading` runs appends that read the log first, which may take seconds."""
+        self._clock = clock
+        self._executor = executor
+        self._reading = reading
+        self._commits = commits
+        self._told = told
+        self._queues: dict[Partition, deque[_Job]] = {}
+        self._untold: dict[Partition, list[Appended]] = {}  # their sync has failed, as yet
+
+    def is_busy(self, partition: Partition) -> bool:
+        """Whether an append of the partition is in a thread or waits for one that is."""
+        return partition in self._queues
+
+    def append_now(
+        self, partition: Partition, records: Buffer, produce_version: int
+    ) -> Appended | None:
+        """Append on the loop; None, and nothing is appended, if it may have to wait for anything.
+
+        Raises what `Partition.append` raises.
+        """
+        if partition.has_flush_rules or partition in self._queues:
+            return None
+        appended = self._try(partition, records, produce_version)
+        if appended is not None:
+            self._told(partition, appended)
+        return appended
+
+    def _try(self, partition: Partition, records: Buffer, produce_version: int) -> Appended | None:
+        """Append on the loop, unless it belongs in a thread."""
+        if not partition.is_read or is_heavy(records, partition.config):
+            return None
+        try:
+            return partition.append(
+                records,
+                now_ms=self._clock.now_ms(),
+                produce_version=produce_version,
+                unpack_limit=_UNPACK_BYTES,
+            )
+        except CorruptMessage:
+            if is_compressed(records):
+                return None  # it may be just too large for the loop; the thread will say
+            raise
+
+    def append(
+        self, partition: Partition, records: Buffer, produce_version: int, *, waits: bool = True
+    ) -> Appended | asyncio.Future[Appended]:
+        """Append now and return the result, or return a future of it.
+
+        Without `waits` the answer does not wait for the disk, whatever the topic asks for. Raises (or
+        the future raises) what `Partition.append` and `Partition.commit` raise. A future that is
+        cancelled before its turn appends nothing; once in the thread the append goes through.
+        """
+        queue = self._queues.get(partition)
+        if queue is None:
+            appended = self._try(partition, records, produce_version)
+            if appended is not None:
+                return self._appended(partition, appended, waits=waits)
+        answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        job = _Job(records, produce_version, waits, answer)
+        if queue is None:
+            self._queues[partition] = deque([job])
+            self._start(partition)
+        else:
+            queue.append(job)
+        return answer
+
+    def _appended(
+        self,
+        partition: Partition,
+        appended: Appended,
+        answer: asyncio.Future[Appended] | None = None,
+        *,
+        waits: bool,
+    ) -> Appended | asyncio.Future[Appended]:
+        """Tell who waits for records; return the append, or a future of its being durable."""
+        durable = None
+        is_readable = appended.last_offset < partition.high_watermark
+        # What cannot be read yet has somebody to tell, even where the settings have just changed, or
+        # where a checkpoint is about to say that it is durable.
+        if not is_readable or (partition.has_flush_rules and partition.must_commit):
+            durable = self._commits.up_to(partition, appended.last_offset + 1)
+        elif partition.has_flush_rules:
+            self._commits.later(partition)
+        if is_readable:
+            self._told(partition, appended)
+        if durable is None:
+            return appended
+        if answer is None:
+            answer = asyncio.get_running_loop().create_future()
+        durable.add_done_callback(
+            partial(self._committed, partition, appended, answer, tell=not is_readable)
+        )
+        if waits:
+            return answer
+        answer.cancel()
+        return appended
+
+    def _committed(
+        self,
+        partition: Partition,
+        appended: Appended,
+        answer: asyncio.Future[Appended],
+        durable: asyncio.Future[None],
+        *,
+        tell: bool,
+    ) -> None:
+        """The disk has it, or has failed."""
+        error = durable.exception()
+        if tell and error is not None:
+            self._untold.setdefault(partition, []).append(appended)
+        elif tell:
+            self._tell_late(partition)
+            self._told(partition, appended)
+        if answer.cancelled():
+            return
+        if error is None:
+            answer.set_result(appended)
+        else:
+            answer.set_exception(error)
+
+    def tell_late(self) -> None:
+        """Tell of appends whose sync failed, of a full disk say, and that can be read now all the same.
+
+        A checkpoint may have made them durable. Those of a log that is gone nobody will ever read.
+        """
+        for partition in list(self._untold):
+            self._tell_late(partition)
+
+    def _tell_late(self, partition: Partition) -> None:
+        untold = self._untold.pop(partition, None)
+        if untold is None or partition.is_deleted or partition.offline is not None:
+            return
+        left = []
+        for appended in untold:
+            if appended.last_offset < partition.high_watermark:
+                self._told(partition, appended)
+            else:
+                left.append(appended)
+        if left:
+            self._untold[partition] = left
+
+    def _start(self, partition: Partition) -> None:
+        """Send the next append that somebody still wants to a thread."""
+        queue = self._queues[partition]
+        while queue:
+            job = queue[0]
+            if not job.answer.cancelled():
+                executor = self._executor if partition.is_read else self._reading
+                work = asyncio.get_running_loop().run_in_executor(
+                    executor, self._run, partition, job.records, job.produce_version
+                )
+                work.add_done_callback(partial(self._done, partition))
+                return
+            queue.popleft()
+        del self._queues[partition]
+
+    def _run(self, partition: Partition, records: Buffer, produce_version: int) -> Appended:
+        """In the thread: time and offset are taken now, when the records are written."""
+        return partition.append(
+            records, now_ms=self._clock.now_ms(), produce_version=produce_version
+        )
+
+    def _done(self, partition: Partition, work: asyncio.Future[Appended]) -> None:
+        """Pass the outcome on and let the next append go."""
+        job = self._queues[partition].popleft()
+        answer, error = job.answer, work.exception()
+        if error is not None:
+            if not answer.cancelled():
+                answer.set_exception(error)
+        else:
+            waiting = answer if job.waits and not answer.cancelled() else None
+            appended = self._appended(partition, work.result(), waiting, waits=waiting is not None)
+            if appended is not answer and not answer.cancelled():
+                answer.set_result(work.result())
+        self._start(partition)

@@ -1,0 +1,143 @@
+"""Group commit: producers whose topic asks for it wait for the disk, many for one sync.
+
+While a partition's log is being made durable in a thread, appends to it go on; who needs more than
+that sync covers waits for the next one, which covers all that came meanwhile. So there are as many
+syncs as the disk manages, however many producers there are. flush.ms is looked after by one timer for
+each partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from config.setting import LONG_MAX
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from broker.metrics.counters import Metrics
+    from storage.log.partition import Partition
+
+
+_THREADS = 8  # of each log directory
+
+
+class Syncing:
+    """Threads that wait for disks.
+
+    Each log directory has its own: a disk that does not answer any more stops the logs of no other.
+    """
+
+    def __init__(self, log_dirs: Iterable[Path]) -> None:
+        """A directory's threads are begun when they are needed."""
+        self._executors = {
+            path: ThreadPoolExecutor(_THREADS, thread_name_prefix="sync") for path in log_dirs
+        }
+
+    def of(self, partition: Partition) -> Executor:
+        """The threads of the log directory a partition is in."""
+        return self._executors[partition.directory.parent]
+
+    def shutdown(self, *, wait: bool = True) -> None:
+        """Take no more work; with `wait` return when what was begun is done."""
+        for executor in self._executors.values():
+            executor.shutdown(wait=wait)
+
+
+class _Waiter(NamedTuple):
+    """Somebody who waits until the log is durable up to an offset."""
+
+    offset: int
+    future: asyncio.Future[None]
+
+
+class Commits:
+    """Runs the syncs of all partitions, one at a time for each."""
+
+    def __init__(self, executor_of: Callable[[Partition], Executor], metrics: Metrics) -> None:
+        self._executor_of = executor_of
+        self._metrics = metrics
+        self._waiters: dict[Partition, list[_Waiter]] = {}  # of partitions with a sync to come
+        self._timers: dict[Partition, asyncio.TimerHandle] = {}
+
+    def up_to(self, partition: Partition, offset: int) -> asyncio.Future[None]:
+        """Have a log made durable; the future is done when it is, up to `offset` at least.
+
+        It raises what `Partition.commit` raises.
+        """
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter(offset, loop.create_future())
+        waiters = self._waiters.get(partition)
+        if waiters is None:
+            self._waiters[partition] = [waiter]
+            loop.call_soon(self._start, partition)  # first let the others of this round append
+        else:
+            waiters.append(waiter)
+        return waiter.future
+
+    def later(self, partition: Partition) -> None:
+        """Have a log made durable flush.ms from now, or sooner if that has been asked for.
+
+        Nothing where flush.ms is not set.
+        """
+        flush_ms = partition.config.flush_ms
+        if flush_ms == LONG_MAX:
+            return
+        loop, timer = asyncio.get_running_loop(), self._timers.get(partition)
+        if timer is not None:
+            if timer.when() <= loop.time() + flush_ms / 1000:
+                return
+            timer.cancel()  # flush.ms was longer then
+        self._timers[partition] = loop.call_later(flush_ms / 1000, self._due, partition)
+
+    def _due(self, partition: Partition) -> None:
+        del self._timers[partition]
+        if not partition.is_deleted:
+            self.up_to(partition, partition.log_end_offset).add_done_callback(_heard)
+
+    def _start(self, partition: Partition) -> None:
+        """Send one sync to a thread: it covers everything appended when it begins."""
+        try:
+            work = asyncio.get_running_loop().run_in_executor(
+                self._executor_of(partition), partition.commit
+            )
+        except RuntimeError as error:  # the broker stops; closing the logs makes them durable
+            self._fail(partition, BrokerError(str(error)))
+            return
+        work.add_done_callback(partial(self._done, partition))
+
+    def _done(self, partition: Partition, work: asyncio.Future[int]) -> None:
+        """Tell those it covered, and begin again for those who came later."""
+        error = work.exception()
+        if error is not None:
+            self._fail(partition, error)
+            return
+        self._metrics.commits += 1
+        durable_offset = work.result()
+        left = []
+        for waiter in self._waiters.pop(partition):
+            if waiter.offset > durable_offset:
+                left.append(waiter)
+            elif not waiter.future.done():
+                waiter.future.set_result(None)
+        if left:
+            self._waiters[partition] = left
+            self._start(partition)
+
+    def _fail(self, partition: Partition, error: BaseException) -> None:
+        """Nobody is told that anything is durable which may not be."""
+        for waiter in self._waiters.pop(partition):
+            if not waiter.future.done():
+                waiter.future.set_exception(error)
+
+
+def _heard(future: asyncio.Future[None]) -> None:
+    """Storage has logged what failed; nobody waits for this one."""
+    if not future.cancelled():
+        future.exception()

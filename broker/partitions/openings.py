@@ -1,0 +1,71 @@
+"""Opening partitions in threads: a closed one is asked for, and others are served meanwhile.
+
+Opening reads what a clean stop left, as a rule a few small files. Where an index is missing, or somebody
+else has written the log, it may read a whole segment. However many requests want a partition, it is
+opened once, and they wait for it in one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from concurrent.futures import Executor
+
+    from storage.directory.store import LogStore
+    from storage.log.partition import Partition
+
+    Name = tuple[str, int]  # topic and partition
+    Failures = dict[Name, BrokerError]
+
+
+class Openings:
+    """Those under way."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        open_log: Callable[[str, int], Partition | None],
+        executor: Executor,
+    ) -> None:
+        """`open_log` opens one, for threads; raises BrokerError."""
+        self._store = store
+        self._open_log = open_log
+        self._executor = executor
+        self._under_way: dict[Name, asyncio.Future[Failures]] = {}
+
+    def closed(self, names: Iterable[Name]) -> list[Name]:
+        """Those of the partitions that are here and have to be opened first."""
+        return [name for name in names if self._store.is_closed(*name)]
+
+    async def open(self, names: Iterable[Name]) -> Failures:
+        """Open partitions, if there are any by these names; return what went wrong, by name."""
+        wanted = self.closed(names)
+        missing = [name for name in wanted if name not in self._under_way]
+        if missing:
+            work = asyncio.get_running_loop().run_in_executor(self._executor, self._open, missing)
+            self._under_way.update(dict.fromkeys(missing, work))
+            work.add_done_callback(partial(self._done, missing))
+        failures: Failures = {}
+        for work in {self._under_way[name] for name in wanted}:
+            failures |= await asyncio.shield(work)
+        return {name: failures[name] for name in wanted if name in failures}
+
+    def _open(self, names: Sequence[Name]) -> Failures:
+        """In the thread: one after another."""
+        failures: Failures = {}
+        for name in names:
+            try:
+                self._open_log(*name)
+            except BrokerError as error:
+                failures[name] = error
+        return failures
+
+    def _done(self, names: Sequence[Name], _work: asyncio.Future[Failures]) -> None:
+        for name in names:
+            del self._under_way[name]

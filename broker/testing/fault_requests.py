@@ -1,0 +1,234 @@
+"""Faults on the way of a request: errors as its API answers them, delays, disconnects.
+
+A faulty route looks at the request's topics and partitions, asks each fault that is about one of them
+whether it strikes, and does what it brings. An error is raised where the handler looks the partition or
+topic up, so it is answered, counted and, under acks=0, ends the connection as any other error of that
+partition; one of an API that has no parts, or of a fetch session, is the whole request's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from broker.testing.faults import BY_PARTITION, BY_TOPIC
+from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.errors import BrokerError, ErrorCode, error_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from uuid import UUID
+
+    from broker.network.context import Context
+    from broker.network.dispatch import Route
+    from broker.node import Node
+    from broker.testing.faults import Fault, Faults
+    from storage.log.partition import Appended, Partition
+
+_TOPICS = {"Produce": "topic_data"}  # what the list of topics is called, where it is not `topics`
+_PARTITIONS = {"Produce": "partition_data"}
+_INDEXES = {"Produce": "index", "Fetch": "partition", "OffsetForLeaderEpoch": "partition"}
+# Errors of a fetch as a whole.
+_OF_SESSIONS = frozenset(
+    {
+        "FETCH_SESSION_ID_NOT_FOUND",
+        "INVALID_FETCH_SESSION_EPOCH",
+        "FETCH_SESSION_TOPIC_ID_ERROR",
+    }
+)
+
+
+class _Part(NamedTuple):
+    """A topic, or one of its partitions, that a request is about."""
+
+    topic: str
+    partition: int | None
+
+
+def wrapped(route: Route, faults: Faults) -> Route:
+    """The route with the faults in its way; without any of its API it is as it was."""
+    handle, shortcut, api = route.handle, route.shortcut, route.name
+
+    def faulty(node: Node, request: Any, context: Context) -> Any:
+        planted = faults.of_requests.get(api)
+        if not planted:
+            return handle(node, request, context)
+        parts = _parts(node, api, request)
+        striking = [fault for fault in planted if _is_about(fault, parts) and fault.strikes()]
+        if not striking:
+            return handle(node, request, context)
+        return _serve(route, striking, parts, node, request, context)
+
+    def short(node: Node, header: Any, frame: Any) -> Any:
+        assert shortcut is not None
+        return None if faults.of_requests.get(api) else shortcut(node, header, frame)
+
+    return route._replace(handle=faulty, shortcut=None if shortcut is None else short)
+
+
+def _is_about(fault: Fault, parts: Sequence[_Part]) -> bool:
+    target = fault.target
+    return target.topic is None or any(target.is_at(*part) for part in parts)
+
+
+def _parts(node: Node, api: str, request: Any) -> list[_Part]:
+    """The topics or partitions of a request. One whose topic id means nothing here is left out."""
+    if api not in BY_PARTITION + BY_TOPIC:
+        return []
+    found = []
+    for topic in getattr(request, _TOPICS.get(api, "topics")) or ():
+        name = getattr(topic, "name", None) or getattr(topic, "topic", None)
+        name = name or _name_of(node, getattr(topic, "topic_id", None))
+        if not name:
+            continue
+        if api in BY_TOPIC:
+            found.append(_Part(name, None))
+            continue
+        index = _INDEXES.get(api, "partition_index")
+        partitions = getattr(topic, _PARTITIONS.get(api, "partitions"))
+        found += [_Part(name, getattr(partition, index)) for partition in partitions]
+    if api == "DeleteTopics":
+        found += [_Part(name, None) for name in request.topic_names]
+    elif api == "Metadata" and request.topics is None:
+        found += [_Part(name, None) for name in node.metadata.image.topics]
+    return found
+
+
+def _name_of(node: Node, topic_id: UUID | None) -> str | None:
+    try:
+        return None if topic_id is None else node.topic_name(topic_id)
+    except BrokerError:
+        return None
+
+
+async def _serve(
+    route: Route,
+    striking: Sequence[Fault],
+    parts: Sequence[_Part],
+    node: Node,
+    request: Any,
+    context: Context,
+) -> Any:
+    """Serve a request that faults strike at; None if the connection goes instead."""
+    for fault in _of(striking, delay=True, after=False):
+        await fault.hold()
+    if _of(striking, disconnect=True, after=False):
+        context.connection.hang_up()
+        return None
+    errors = [fault for fault in striking if fault.effect.error is not None]
+    for fault in errors:
+        if (not parts and route.name != "Metadata") or (
+            route.name == "Fetch" and fault.effect.error in _OF_SESSIONS
+        ):
+            raise _error(fault)
+    erring = cast("Node", _Erring(node, errors)) if errors and route.name != "Metadata" else node
+    response = route.handle(erring, request, context)
+    if isinstance(response, CoroutineType):
+        response = await response
+    if errors and route.name == "Metadata":
+        _fail_topics(route, response, errors)
+    for fault in _of(striking, delay=True, after=True):
+        await fault.hold()
+    if _of(striking, disconnect=True, after=True):
+        context.connection.hang_up()
+        return None
+    return response
+
+
+def _of(
+    faults: Iterable[Fault], *, after: bool, delay: bool = False, disconnect: bool = False
+) -> list[Fault]:
+    return [
+        fault
+        for fault in faults
+        if fault.effect.after == after
+        and (fault.effect.delay_ms is not None) == delay
+        and fault.effect.disconnect == disconnect
+    ]
+
+
+def _error(fault: Fault) -> BrokerError:
+    """The exception that stands for the error of a fault."""
+    name = fault.effect.error
+    assert name is not None
+    code = ErrorCode[name]
+    known = error_class(code)
+    if known is None:  # nothing of ours raises it
+        known = types.new_class(name, (BrokerError,), {"code": code})
+    return known(f"{code.sentence} (planted, fault {fault.number})")
+
+
+def _fail_topics(route: Route, response: Any, errors: Sequence[Fault]) -> None:
+    """Put errors into an answer to Metadata, where a topic is found in a table."""
+    for at, topic in enumerate(response.topics):
+        for fault in errors:
+            if fault.target.is_at(topic.name or "", None):
+                asked = MetadataRequestTopic(name=topic.name, topic_id=topic.topic_id)
+                refused = route.refuse(MetadataRequest(topics=[asked]), _error(fault))
+                response.topics[at] = refused.topics[0]
+                break
+
+
+class _Erring:
+    """A node that fails where the faults of one request strike, and is the node itself otherwise."""
+
+    def __init__(self, node: Node, faults: Sequence[Fault]) -> None:
+        self._node = node
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    def _fail(self, topic: str, partition: int | None, *, after: bool = False) -> None:
+        for fault in self._faults:
+            if fault.effect.after == after and fault.target.is_at(topic, partition):
+                raise _error(fault)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition's log, unless a fault strikes at it."""
+        self._fail(topic, index)
+        return self._node.partition(topic, index)
+
+    def opened_partition(self, topic: str, index: int) -> Partition:
+        """The partition's log if it is open, unless a fault strikes at it."""
+        self._fail(topic, index)
+        return self._node.opened_partition(topic, index)
+
+    async def open_partition(self, topic: str, index: int) -> Partition:
+        """The partition's log, opened if need be, unless a fault strikes at it."""
+        self._fail(topic, index)
+        return await self._node.open_partition(topic, index)
+
+    async def create_topic(self, name: str, **how: Any) -> Any:
+        """Make a topic, unless a fault strikes at it."""
+        self._fail(name, None)
+        return await self._node.create_topic(name, **how)
+
+    async def add_partitions(self, name: str, check: Any) -> Any:
+        """Give a topic more partitions, unless a fault strikes at it."""
+        self._fail(name, None)
+        return await self._node.add_partitions(name, check)
+
+    async def delete_topic(self, name: str) -> Any:
+        """Remove a topic, unless a fault strikes at it."""
+        self._fail(name, None)
+        return await self._node.delete_topic(name)
+
+    def append(
+        self, partition: Partition, *what: Any, **how: Any
+    ) -> Appended | asyncio.Future[Appended]:
+        """Append, then fail if a fault strikes after it."""
+        appended = self._node.append(partition, *what, **how)
+        if isinstance(appended, asyncio.Future):
+            return asyncio.ensure_future(self._fail_later(partition, appended))
+        self._fail(partition.topic, partition.index, after=True)
+        return appended
+
+    async def _fail_later(
+        self, partition: Partition, appended: asyncio.Future[Appended]
+    ) -> Appended:
+        outcome = await appended
+        self._fail(partition.topic, partition.index, after=True)
+        return outcome

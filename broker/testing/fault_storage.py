@@ -1,0 +1,97 @@
+"""Faults under storage: a disk that is full, fails or is slow, for all of it or for one partition."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from broker.testing.faults import errno_of
+from storage import filenames
+from storage.files import System
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from broker.testing.faults import Fault, Faults, Target
+    from storage.files import Buffer
+
+
+class FaultySystem(System):
+    """What storage deals with instead of the operating system, where faults may be planted.
+
+    It has to be there before anything is opened: which file a descriptor is of, it learns then.
+    """
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._paths: dict[int, Path] = {}
+
+    def _strike(self, what: str, path: Path | None) -> None:
+        """Do what the faults bring; raises OSError."""
+        for fault in self._faults.of_storage.get(what, ()):
+            if path is not None and is_below(fault.target, path) and fault.strikes():
+                _do(fault, path)
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open a file."""
+        self._strike("open", path)
+        number = super().open(path, flags)
+        self._paths[number] = path
+        return number
+
+    def read(self, number: int, size: int, position: int) -> bytes:
+        """Read from a position."""
+        self._strike("read", self._paths.get(number))
+        return super().read(number, size, position)
+
+    def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
+        """Write at a position."""
+        self._strike("write", self._paths.get(number))
+        return super().write(number, buffers, position)
+
+    def sync(self, number: int) -> None:
+        """Make durable."""
+        self._strike("sync", self._paths.get(number))
+        super().sync(number)
+
+    def sync_data(self, number: int) -> None:
+        """Make bytes and size durable."""
+        self._strike("sync", self._paths.get(number))
+        super().sync_data(number)
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut a file."""
+        self._strike("truncate", path)
+        super().truncate(path, size)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Give another name."""
+        self._strike("rename", path)
+        super().rename(path, target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file."""
+        self._strike("unlink", path)
+        super().unlink(path)
+
+
+def is_below(target: Target, path: Path) -> bool:
+    """Whether a file or directory belongs to what a fault strikes at."""
+    if target.log_dir is not None and target.log_dir not in path.parents:
+        return False
+    if target.topic is None:
+        return True
+    for name in (path.parent.name, path.name):
+        key = filenames.parse_partition_directory(name)
+        if key is not None and target.is_at(*key):
+            return True
+    return False
+
+
+def _do(fault: Fault, path: Path) -> None:
+    if fault.effect.error is None:
+        fault.block()
+        return
+    number = errno_of(fault.effect.error)
+    raise OSError(number, f"{os.strerror(number)} (planted, fault {fault.number})", str(path))

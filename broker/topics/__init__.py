@@ -1,0 +1,1 @@
+"""Topics: what changes them, and how the local logs follow."""

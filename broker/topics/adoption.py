@@ -1,0 +1,142 @@
+"""Logs that no metadata knows: somebody brought them here, from Kafka or another tidelog, to be served.
+
+At the start every such log becomes a topic, described by its directory: the name, the partitions, the
+id of partition.metadata (a new one, written down, where there is none or another topic has it), the
+message format and the time type as its last batches have them. Partition numbers without a
+directory become empty partitions, so that keys go where they went.
+
+Opening a copy must never delete anybody's data: these topics keep everything (`KEEP`) until somebody
+sets retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy. What cannot be served
+is left alone, and a partition that says it is of another topic than its neighbours is renamed to `-stray`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from broker.metadata.names import new_id
+from protocol.errors import BrokerError
+from storage.log.reading import last_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from broker.node import Node
+    from protocol.records.batch import Batch
+
+KEEP: Mapping[str, str] = MappingProxyType(
+    {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "retention.max.eventtime.ms": "-1",
+    }
+)
+_MOST_MISSING = 10_000  # a directory called backup-20240131 is no partition of that number
+_RELEASES = ("0.9.0", "0.10.2", "3.0")  # the newest that wrote format 0, 1, 2
+
+_log = logging.getLogger("tidelog.node")
+
+
+async def adopt_logs(node: Node) -> None:
+    """Finish interrupted deletions, then make a topic of every log that has none."""
+    await _finish_deletions(node)
+    found: dict[str, list[int]] = defaultdict(list)
+    for name, index in node.store.names():
+        if name not in node.metadata.image.topics:
+            found[name].append(index)
+    for name, indexes in found.items():
+        try:
+            await _adopt(node, name, indexes)
+        except BrokerError as error:
+            _log.error("log of no topic left alone: %s", error.message, extra={"topic": name})
+
+
+async def _finish_deletions(node: Node) -> None:
+    """Remove the logs of topics whose deletion a crash cut short: nobody brought those here."""
+    deleted = await node.metadata.deleted_ids()
+    if not deleted:
+        return
+    left = set()
+    for name, index in node.store.names():
+        topic_id = node.store.topic_id(name, index)
+        if topic_id in deleted:
+            _log.warning("log of a deleted topic removed", extra={"log": f"{name}-{index}"})
+            try:
+                await asyncio.to_thread(node.store.delete_partition, name, index)
+            except BrokerError as error:
+                left.add(topic_id)
+                _log.error("%s", error.message, extra={"log": f"{name}-{index}"})
+    for topic_id in deleted - left:
+        await node.metadata.deletion_done(topic_id)
+
+
+async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
+    """Make a topic of the logs of one name. Raises BrokerError, and then they are left alone."""
+    partitions = max(indexes) + 1
+    if partitions - len(indexes) > _MOST_MISSING:
+        _log.error(
+            "log of no topic left alone: too many partitions are missing before it",
+            extra={"topic": name, "partition": partitions - 1},
+        )
+        return
+    settings = await asyncio.to_thread(_settings_of, node, name, indexes)
+    config = node.config_of_topic(name, settings)
+    await node.metadata.create_topic(name, partitions, 1, settings, validate_only=True)
+    said, topic_id = _id_of(node, name, indexes)
+    for index in indexes:
+        if node.store.topic_id(name, index) in (None, said):
+            await asyncio.to_thread(node.store.assign_topic_id, name, index, topic_id)
+    topic = await node.metadata.create_topic(name, partitions, 1, settings, topic_id=topic_id)
+    node.store.set_config(name, config)
+    await asyncio.to_thread(node.create_logs, topic, config)
+    _log.warning(
+        "topic found in the log directories is served; nothing of it is deleted until somebody "
+        "sets retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy",
+        extra={
+            "topic": name,
+            "partitions": partitions,
+            "made_empty": sorted(set(range(partitions)) - set(indexes)),
+            "settings": settings,
+        },
+    )
+
+
+def _id_of(node: Node, name: str, indexes: Sequence[int]) -> tuple[UUID | None, UUID]:
+    """What most partitions say the topic's id is, and what it is from now on."""
+    ids = [node.store.topic_id(name, index) for index in indexes]
+    said = Counter(each for each in ids if each is not None and each.int > 1).most_common(1)
+    if not said:
+        return None, new_id()
+    topic_id = said[0][0]
+    if topic_id in node.metadata.image.topics_by_id:  # a copy under another name
+        return topic_id, new_id()
+    return topic_id, topic_id
+
+
+def _settings_of(node: Node, name: str, indexes: Sequence[int]) -> dict[str, str]:
+    """The settings that go on with a topic as it was, and delete nothing."""
+    settings = dict(KEEP)
+    last = [each for each in (_last_batch(node, name, index) for index in indexes) if each]
+    if last and not node.is_internal(name):
+        magic = max(batch.magic for batch in last)
+        if magic != node.config.topic_defaults.target_magic:
+            settings["message.format.version"] = _RELEASES[magic]
+        if all(batch.is_log_append_time for batch in last):
+            settings["message.timestamp.type"] = "LogAppendTime"
+    return settings
+
+
+def _last_batch(node: Node, name: str, index: int) -> Batch | None:
+    """The last batch of a log; None when there is none, or it cannot be read."""
+    try:
+        partition = node.store.partition(name, index)
+        return None if partition is None else last_batch(partition.segments)
+    except (BrokerError, OSError) as error:
+        _log.error("log cannot be read: %s", error, extra={"log": f"{name}-{index}"})
+        return None

@@ -1,0 +1,261 @@
+"""A segment that compaction writes: `.cleaned` files, complete and durable when it is finished.
+
+What appending its batches would have made: log, both indexes, append times, and the times that
+`partition.times` keeps. The `.txnindex` names the aborted transactions of which there is still data.
+The file has the date of the newest it was made from: where nobody knows when something was
+appended, that stands in (`timestamps`), and so it does for Kafka.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from storage import filenames, files
+from storage.segment import transaction_index
+from storage.segment.append_entries import UNKNOWN
+from storage.segment.append_times import AppendTimes
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex
+from storage.time.event_time import capped
+from storage.time.segment_times import SegmentTimes
+from storage.time.timestamp import or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from protocol.records.key_map import Sifted
+    from protocol.records.layout import Batch
+    from storage.segment.append_entries import Entry
+    from storage.segment.log_file import Found
+    from storage.segment.segment import Segment
+
+SUFFIXES = (
+    filenames.OFFSET_INDEX_SUFFIX,
+    filenames.TIME_INDEX_SUFFIX,
+    filenames.TXN_INDEX_SUFFIX,
+    filenames.APPEND_TIMES_SUFFIX,
+    filenames.LOG_SUFFIX,
+)
+
+
+class Cleaned(NamedTuple):
+    """A finished segment: what `partition.times` is to say of it, and what it took."""
+
+    base_offset: int
+    sources: int  # how many segments it was made from
+    end_offset: int  # of the last of them
+    size: int
+    times: SegmentTimes
+    index_entries: int
+    time_index_entries: int
+    is_true: bool  # headers say what the records say
+    bytes_read: int
+    batches_read: int
+    batches_kept: int
+
+    def packed(self) -> dict[str, Any]:
+        """Make JSON of it."""
+        times = {name: getattr(self.times, name) for name in self.times.__slots__}
+        return {**self._asdict(), "times": times}
+
+    @classmethod
+    def unpacked(cls, packed: Mapping[str, Any]) -> Cleaned:
+        """Read what `packed` made."""
+        times = SegmentTimes()
+        for name, value in packed["times"].items():
+            setattr(times, name, value)
+        return cls(**{**packed, "times": times})
+
+
+class Survivor(NamedTuple):
+    """A batch that stays, as it is written, and what is to be known of its records."""
+
+    data: files.Buffer
+    first_offset: int
+    last_offset: int
+    largest: int | None
+    largest_offset: int
+    first: int | None
+    has_missing: bool
+    has_no_data: bool  # a marker of a transaction, or empty
+    is_honest: bool  # its header says what its records say
+
+    @classmethod
+    def of(cls, data: files.Buffer, batch: Batch, sifted: Sifted) -> Survivor:
+        """A batch written anew."""
+        is_whole = batch.magic == 2
+        last_offset = batch.last_offset if is_whole else sifted.last_offset
+        return cls(
+            data,
+            batch.base_offset if is_whole else sifted.first_offset,
+            last_offset,
+            sifted.largest,
+            last_offset,
+            sifted.first,
+            sifted.has_missing,
+            batch.is_control,
+            is_honest=True,
+        )
+
+    @classmethod
+    def copied(cls, found: Found, sifted: Sifted) -> Survivor:
+        """A batch that stays as it is."""
+        batch = found.batch
+        data = memoryview(found.buffer)[batch.position : batch.position + batch.size]
+        honest = batch.is_control or or_none(batch.max_timestamp) == sifted.largest
+        return cls.of(data, batch, sifted)._replace(is_honest=honest)
+
+    @classmethod
+    def empty(cls, data: files.Buffer, batch: Batch) -> Survivor:
+        """A batch without its records."""
+        return cls(
+            data,
+            batch.base_offset,
+            batch.last_offset,
+            None,
+            batch.last_offset,
+            None,
+            has_missing=False,
+            has_no_data=True,
+            is_honest=True,
+        )
+
+
+class CleanedSegment:
+    """One being written."""
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        index_interval_bytes: int,
+        event_slack_ms: int,
+        write_bytes: int,
+    ) -> None:
+        """Begin with no batches; what an interrupted cleaning left is removed. Raises OSError."""
+        self.directory, self.base_offset = directory, base_offset
+        self._interval, self._slack_ms = index_interval_bytes, event_slack_ms
+        self._write_bytes = write_bytes
+        for suffix in SUFFIXES:
+            files.unlink(self._path(suffix))
+        self._log = files.Descriptor(self._path(filenames.LOG_SUFFIX), writable=True)
+        self._index = OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), base_offset)
+        self._time_index = TimeIndex(self._path(filenames.TIME_INDEX_SUFFIX), base_offset)
+        self._append_times = AppendTimes(self._path(filenames.APPEND_TIMES_SUFFIX), base_offset)
+        self._times = SegmentTimes()
+        self._size = self._written = self._last_indexed = 0
+        self._waiting: list[files.Buffer] = []
+        self._sources = self._end_offset = 0
+        self._source_times: Iterator[Entry] = iter(())
+        self._source_base = 0
+        self._entry: Entry | None = None
+        self._next_entry: Entry | None = None
+        self._modified_ms = 0
+        self._is_true, self._has_end = True, False
+        self._bytes_read = self._batches_read = self._batches_kept = 0
+
+    def _path(self, suffix: str) -> Path:
+        name = filenames.segment_file(self.base_offset, suffix) + filenames.CLEANED_SUFFIX
+        return self.directory / name
+
+    def enter(self, source: Segment, modified_ms: int) -> None:
+        """Go on with the batches of another segment, last changed then; raises OSError."""
+        self._sources += 1
+        self._end_offset = source.tail.end_offset
+        self._modified_ms = modified_ms
+        times = source.append_times
+        self._has_end = self._has_end or times.has_end
+        self._source_times, self._source_base = times.entries(), source.base_offset
+        self._entry, self._next_entry = None, next(self._source_times, None)
+
+    def note_read(self, batch: Batch) -> None:
+        """Count a batch that was looked at."""
+        self._batches_read += 1
+        self._bytes_read += batch.size
+
+    def _append_time_of(self, offset: int) -> int | None:
+        """Return when a batch of the source was appended; offsets grow from one call to the next."""
+        relative_offset = offset - self._source_base
+        while self._next_entry is not None and self._next_entry.offset <= relative_offset:
+            self._entry, self._next_entry = self._next_entry, next(self._source_times, None)
+        entry = self._entry
+        return None if entry is None or entry.time == UNKNOWN else entry.time
+
+    def put(self, survivor: Survivor) -> None:
+        """Add a batch of the segment entered last; raises OSError."""
+        append_time_ms = self._append_time_of(survivor.last_offset)
+        position, size = self._size, len(survivor.data)
+        self._append_times.append(
+            UNKNOWN if append_time_ms is None else append_time_ms,
+            survivor.first_offset if position else self.base_offset,
+        )
+        self._note_times(survivor, append_time_ms)
+        if position - self._last_indexed > self._interval:
+            self._index.append(survivor.last_offset, position)
+            self._time_index.append(self._times.largest, self._times.largest_offset)
+            self._last_indexed = position
+        self._is_true = self._is_true and survivor.is_honest
+        self._batches_kept += 1
+        self._waiting.append(survivor.data)
+        self._size += size
+        if self._size - self._written >= self._write_bytes:
+            self._write()
+
+    def _note_times(self, survivor: Survivor, append_time_ms: int | None) -> None:
+        """As `survey` would learn them from the finished segment."""
+        times = self._times
+        times.note_append(append_time_ms)
+        if append_time_ms is None:
+            append_time_ms = times.last_append = self._modified_ms
+        if survivor.has_no_data:
+            times.note_control(append_time_ms)
+            return
+        times.note(
+            survivor.first,
+            survivor.largest,
+            survivor.largest_offset,
+            survivor.has_missing,
+            append_time_ms,
+            capped(append_time_ms, self._slack_ms),
+        )
+
+    def _write(self) -> None:
+        files.write_at(self._log, self._waiting, self._written, self._size - self._written)
+        self._waiting, self._written = [], self._size
+
+    def finish(self, aborted: Sequence[transaction_index.Aborted]) -> Cleaned:
+        """Write what is left to write, and make all of it durable; raises OSError."""
+        if self._waiting:
+            self._write()
+        self._time_index.append(self._times.largest, self._times.largest_offset)
+        self._index.flush()
+        self._time_index.flush()
+        if self._has_end:
+            self._append_times.mark_end(self._end_offset)
+        if aborted:
+            path = self._path(filenames.TXN_INDEX_SUFFIX)
+            data = transaction_index.pack(aborted)
+            files.write_at(files.Descriptor(path, writable=True), (data,), 0, len(data))
+        for suffix in SUFFIXES:
+            path = self._path(suffix)
+            if path.exists():
+                files.sync(path)
+        files.sync(self.directory)
+        with contextlib.suppress(OSError):
+            os.utime(self._path(filenames.LOG_SUFFIX), ns=(self._modified_ms * 1_000_000,) * 2)
+        return Cleaned(
+            self.base_offset,
+            self._sources,
+            self._end_offset,
+            self._size,
+            self._times,
+            len(self._index),
+            len(self._time_index),
+            self._is_true,
+            self._bytes_read,
+            self._batches_read,
+            self._batches_kept,
+        )

@@ -1,0 +1,70 @@
+"""Which transactional batches a cleaning may drop: those aborted, and markers of which nothing is left.
+
+A walk over batches in the order of the log, with the aborted transactions that the `.txnindex` files
+name. The data of an aborted one is never shown to anybody who asks for committed records, and goes; its
+marker goes with its delete horizon once no data of it is left, and until then the cleaned segment's own
+index names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.records import survivors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from protocol.records.layout import Batch, Buffer
+    from storage.segment.transaction_index import Aborted
+
+
+class Transactions:
+    """The transactions met on a walk over a log, from its first offset on."""
+
+    def __init__(self, aborted: Iterable[Aborted], from_offset: int) -> None:
+        """Know those aborted that reach to an offset or beyond it."""
+        wanted = [each for each in aborted if each.last_offset >= from_offset]
+        self._coming = sorted(wanted, key=lambda each: -each.first_offset)
+        self._aborted: dict[int, Aborted] = {}  # under way, by producer
+        self._has_data: set[int] = set()  # of producers whose aborted batches have been met
+        self._committed: set[int] = set()  # of producers whose other batches have been met
+        self.still_named: list[Aborted] = []  # whose data has been met; see `take_named`
+
+    def is_aborted(self, batch: Batch) -> bool:
+        """Tell whether a data batch belongs to an aborted transaction."""
+        self._reach(batch.last_offset)
+        if not batch.is_transactional:
+            return False
+        if batch.producer_id in self._aborted:
+            self._has_data.add(batch.producer_id)
+            return True
+        self._committed.add(batch.producer_id)
+        return False
+
+    def is_marker_idle(self, buffer: Buffer, batch: Batch) -> bool:
+        """Tell whether nothing that is still there depends on a control batch."""
+        self._reach(batch.last_offset)
+        kind, producer_id = survivors.marker_of(buffer, batch), batch.producer_id
+        if kind == survivors.ABORT:
+            transaction = self._aborted.pop(producer_id, None)
+            if transaction is None or producer_id not in self._has_data:
+                return True
+            self._has_data.discard(producer_id)
+            self.still_named.append(transaction)
+            return False
+        if kind == survivors.COMMIT:
+            was_there = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not was_there
+        return False
+
+    def take_named(self) -> list[Aborted]:
+        """Return the aborted transactions whose markers were met since, and had data."""
+        named, self.still_named = self.still_named, []
+        return named
+
+    def _reach(self, offset: int) -> None:
+        while self._coming and self._coming[-1].first_offset <= offset:
+            transaction = self._coming.pop()
+            self._aborted.setdefault(transaction.producer_id, transaction)

@@ -1,0 +1,114 @@
+"""Which segments of a log may be compacted now, and whether it is worth it: Kafka's rules, pure.
+
+A log is clean up to where the last cleaning came, dirty behind it. Of the dirty part may be cleaned what
+lies below the high watermark, is not active, and is older than min.compaction.lag.ms. It is cleaned
+when more than min.cleanable.dirty.ratio of the bytes are dirty, or when something has been
+dirty for longer than max.compaction.lag.ms.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from config.setting import LONG_MAX
+from storage.time.compaction_lag import has_lain, overdue, written_from
+from storage.time.timestamp import earlier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from config.topic import TopicConfig
+    from storage.time.segment_times import SegmentTimes
+
+TIMESTAMP = "timestamp"  # the compaction.strategy by which the newest record time wins
+
+# What keeps a log from being cleaned: `Dirt.held_by`.
+NOTHING = "nothing dirty"
+LAG = "min.compaction.lag.ms"
+NOT_SEEN = "high watermark"
+RATIO = "min.cleanable.dirty.ratio"
+
+
+class Rules(NamedTuple):
+    """What a topic's settings say about compaction."""
+
+    min_lag_ms: int
+    max_lag_ms: int
+    has_max_lag: bool
+    min_ratio: float
+
+
+class Part(NamedTuple):
+    """A sealed segment. Its times are asked for only where they decide."""
+
+    end_offset: int
+    size: int
+    times: Callable[[], SegmentTimes]
+
+
+class Dirt(NamedTuple):
+    """What there is to clean in a log."""
+
+    first_dirty_offset: int
+    upper_offset: int  # the end of what may be cleaned
+    clean_bytes: int
+    dirty_bytes: int  # of what may be cleaned
+    ratio: float  # of the dirty bytes in both
+    delay_ms: int  # for how long something has been dirty beyond max.compaction.lag.ms
+    held_by: str | None  # why it is not cleaned now; None: it is due
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be cleaned now."""
+        return self.held_by is None
+
+
+def rules_of(config: TopicConfig) -> Rules:
+    """Read a topic's settings."""
+    max_lag_ms = config.max_compaction_lag_ms
+    return Rules(
+        config.min_compaction_lag_ms,
+        max_lag_ms,
+        max_lag_ms != LONG_MAX,
+        config.min_cleanable_dirty_ratio,
+    )
+
+
+def first_dirty(cleaned_offset: int | None, log_start_offset: int, log_end_offset: int) -> int:
+    """Return from where on a log is dirty, given what its checkpoint says."""
+    if cleaned_offset is None or not log_start_offset <= cleaned_offset <= log_end_offset:
+        return log_start_offset
+    return cleaned_offset
+
+
+def judge(
+    parts: Sequence[Part], first_dirty_offset: int, limit_offset: int, rules: Rules, now_ms: int
+) -> Dirt:
+    """Tell what there is to clean among the sealed segments; those that reach over a limit are left."""
+    upper_offset, held_by = first_dirty_offset, NOTHING
+    dirty_since: int | None = None
+    clean_bytes = dirty_bytes = 0
+    is_open = True  # nothing before this segment holds it back
+    for end_offset, size, times in parts:
+        if end_offset <= first_dirty_offset:
+            clean_bytes += size
+            upper_offset = max(upper_offset, end_offset)
+            continue
+        if is_open and end_offset > limit_offset:
+            is_open, held_by = False, NOT_SEEN
+        if is_open and rules.min_lag_ms and not has_lain(times(), now_ms, rules.min_lag_ms):
+            is_open, held_by = False, LAG
+        if rules.has_max_lag:
+            dirty_since = earlier(written_from(times()), dirty_since)
+        if not is_open:
+            continue
+        upper_offset = end_offset
+        dirty_bytes += size  # also where memory for keys ended within it the last time
+    total = clean_bytes + dirty_bytes
+    ratio = dirty_bytes / total if total else 0.0
+    delay_ms = overdue(dirty_since, now_ms, rules.max_lag_ms)
+    can_go_on = upper_offset > first_dirty_offset and dirty_bytes > 0
+    why: str | None = held_by
+    if can_go_on:
+        why = None if delay_ms or ratio > rules.min_ratio else RATIO
+    return Dirt(first_dirty_offset, upper_offset, clean_bytes, dirty_bytes, ratio, delay_ms, why)

@@ -1,0 +1,143 @@
+"""One log directory: held by its lock, how it was left, and the checkpoints it keeps of its logs.
+
+Three of Kafka's files: `.lock` keeps a second process out; `.kafka_cleanshutdown` is there only between
+a clean stop and the next start; the checkpoints say up to where each log is durable, where it starts, its
+high watermark, and up to where it is compacted. A checkpoint that cannot be read is ignored: there is
+more to recover then, or to compact.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from storage import checkpoints, filenames, files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from storage.log.partition import Partition
+
+    Key = tuple[str, int]  # topic and partition
+    Offsets = dict[Key, int]
+
+_log = logging.getLogger("tidelog.storage")
+
+_MAY_BE_MISSING = (filenames.CLEANER_CHECKPOINT,)  # where nothing is in it
+_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
+
+
+class LogDirectoryError(Exception):
+    """A log directory that cannot be used; the message names it and says why."""
+
+
+class LogDirectory:
+    """One of the log directories, held by its lock."""
+
+    def __init__(self, path: Path) -> None:
+        """Lock a directory and read how it was left; raises LogDirectoryError and OSError."""
+        self.path = path
+        self._lock = _lock(path)
+        self.partitions = 0  # how many are here
+        self._written: dict[str, Offsets] = {}  # the checkpoints, by name, as they are on disk
+        marker = path / filenames.CLEAN_SHUTDOWN_FILE
+        self.was_clean = marker.exists()
+        self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
+        self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
+        self.cleaned_offsets = _read(path / filenames.CLEANER_CHECKPOINT)
+        # The partitions its checkpoints may speak of.
+        self.noted: set[Key] = (
+            self.recovery_points.keys()
+            | self.log_start_offsets.keys()
+            | self.cleaned_offsets.keys()
+        )
+        if self.was_clean:
+            # From here on a crash must be taken for one.
+            files.unlink(marker)
+            files.sync(path)
+
+    def path_of(self, key: Key) -> Path:
+        """Name the directory of a partition that is here, or is to be."""
+        return self.path / filenames.partition_directory(*key)
+
+    def release(self) -> None:
+        """Let another process have the directory."""
+        os.close(self._lock)
+
+    def mark_clean(self) -> None:
+        """Say that all in it has been closed; raises OSError."""
+        files.replace(self.path / filenames.CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
+
+    def note(self, key: Key, partition: Partition) -> None:
+        """Have the next checkpoints say of an open partition what they are to say."""
+        self.recovery_points[key] = partition.recovery_point
+        if partition.log_start_offset > partition.segments[0].base_offset:
+            self.log_start_offsets[key] = partition.log_start_offset
+        else:
+            self.log_start_offsets.pop(key, None)
+        if partition.cleaned_offset is not None:
+            self.cleaned_offsets[key] = partition.cleaned_offset
+
+    def durable_offset(self, key: Key) -> int:
+        """Return up to where the checkpoint on the disk says that a log is durable."""
+        return self._written.get(filenames.RECOVERY_POINT_CHECKPOINT, {}).get(key, 0)
+
+    def forget(self, key: Key) -> None:
+        """Have the next checkpoints say nothing of a partition."""
+        self.recovery_points.pop(key, None)
+        self.log_start_offsets.pop(key, None)
+        self.cleaned_offsets.pop(key, None)
+
+    def write_checkpoints(self, here: Iterable[Key], opened: Mapping[Key, Partition]) -> None:
+        """Write what has been noted of the partitions that are here, where it has changed.
+
+        High watermarks are those of the open ones. One at a time. Raises OSError.
+        """
+        here = set(here)
+        self.noted |= here  # before offsets are gathered: who makes one of these anew waits for us
+        points = {key: self.recovery_points.get(key, 0) for key in here}
+        starts = {
+            key: offset for key, offset in list(self.log_start_offsets.items()) if key in here
+        }
+        cleaned = {key: offset for key, offset in list(self.cleaned_offsets.items()) if key in here}
+        marks = points | {
+            key: partition.high_watermark for key, partition in list(opened.items()) if key in here
+        }
+        for name, offsets in (
+            (filenames.RECOVERY_POINT_CHECKPOINT, points),
+            (filenames.LOG_START_CHECKPOINT, starts),
+            (filenames.HIGH_WATERMARK_CHECKPOINT, marks),
+            (filenames.CLEANER_CHECKPOINT, cleaned),
+        ):
+            if self._written.get(name, {} if name in _MAY_BE_MISSING else None) != offsets:
+                checkpoints.write_offsets(self.path / name, offsets)
+                self._written[name] = offsets
+        self.noted &= here
+
+
+def _lock(path: Path) -> int:
+    """Hold a log directory for this process; raises LogDirectoryError when another has it.
+
+    Of the two kinds of lock, Java's takes the second; the first also keeps this process from itself.
+    """
+    number = os.open(path / filenames.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        os.close(number)
+        raise LogDirectoryError(
+            f"log directory {path} is in use: another broker holds {filenames.LOCK_FILE} there"
+        ) from error
+    return number
+
+
+def _read(path: Path) -> Offsets:
+    try:
+        return checkpoints.read_offsets(path)
+    except checkpoints.CheckpointError as error:
+        _log.warning("checkpoint ignored, more to recover", extra={"reason": str(error)})
+        return {}

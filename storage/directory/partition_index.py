@@ -1,0 +1,92 @@
+"""Which partitions there are, opened or not, and in which log directory each is.
+
+Changed by one thread at a time, as the store sees to; asked by any.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from storage import filenames, files
+from storage.directory.log_directory import LogDirectoryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.directory.log_directory import LogDirectory
+
+    Key = tuple[str, int]  # topic and partition
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class Places:
+    """The log directories by partition."""
+
+    def __init__(self) -> None:
+        """Begin with no partitions."""
+        self._directories: dict[Key, LogDirectory] = {}
+        self._indexes: dict[str, set[int]] = {}  # the partitions of each topic
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._directories
+
+    def get(self, key: Key) -> LogDirectory | None:
+        """Return the log directory of a partition, None where it is not here."""
+        return self._directories.get(key)
+
+    def path_of(self, key: Key) -> Path | None:
+        """Return a partition's own directory, None where it is not here."""
+        directory = self._directories.get(key)
+        return None if directory is None else directory.path_of(key)
+
+    def items(self) -> list[tuple[Key, LogDirectory]]:
+        """List the partitions, and where they are, as of now."""
+        return list(self._directories.items())
+
+    def names(self) -> list[Key]:
+        """List the partitions in order."""
+        return sorted(self._directories)
+
+    def indexes(self, topic: str) -> frozenset[int]:
+        """Return the partitions of a topic."""
+        return frozenset(self._indexes.get(topic, ()))
+
+    def put(self, key: Key, directory: LogDirectory) -> None:
+        """Have a partition in a log directory from now on."""
+        self._directories[key] = directory
+        self._indexes.setdefault(key[0], set()).add(key[1])
+        directory.partitions += 1
+
+    def remove(self, key: Key) -> None:
+        """Have a partition no more; its log directory forgets what its checkpoints said of it."""
+        directory = self._directories.pop(key)
+        indexes = self._indexes[key[0]]
+        indexes.discard(key[1])
+        if not indexes:
+            del self._indexes[key[0]]
+        directory.partitions -= 1
+        directory.forget(key)
+
+    def find(self, directory: LogDirectory) -> None:
+        """Put what a log directory holds, and remove what a deletion has left of partitions.
+
+        Raises LogDirectoryError for a partition that is in another one, too, and OSError.
+        """
+        for path in directory.path.iterdir():
+            if not path.is_dir():
+                continue
+            if filenames.is_deleted_directory(path.name):
+                files.remove_directory(path)
+                continue
+            key = filenames.parse_partition_directory(path.name)
+            if key is None or key[0] == filenames.METADATA_LOG:
+                _log.info("directory left alone", extra={"directory": path})
+                continue
+            other = self._directories.get(key)
+            if other is not None:
+                raise LogDirectoryError(
+                    f"{path.name} is in {directory.path} and in {other.path}: one of them has to go"
+                )
+            self.put(key, directory)

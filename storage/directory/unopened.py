@@ -1,0 +1,59 @@
+"""What can be said of a partition without opening it, from what its clean stop wrote down.
+
+Retention asks: ten thousand partitions must not all be opened, and stay in memory, every few minutes
+only to find that nothing is to go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import filenames
+from storage.log import partition_times
+from storage.log.recovery import loading
+from storage.time.retention import Candidate, retention_of, segments_to_delete, stood_in
+from storage.time.timestamp import later
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from config.topic import TopicConfig
+    from storage.log.partition_times import SegmentLine
+    from storage.time.segment_times import SegmentTimes
+
+
+def keeps_everything(
+    directory: Path, config: TopicConfig, now_ms: int, log_start_offset: int
+) -> bool:
+    """Tell whether retention would leave a partition that was stopped cleanly as it is.
+
+    False also where `partition.times` does not describe every segment as it is: then nobody knows before
+    it is opened. Raises OSError.
+    """
+    known = partition_times.read(directory)
+    if known is None or not known.segments:
+        return False
+    lines = known.segments
+    if [line.base_offset for line in lines] != loading.listed(directory).base_offsets:
+        return False
+    active = directory / filenames.segment_file(lines[-1].base_offset, filenames.LOG_SUFFIX)
+    if active.stat().st_size != lines[-1].size:
+        return False
+    max_event_time = known.max_event_time
+    for line in lines:
+        max_event_time = later(line.times.event, max_event_time)
+    return not segments_to_delete(
+        stood_in(map(_candidate, lines)),
+        retention_of(config),
+        now_ms=now_ms,
+        log_start_offset=max(known.log_start_offset, log_start_offset),
+        high_watermark=lines[-1].end_offset,
+        max_event_time=max_event_time,
+    )
+
+
+def _candidate(line: SegmentLine) -> Candidate:
+    def times() -> SegmentTimes:
+        return line.times
+
+    return Candidate(line.end_offset, line.size, times)

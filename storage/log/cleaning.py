@@ -1,0 +1,102 @@
+"""One cleaning of one log from its beginning to its end, in this process.
+
+`clean` is for a log that is open. The broker has the work done by another process
+(`broker/maintenance/compaction_rounds.py`) and gives the log what that one has written, group by
+group, in the same way. `clean_directory` is for the directory of a partition that no broker has
+open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage
+from storage import filenames
+from storage.compaction.cleaner import Cleaner
+from storage.log.compacted_log import DEDUPE_BYTES, LOAD_FACTOR, Compaction
+from storage.log.partition import Partition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from config.topic import TopicConfig
+
+_FOREVER_MS = 2**63 - 1
+
+
+class Done(NamedTuple):
+    """What a cleaning came to."""
+
+    first_dirty_offset: int  # before it the log is clean now
+    segments: int  # that there are of what was cleaned
+    bytes_read: int
+    bytes_written: int
+
+
+def clean(
+    partition: Partition,
+    now_ms: int,
+    *,
+    asked: bool = True,
+    dedupe_bytes: int = DEDUPE_BYTES,
+    load_factor: float = LOAD_FACTOR,
+) -> Done | None:
+    """Clean a log once; None where there is nothing to clean.
+
+    `asked`: without regard to min.cleanable.dirty.ratio. Raises KafkaStorageError, CorruptMessage and
+    OSError, and then the log is as it was, or as the groups that were finished have left it.
+    """
+    partition.flush()
+    job = partition.begin_cleaning(
+        now_ms, asked=asked, dedupe_bytes=dedupe_bytes, load_factor=load_factor
+    )
+    if job is None:
+        return None
+    end_offset: int | None = None
+    segments = read = written = 0
+    error: str | None = "interrupted"
+    try:
+        cleaner = Cleaner(partition.directory, job)
+        for group in cleaner.groups():
+            cleaned = cleaner.clean(group)
+            if not partition.take_in(cleaned, now_ms):
+                error = "segments were deleted meanwhile"
+                return None
+            segments += 1
+            read += cleaned.bytes_read
+            written += cleaned.size
+        end_offset, error = cleaner.end_offset, None
+        return Done(end_offset, segments, read, written)
+    except (CorruptMessage, OSError) as failure:
+        error = str(failure)
+        raise
+    finally:
+        if error is not None:
+            partition.discard_cleaned()
+        partition.end_cleaning(end_offset, Compaction(now_ms, read, written, error))
+
+
+def clean_directory(
+    directory: Path, config: TopicConfig, now_ms: int, *, cleaned_offset: int | None = None
+) -> Done | None:
+    """Clean the log in a partition's directory, `<topic>-<partition>`, that nobody has open.
+
+    Up to the last segment, which is active; before `cleaned_offset` it is clean already. The log is
+    opened as after a crash, so all of it is checked first. Raises as `clean`.
+    """
+    name = filenames.parse_partition_directory(directory.name)
+    topic, index = (directory.name, 0) if name is None else name
+    partition = Partition(
+        directory,
+        topic,
+        index,
+        None,
+        config,
+        now_ms=now_ms,
+        cleaned_offset=cleaned_offset,
+        producer_id_expiration_ms=_FOREVER_MS,
+    )
+    try:
+        return clean(partition, now_ms)
+    finally:
+        partition.close()

@@ -1,0 +1,349 @@
+"""Finding offsets by time in a partition's segments (KIP-33, KIP-79, KIP-734).
+
+A lookup for T answers with the smallest offset, from the log's start and below an upper offset, of a
+data record whose time is T or later, in offset order, whatever the order of the times. It is exact for
+every format, codec and time, negative ones included; a record without a time is never found, and
+where nothing is found the answer is None. Each segment says whether it may hold the answer, then
+finds it: `Segment.largest_time`, `Segment.find_time`.
+
+A lookup by append time answers with the first batch appended at or after a time: the first segment that
+holds one is searched by halves, for within a segment append times never go back. Where some are unknown
+the answer says so: it is exact as long as what is known around them leaves no doubt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import OffsetOutOfRange, UnsupportedVersion
+from protocol.records.batch import records, scan, summarize
+from storage.log import reading
+from storage.time.lookup import Target, is_target, reaches
+from storage.time.timestamp import exceeds, or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.records.batch import Batch
+    from storage.files import Buffer
+    from storage.segment.log_file import Found
+    from storage.segment.segment import Segment, Slice
+
+
+class AppendedSince(NamedTuple):
+    """What was appended at a time or after it begins here.
+
+    `offset` is the first offset known to be of it, None where none is. With `unknown_from` nobody
+    knows when the offsets from there on, up to `offset` or the end, were appended: the true answer is
+    one of them or `offset`, and where `offset` is None there may be none.
+    """
+
+    offset: int | None
+    append_time: int | None  # of the batch at `offset`; None: unknown, though not before the time
+    unknown_from: int | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the answer is known."""
+        return self.unknown_from is None
+
+
+class OffsetTimes(NamedTuple):
+    """The two times of an offset, None where it has none, or where nobody knows."""
+
+    kind: str  # DATA, CONTROL or ABSENT
+    record_time: int | None  # what a consumer sees; control records have none
+    append_time: int | None
+    is_log_append_time: bool  # the record's time is the broker's
+
+
+DATA = "data"
+CONTROL = "control"  # a mark of a transaction
+ABSENT = "absent"  # there was a record, and compaction has removed it
+
+
+def find_time(
+    segments: Sequence[Segment], timestamp: int, *, start_offset: int, upper_offset: int
+) -> tuple[int, int] | None:
+    """Return (offset, time) of the first record at or after a time; raises OSError."""
+    for segment in segments:
+        if segment.tail.end_offset <= start_offset:
+            continue
+        if segment.base_offset >= upper_offset:
+            break
+        if not reaches(segment.largest_time(), timestamp):
+            continue
+        found = segment.find_time(timestamp, min_offset=start_offset, upper_offset=upper_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def is_at_hand(segments: Sequence[Segment], target: int, *, start_offset: int) -> bool:
+    """Tell whether looking up a time, or MAX_TIMESTAMP, reads no more than an index interval.
+
+    Then it need not leave the thread that serves everybody; otherwise an index may have to be read
+    first, or a good part of a segment.
+    """
+    largest: int | None = None
+    holder: Segment | None = None  # the segment that will be searched
+    for segment in segments:
+        if segment.tail.end_offset <= start_offset:
+            continue
+        times, size = segment.known_times
+        if size < segment.tail.size or segment.base_offset < start_offset:
+            return False
+        if target == Target.MAX_TIMESTAMP:
+            if exceeds(times.largest, largest):
+                largest, holder = times.largest, segment
+        elif reaches(times.largest, target):
+            holder = segment
+            break
+    return holder is None or (holder.is_true and holder.has_indexes_in_memory)
+
+
+def find_largest(
+    segments: Sequence[Segment], *, start_offset: int, upper_offset: int
+) -> tuple[int, int] | None:
+    """Return (offset, time) of the first record that has the largest time; raises OSError."""
+    largest: int | None = None
+    for segment in segments:
+        if segment.tail.end_offset <= start_offset or segment.base_offset >= upper_offset:
+            continue
+        if segment.base_offset >= start_offset and segment.tail.end_offset <= upper_offset:
+            candidate = segment.largest_time()
+        else:
+            candidate = _largest_between(segment, start_offset, upper_offset)
+        if exceeds(candidate, largest):
+            largest = candidate
+    if largest is None:
+        return None
+    return find_time(segments, largest, start_offset=start_offset, upper_offset=upper_offset)
+
+
+def offsets_before(
+    segments: Sequence[Segment],
+    timestamp: int,
+    max_offsets: int,
+    *,
+    start_offset: int,
+    upper_offset: int,
+) -> list[int]:
+    """Answer ListOffsets v0: an offset, then the earlier segments' first ones, descending.
+
+    For a time the offset is where its lookup leads, the upper offset if that finds nothing; for -1
+    the upper offset, for -2 the log's start alone. Raises UnsupportedVersion for the other special
+    values, which version 0 does not know, and OSError.
+    """
+    if timestamp == Target.EARLIEST:
+        return [start_offset][:max_offsets]
+    if timestamp == Target.LATEST:
+        first = upper_offset
+    elif is_target(timestamp):
+        raise UnsupportedVersion(f"ListOffsets v0 has no timestamp {timestamp}")
+    else:
+        found = find_time(segments, timestamp, start_offset=start_offset, upper_offset=upper_offset)
+        first = upper_offset if found is None else found[0]
+    bases = {max(segment.base_offset, start_offset) for segment in segments}
+    earlier = sorted((base for base in bases if base < first), reverse=True)
+    return [first, *earlier][: max(max_offsets, 0)]
+
+
+def find_append_time(
+    segments: Sequence[Segment],
+    append_time_ms: int,
+    *,
+    start_offset: int,
+    upper_offset: int,
+    back_offset: int = 0,
+) -> AppendedSince:
+    """Return where what was appended at a time or after it begins; raises OSError.
+
+    `back_offset`: where append times were last let go back; 0 is nowhere.
+    """
+    segments = [
+        segment
+        for segment in segments
+        if segment.tail.size and segment.tail.end_offset > start_offset
+    ]
+    offset, unknown_from = _reach(segments, append_time_ms, back_offset)
+    if offset is not None:
+        offset = _first_present(segments, max(offset, start_offset))
+    end_offset = upper_offset if offset is None else min(offset, upper_offset)
+    if unknown_from is not None:
+        unknown_from = max(unknown_from, start_offset)
+        if unknown_from >= end_offset:
+            unknown_from = None
+    if offset is None or offset >= upper_offset:
+        return AppendedSince(None, None, unknown_from)
+    return AppendedSince(offset, append_time_of(segments, offset), unknown_from)
+
+
+def _reach(
+    segments: Sequence[Segment], append_time_ms: int, back_offset: int
+) -> tuple[int | None, int | None]:
+    """Return the first offset known to be at or after an append time, and from where on in doubt.
+
+    What is unknown is in no doubt where an earlier time is known behind it, unless times go back there,
+    as is known or seen: an operator may have let them, after a clock that was ahead.
+    """
+    doubt = unknown_from = last_time = None
+    for segment in segments:
+        times, base_offset = segment.append_times, segment.base_offset
+        reached = times.first_reaching(append_time_ms)
+        if times.last_time is None:
+            unknown_from = base_offset if unknown_from is None else unknown_from
+            continue
+        if unknown_from is not None and (
+            unknown_from < back_offset <= base_offset or exceeds(last_time, times.first_known_time)
+        ):
+            doubt = unknown_from if doubt is None else doubt
+        if reached.unknown_from is not None and reached.unknown_from > base_offset:
+            unknown_from = reached.unknown_from
+        elif reached.unknown_from == base_offset:
+            unknown_from = base_offset if unknown_from is None else unknown_from
+        elif reached.offset != base_offset:
+            unknown_from = None
+        if reached.offset is not None:
+            return reached.offset, unknown_from if doubt is None else doubt
+        last_time = times.last_time
+    return None, unknown_from if doubt is None else doubt
+
+
+def _first_present(segments: Sequence[Segment], offset: int) -> int | None:
+    """Return the first offset from one on that a batch has: compaction leaves holes."""
+    for segment in segments:
+        if segment.tail.end_offset <= offset:
+            continue
+        part = _batch_at(segment, offset)
+        if part is not None:
+            data = part.data[: part.first_batch_size]
+            return max(offset, _first_offset(data, scan(data)[0]))
+    return None
+
+
+def _first_offset(data: Buffer, batch: Batch) -> int:
+    """Return a batch's first offset, which of a wrapper of formats 0 and 1 only its messages tell."""
+    if batch.base_offset >= 0:
+        return batch.base_offset
+    return summarize(data, batch).base_offset
+
+
+def append_time_of(segments: Sequence[Segment], offset: int) -> int | None:
+    """Return when the batch of an offset was appended, None when nobody knows; raises OSError."""
+    segment = reading.segment_of(segments, offset)
+    return None if segment is None else segment.append_times.at(offset)
+
+
+def _batch_at(segment: Segment, offset: int) -> Slice | None:
+    """Read the batch that holds an offset, or the next one of the segment."""
+    return segment.read(offset, 1, upper_offset=segment.tail.end_offset, minimum_one=True)
+
+
+def times_of(
+    segments: Sequence[Segment], offset: int, *, start_offset: int, upper_offset: int
+) -> OffsetTimes:
+    """Return both times of an offset.
+
+    Raises OffsetOutOfRange where there is none yet, or none any more, CorruptMessage and OSError.
+    """
+    segment = reading.segment_of(segments, offset)
+    if segment is None or not start_offset <= offset < upper_offset:
+        raise OffsetOutOfRange(
+            f"there is no offset {offset}: the log holds {start_offset} to {upper_offset - 1}"
+            if start_offset < upper_offset
+            else f"there is no offset {offset}: the log is empty, and goes on at {upper_offset}"
+        )
+    part = _batch_at(segment, offset)
+    if part is not None:
+        data = bytes(part.data[: part.first_batch_size])
+        batch = scan(data)[0]
+        for record in records(data, batch):
+            if record.offset == offset:
+                return OffsetTimes(
+                    CONTROL if batch.is_control else DATA,
+                    None if batch.is_control else or_none(record.timestamp),
+                    segment.append_times.at(offset),
+                    batch.is_log_append_time,
+                )
+        if _first_offset(data, batch) <= offset:  # of its batch something is left
+            append_time = segment.append_times.at(offset)
+            return OffsetTimes(ABSENT, None, append_time, is_log_append_time=False)
+    return OffsetTimes(ABSENT, None, None, is_log_append_time=False)
+
+
+def first_record(
+    segments: Sequence[Segment], offset: int, *, start_offset: int, upper_offset: int
+) -> tuple[int, OffsetTimes] | None:
+    """Return the first data record from an offset on, and both its times; None where none is left.
+
+    Marks of transactions, and what compaction has removed, are passed over. Raises CorruptMessage, OSError.
+    """
+    first = max(offset, start_offset)
+    for segment in segments:
+        if segment.tail.end_offset <= first:
+            continue
+        if segment.base_offset >= upper_offset:
+            break
+        at = segment.header_of(first)
+        for found in () if at is None else segment.walk(at.position):
+            batch = found.batch
+            if batch.base_offset >= upper_offset:
+                return None
+            for record in () if batch.is_control else records(found.buffer, batch):
+                if first <= record.offset < upper_offset:
+                    return record.offset, OffsetTimes(
+                        DATA,
+                        or_none(record.timestamp),
+                        segment.append_times.at(record.offset),
+                        batch.is_log_append_time,
+                    )
+    return None
+
+
+def size_before(segments: Sequence[Segment], offset: int, *, start_offset: int) -> int:
+    """Return how many bytes of batches lie between the log's start and an offset; raises OSError.
+
+    A batch that holds one of the two counts where it begins: what cannot go without it stays.
+    """
+    return max(_position_of(segments, offset) - _position_of(segments, start_offset), 0)
+
+
+def _position_of(segments: Sequence[Segment], offset: int) -> int:
+    """Return how many bytes of these segments lie before the batch of an offset."""
+    size = 0
+    for segment in segments:
+        if segment.tail.end_offset > offset:
+            return size + (segment.position_of(offset) if segment.base_offset < offset else 0)
+        size += segment.tail.size
+    return size
+
+
+def _largest_between(segment: Segment, start_offset: int, upper_offset: int) -> int | None:
+    """Return the largest time of a segment's records between two offsets, the second excluded."""
+    largest: int | None = None
+    for found in segment.walk():
+        if found.batch.last_offset < start_offset:
+            continue
+        candidate = segment.largest_of(found)
+        if exceeds(candidate, largest):
+            if not _lies_between(found, start_offset, upper_offset):
+                candidate = _largest_of_records(found, start_offset, upper_offset)
+            if exceeds(candidate, largest):
+                largest = candidate
+        if found.batch.last_offset + 1 >= upper_offset:
+            break
+    return largest
+
+
+def _lies_between(found: Found, start_offset: int, upper_offset: int) -> bool:
+    return start_offset <= found.batch.base_offset and found.batch.last_offset < upper_offset
+
+
+def _largest_of_records(found: Found, start_offset: int, upper_offset: int) -> int | None:
+    largest: int | None = None
+    for record in records(found.buffer, found.batch):
+        time = or_none(record.timestamp)
+        if start_offset <= record.offset < upper_offset and exceeds(time, largest):
+            largest = time
+    return largest

@@ -1,0 +1,201 @@
+"""`partition.times`: what a partition knows of its times, so that no log is read to learn it again.
+
+    header    4 bytes "tidp", int32 version (1), uint32 CRC-32C of what follows; big-endian
+    state     int64 largest event time ever, each counted at most as its limit (-1: none)
+              int64 last append time (Long.MIN: unknown)
+              int64 log start offset
+              int64 covered offset: .appendtimes is known to say the truth of what lies before it
+              int16 length, and the boot id of the machine as UTF-8, of whoever wrote this
+    segments  int32 how many, then for each
+              int64 base offset, int64 end offset, int64 size of the .log in bytes
+              int64 first, largest record time (-1: none), int64 offset of the largest
+              int64 largest event time as above (-1: none)
+              int64 largest of min(record time, append time); none where there are no bytes
+              int64 first, last append time (Long.MIN: unknown)
+              int32 entries of the .index, int32 entries of the .timeindex
+              int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
+              bit 2: nobody knows when some batch was appended
+    mark      int64 offset at which append times were last let go back; not there where never
+
+A segment's line describes its first `size` bytes: what was appended since is read from the log again.
+The file is replaced by rename, durably, at flush, close and retention, and once, not durably,
+when the partition is made. So it may be older than the log, never newer than what is durable. One
+that fails its checksum is as good as none: then times are read from the log, once, lazily.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from storage import files
+from storage.time.segment_times import SegmentTimes
+from storage.time.timestamp import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_NAME = "partition.times"
+MAGIC = b"tidp"
+VERSION = 1
+UNKNOWN = -(2**63)
+_HEAD = struct.Struct(">4siI")
+_STATE = struct.Struct(">qqqqH")
+_COUNT = struct.Struct(">i")
+_MARK = struct.Struct(">q")
+_SEGMENT = struct.Struct(">10qiib")
+_HAS_MISSING = 1
+_IS_TRUE = 2
+_HAS_UNKNOWN = 4
+
+
+class SegmentLine(NamedTuple):
+    """What is known of a segment up to a size."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    times: SegmentTimes
+    index_entries: int
+    time_index_entries: int
+    is_true: bool  # headers and indexes say what the records say
+
+
+class PartitionTimes(NamedTuple):
+    """What the file holds."""
+
+    max_event_time: int | None
+    last_append_time_ms: int | None
+    log_start_offset: int
+    covered_offset: int
+    boot_id: str
+    segments: tuple[SegmentLine, ...]
+    back_offset: int = 0  # the append times of batches before it hold none back that come after
+
+
+def read(directory: Path) -> PartitionTimes | None:
+    """Read the file; None when it is missing, damaged or of another version. Raises OSError."""
+    try:
+        data = (directory / FILE_NAME).read_bytes()
+    except FileNotFoundError:
+        return None
+    return parse(data)
+
+
+def parse(data: bytes) -> PartitionTimes | None:
+    """Take the bytes of the file apart; None when they are damaged or of another version."""
+    if len(data) < _HEAD.size:
+        return None
+    magic, version, checksum = _HEAD.unpack_from(data)
+    body = memoryview(data)[_HEAD.size :]
+    if magic != MAGIC or version != VERSION or checksum != crc32c(body):
+        return None
+    event, append, start, covered, size = _STATE.unpack_from(body)
+    position = _STATE.size + size
+    boot_id = str(body[_STATE.size : position], "utf-8")
+    (count,) = _COUNT.unpack_from(body, position)
+    position += _COUNT.size
+    end = position + count * _SEGMENT.size
+    lines = tuple(_line(*fields) for fields in _SEGMENT.iter_unpack(body[position:end]))
+    return PartitionTimes(
+        _or_none(event, NO_TIMESTAMP),
+        _or_none(append, UNKNOWN),
+        start,
+        covered,
+        boot_id,
+        lines,
+        _MARK.unpack_from(body, end)[0] if len(body) > end else 0,
+    )
+
+
+def pack(times: PartitionTimes) -> bytes:
+    """Make the bytes of the file."""
+    boot_id = times.boot_id.encode()
+    body = b"".join(
+        (
+            _STATE.pack(
+                _or(times.max_event_time, NO_TIMESTAMP),
+                _or(times.last_append_time_ms, UNKNOWN),
+                times.log_start_offset,
+                times.covered_offset,
+                len(boot_id),
+            ),
+            boot_id,
+            _COUNT.pack(len(times.segments)),
+            *map(_pack_line, times.segments),
+            _MARK.pack(times.back_offset) if times.back_offset else b"",
+        )
+    )
+    return _HEAD.pack(MAGIC, VERSION, crc32c(body)) + body
+
+
+def write(directory: Path, data: bytes, *, durable: bool, losable: bool = False) -> None:
+    """Put packed bytes in the file's place; see `files.replace`. Raises OSError."""
+    files.replace(directory / FILE_NAME, data, durable=durable, losable=losable)
+
+
+def _pack_line(line: SegmentLine) -> bytes:
+    times = line.times
+    return _SEGMENT.pack(
+        line.base_offset,
+        line.end_offset,
+        line.size,
+        _or(times.first, NO_TIMESTAMP),
+        _or(times.largest, NO_TIMESTAMP),
+        times.largest_offset,
+        _or(times.event, NO_TIMESTAMP),
+        _or(times.aging, UNKNOWN),
+        _or(times.created, UNKNOWN),
+        _or(times.last_append, UNKNOWN),
+        line.index_entries,
+        line.time_index_entries,
+        _HAS_MISSING * times.has_missing
+        | _IS_TRUE * line.is_true
+        | _HAS_UNKNOWN * times.has_unknown,
+    )
+
+
+def _line(
+    base_offset: int,
+    end_offset: int,
+    size: int,
+    first: int,
+    largest: int,
+    largest_offset: int,
+    event: int,
+    aging: int,
+    created: int,
+    last_append: int,
+    index_entries: int,
+    time_index_entries: int,
+    flags: int,
+) -> SegmentLine:
+    times = SegmentTimes()
+    times.first = _or_none(first, NO_TIMESTAMP)
+    times.largest = _or_none(largest, NO_TIMESTAMP)
+    times.largest_offset = largest_offset
+    times.event = _or_none(event, NO_TIMESTAMP)
+    times.aging = aging if size else None
+    times.created = _or_none(created, UNKNOWN)
+    times.last_append = _or_none(last_append, UNKNOWN)
+    times.has_missing = bool(flags & _HAS_MISSING)
+    times.has_unknown = bool(flags & _HAS_UNKNOWN)
+    return SegmentLine(
+        base_offset,
+        end_offset,
+        size,
+        times,
+        index_entries,
+        time_index_entries,
+        bool(flags & _IS_TRUE),
+    )
+
+
+def _or(time: int | None, missing: int) -> int:
+    return missing if time is None else time
+
+
+def _or_none(time: int, missing: int) -> int | None:
+    return None if time == missing else time

@@ -1,0 +1,150 @@
+"""Learning again what was known of idempotent producers: the newest snapshot, and the log.
+
+A snapshot holds one batch per producer, so a pipelining client that lost the answers to its last
+few batches would have its retries refused after a stop. The log still has the others: the headers of
+its last few megabytes give every producer its last five batches back, as far as they lie there.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from protocol.errors import CorruptMessage
+from storage import files
+from storage.log.producers import producer_snapshots
+from storage.log.producers.producer_state import (
+    REMEMBERED_BATCHES,
+    ProducerBatch,
+    Producers,
+    Sequenced,
+)
+from storage.log.recovery.loading import listed, snapshot_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from protocol.records.batch import Batch
+    from storage.log.producers.producer_state import Producer
+    from storage.segment.log_file import Found
+    from storage.segment.segment import Segment
+
+_REFILL_BYTES = 8 * 1024 * 1024  # five batches of the largest usual size, and room for others
+
+_log = logging.getLogger("tidelog.storage")
+
+
+def load_producers(
+    directory: Path,
+    segments: Sequence[Segment],
+    expiration_ms: int,
+    now_ms: int,
+    *,
+    log_start_offset: int,
+) -> Producers:
+    """Read the newest good snapshot and what the log says after it; raises OSError.
+
+    What has been deleted may come back in part with a power loss, in any order of names. Who wrote
+    before such a hole may have written in it: he is better not known than with an old sequence.
+    """
+    end_offset = segments[-1].tail.end_offset
+    producers, offset = Producers(expiration_ms), segments[0].base_offset
+    for snapshot in reversed(listed(directory).snapshot_offsets):
+        if not segments[0].base_offset <= snapshot <= end_offset:
+            continue
+        path = snapshot_path(directory, snapshot)
+        try:
+            producers, offset = producer_snapshots.read(path, expiration_ms), snapshot
+        except producer_snapshots.SnapshotError as error:
+            _log.warning("bad snapshot removed", extra={"reason": str(error)})
+            files.unlink(path)
+            continue
+        break
+    _refill(segments, offset, producers)
+    for segment in segments:
+        if segment.tail.end_offset <= offset:
+            continue
+        reached = _scan_producers(segment, offset, producers, now_ms)
+        if reached < segment.tail.end_offset <= log_start_offset:
+            producers = Producers(expiration_ms)
+    producers.expire(now_ms)
+    return producers
+
+
+def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> int:
+    """Note the batches of a segment from an offset on; return where the last batch ends."""
+    entry, end_offset = segment.index.floor(offset), segment.base_offset
+    for found in segment.walk(0 if entry is None else entry.position):
+        batch = found.batch
+        end_offset = batch.last_offset + 1
+        if batch.base_offset < offset or batch.producer_id < 0 or batch.is_control:
+            continue
+        append_time_ms = segment.append_times.at(batch.base_offset)
+        producers.appended(
+            sequenced(batch),
+            (batch.base_offset, batch.last_offset),
+            # A batch whose append time nobody knows keeps its producer for a full span from now.
+            now_ms if append_time_ms is None else append_time_ms,
+        )
+    return end_offset
+
+
+def sequenced(batch: Batch) -> Sequenced:
+    """Read off a batch's header what is known of its producer."""
+    return Sequenced(
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.last_sequence,  # by its offsets: compaction may have taken records out
+    )
+
+
+def _refill(segments: Sequence[Segment], end_offset: int, producers: Producers) -> None:
+    """Give producers read from a snapshot at `end_offset` their last batches from the log's tail.
+
+    Where the tail cannot be read as batches the snapshot alone is what is known; raises OSError.
+    """
+    if not len(producers):
+        return
+    met: dict[int, list[ProducerBatch]] = {known.producer_id: [] for known in producers}
+    try:
+        for found in _tail(segments, end_offset):
+            batch = found.batch
+            known = producers.get(batch.producer_id)
+            if known is None or batch.is_control or batch.producer_epoch != known.epoch:
+                continue
+            _, _, first, last = sequenced(batch)
+            met[batch.producer_id].append(
+                ProducerBatch(first, last, batch.base_offset, batch.last_offset)
+            )
+    except CorruptMessage as error:
+        _log.warning("producers known from a snapshot alone", extra={"reason": error.message})
+        return
+    for known in producers:
+        _remember(known, met[known.producer_id])
+
+
+def _remember(known: Producer, met: list[ProducerBatch]) -> None:
+    """Replace the one batch of a snapshot by the last ones met, if it is their last."""
+    if met and known.batches and met[-1][1:4:2] == known.batches[-1][1:4:2]:
+        known.batches = tuple(met[-REMEMBERED_BATCHES:])
+
+
+def _tail(segments: Sequence[Segment], end_offset: int) -> Iterator[Found]:
+    """Go over the headers of the last few megabytes of batches before an offset."""
+    left, parts = _REFILL_BYTES, []
+    for segment in reversed(segments):
+        if segment.base_offset >= end_offset:
+            continue
+        entry = segment.index.last_before(segment.tail.size - left)
+        position = 0 if entry is None else entry.position
+        parts.append((segment, position))
+        left -= segment.tail.size - position
+        if left <= 0:
+            break
+    for segment, position in reversed(parts):
+        for found in segment.walk(position):
+            if found.batch.last_offset >= end_offset:
+                return
+            yield found

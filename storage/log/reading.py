@@ -1,0 +1,153 @@
+"""Reading a partition's segments from an offset on: slices of the log, as they lie there.
+
+A read goes on into the next segment when it has come to a segment's end, so several slices may come
+back; they are never joined, and follow one another without a gap in the bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.records.batch import find_last
+from storage.segment.batch_headers import last_offset_at
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.records.batch import Batch
+    from storage.segment.segment import Segment, Slice
+
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+class Fetched(NamedTuple):
+    """Slices of the log, in order; the last may end within a batch."""
+
+    buffers: list[memoryview]
+    size: int
+    first_batch_size: int  # 0 when there is nothing
+
+
+class Told(NamedTuple):
+    """When the batches of a slice were appended: entries of its segment's `.appendtimes`, none: unknown."""
+
+    base_offset: int  # of the segment
+    entries: bytes
+
+
+def read(
+    segments: Sequence[Segment],
+    offset: int,
+    max_bytes: int,
+    *,
+    upper_offset: int,
+    minimum_one: bool,
+    at_hand: bool = False,
+) -> Fetched:
+    """Read from the batch that holds `offset`, or the next one, below `upper_offset`.
+
+    See `Partition.read`; raises OSError, and NotAtHandError with `at_hand`.
+    """
+    buffers: list[memoryview] = []
+    size = first_batch_size = 0
+    max_bytes = max(max_bytes, 0)
+    if not max_bytes and not minimum_one:
+        return Fetched(buffers, size, first_batch_size)
+    while offset < upper_offset:
+        part = _read_part(
+            segments,
+            offset,
+            max_bytes - size,
+            upper_offset,
+            minimum_one=minimum_one and not size,
+            at_hand=at_hand,
+        )
+        if part is None:
+            break
+        if not size:
+            first_batch_size = part.first_batch_size
+        if part.data:
+            buffers.append(part.data)
+            size += len(part.data)
+        if part.next_offset is None or size >= max_bytes:
+            break
+        offset = part.next_offset
+    return Fetched(buffers, size, first_batch_size)
+
+
+def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Told]:
+    """Return when the whole batches that were just read were appended, slice by slice.
+
+    There is an entry for each time among them at most. Raises OSError and CorruptMessage.
+    """
+    told: list[Told] = []
+    for data in fetched.buffers:
+        last = find_last(data)
+        if last < 0:
+            continue
+        first_offset, last_offset = last_offset_at(data), last_offset_at(data, last)
+        assert first_offset is not None
+        assert last_offset is not None
+        segment = segment_of(segments, first_offset)
+        if segment is not None:
+            entries = segment.append_times.told_of(first_offset, last_offset)
+            told.append(Told(segment.base_offset, entries))
+    return told
+
+
+def last_batch(segments: Sequence[Segment]) -> Batch | None:
+    """Return the header of a log's last batch, None when there is none.
+
+    Raises OSError and CorruptMessage.
+    """
+    for segment in reversed(segments):
+        if segment.tail.size:
+            found = segment.header_of(segment.tail.end_offset - 1)
+            return None if found is None else found.batch
+    return None
+
+
+def batch_at(segments: Sequence[Segment], offset: int) -> Batch | None:
+    """Return the header of the batch that holds an offset; None where compaction has removed it.
+
+    Raises OSError and CorruptMessage.
+    """
+    segment = segment_of(segments, offset)
+    found = None if segment is None else segment.header_of(offset)
+    return None if found is None or found.batch.base_offset > offset else found.batch
+
+
+def segment_of(segments: Sequence[Segment], offset: int) -> Segment | None:
+    """Return the segment in whose range an offset lies, None when it lies before all of them."""
+    number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
+    return segments[number] if number >= 0 else None
+
+
+def _read_part(
+    segments: Sequence[Segment],
+    offset: int,
+    max_bytes: int,
+    upper_offset: int,
+    *,
+    minimum_one: bool,
+    at_hand: bool,
+) -> Slice | None:
+    """Read from the first segment that has something from `offset` on."""
+    number = len(segments) - 1
+    if offset < segments[number].base_offset:
+        number = max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0)
+    for segment in segments[number:]:
+        if segment.base_offset >= upper_offset:
+            break
+        part = segment.read(
+            offset,
+            max_bytes,
+            upper_offset=upper_offset,
+            minimum_one=minimum_one,
+            at_hand=at_hand,
+        )
+        if part is not None:
+            return part
+    return None

@@ -1,0 +1,171 @@
+"""What an interrupted change leaves in a partition's directory, ours or Apache Kafka's, and its end.
+
+    .tmp       a small file that was being replaced: dropped
+    .deleted   files of a segment that retention took: dropped
+    .cleaned   segments that compaction, or the splitting of a segment, was still writing: dropped
+    .swap      such segments, complete: they take the place of those they were made from, unless
+               a .cleaned at or before them shows that the splitting had not come to its end
+               Append times follow their log, and alone they belong to the one in place.
+    an index without its log: dropped
+
+These are the rules of Kafka's LogLoader. One thing is more careful: a .swap of which a copy got only
+a part is set aside (`.stray`) as long as what it was to replace is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage
+from storage import filenames, files
+from storage.segment.log_file import Tail
+from storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_INDEXES = (
+    filenames.OFFSET_INDEX_SUFFIX,
+    filenames.TIME_INDEX_SUFFIX,
+    filenames.TXN_INDEX_SUFFIX,
+)
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class _Swap(NamedTuple):
+    """A complete segment that has not got its name yet."""
+
+    base_offset: int
+    last_offset: int  # of its batches; below the base when it has none
+    whole_size: int  # bytes of whole batches
+    size: int
+
+
+def tidy(directory: Path) -> bool:
+    """Finish or undo what was interrupted; True when segments were replaced. Raises OSError."""
+    names = [path.name for path in directory.iterdir()]
+    for name in names:
+        if filenames.is_leftover(name):
+            files.unlink(directory / name)
+    cleaned = _ending(names, filenames.CLEANED_SUFFIX)
+    swapped = _ending(names, filenames.SWAP_SUFFIX)
+    if cleaned:
+        first = min(file.offset for file in cleaned)
+        _remove(directory, [file for file in swapped if file.offset >= first], ".swap")
+        _remove(directory, cleaned, filenames.CLEANED_SUFFIX)
+        swapped = [file for file in swapped if file.offset < first]
+    replaced = _complete(directory, swapped) if swapped else False
+    _remove_orphans(directory)
+    return replaced
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file to what no broker reads and none removes; raises OSError.
+
+    `.stray`, or `.2.stray` and so on: one that was set aside before stays.
+    """
+    target, number = path.with_name(path.name + filenames.STRAY_SUFFIX), 2
+    while target.exists():
+        target = path.with_name(f"{path.name}.{number}{filenames.STRAY_SUFFIX}")
+        number += 1
+    files.rename(path, target)
+    return target
+
+
+def _ending(names: Sequence[str], suffix: str) -> list[filenames.SegmentFile]:
+    parsed = (
+        filenames.parse_segment_file(n.removesuffix(suffix)) for n in names if n.endswith(suffix)
+    )
+    return [file for file in parsed if file is not None]
+
+
+def _remove(directory: Path, found: Sequence[filenames.SegmentFile], suffix: str) -> None:
+    for file in found:
+        files.unlink(directory / (filenames.segment_file(*file) + suffix))
+
+
+def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool:
+    """Put complete segments in the place of those they were made from."""
+    there = _ending([path.name for path in directory.iterdir()], "")
+    logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
+    swaps, aside = [], set()
+    for file in swapped:
+        if file.suffix != filenames.LOG_SUFFIX:
+            continue
+        swap = _read(directory, file.offset)
+        if swap.whole_size < swap.size:
+            path = directory / (filenames.segment_file(*file) + filenames.SWAP_SUFFIX)
+            if file.offset in logs:
+                away = set_aside(path)
+                _log.warning("part of a segment set aside", extra={"file": away})
+                aside.add(file.offset)
+                continue
+            files.truncate(path, swap.whole_size)
+        swaps.append(swap)
+    if swaps:
+        first = min(swap.base_offset for swap in swaps)
+        last = max(max(swap.last_offset, swap.base_offset) for swap in swaps)
+        bases = sorted({swap.base_offset for swap in swaps} | aside)
+        for file in there:
+            if not first <= file.offset <= last or file.suffix == filenames.SNAPSHOT_SUFFIX:
+                continue
+            if bases[bisect_right(bases, file.offset) - 1] not in aside:
+                files.unlink(directory / filenames.segment_file(*file))
+    for swap in swaps:
+        _log.info(
+            "compacted segment takes its place",
+            extra={"directory": directory, "base_offset": swap.base_offset},
+        )
+        for suffix in (*_INDEXES, filenames.LOG_SUFFIX):  # the log last: until then it is a swap
+            _put_in_place(directory, filenames.SegmentFile(swap.base_offset, suffix))
+    completed = bool(swaps)
+    for file in swapped:  # behind their log, which is not what they speak of before
+        if file.suffix == filenames.APPEND_TIMES_SUFFIX and file.offset not in aside:
+            _put_in_place(directory, file)
+            completed = True
+    if completed:
+        files.sync(directory)
+    _remove(directory, swapped, filenames.SWAP_SUFFIX)
+    return completed
+
+
+def _put_in_place(directory: Path, file: filenames.SegmentFile) -> None:
+    """Give a file its name; an index that is not there is made anew."""
+    path = directory / filenames.segment_file(*file)
+    with contextlib.suppress(FileNotFoundError):
+        files.rename(path.with_name(path.name + filenames.SWAP_SUFFIX), path)
+
+
+def _read(directory: Path, base_offset: int) -> _Swap:
+    """Look at the headers of a segment that is still called .swap."""
+    name = filenames.segment_file(base_offset, filenames.LOG_SUFFIX) + filenames.SWAP_SUFFIX
+    path = directory / name
+    size = path.stat().st_size
+    segment = Segment(directory, base_offset, Tail(base_offset, size))
+    segment.path = path
+    last_offset, whole = base_offset - 1, 0
+    try:
+        for found in segment.walk():
+            last_offset = found.batch.last_offset
+            whole = found.position + found.batch.size
+    except CorruptMessage:
+        pass
+    return _Swap(base_offset, last_offset, whole, size)
+
+
+def _remove_orphans(directory: Path) -> None:
+    """Remove indexes of no log: a segment that begins there one day would take them for its own."""
+    there = _ending([path.name for path in directory.iterdir()], "")
+    logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
+    for file in there:
+        if file.suffix in _INDEXES and file.offset not in logs:
+            files.unlink(directory / filenames.segment_file(*file))
+            _log.warning(
+                "index without a log removed",
+                extra={"directory": directory, "file": filenames.segment_file(*file)},
+            )

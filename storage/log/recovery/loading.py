@@ -1,0 +1,364 @@
+"""Opening a partition's directory: what is believed, what is checked, what is cut off.
+
+After a clean stop (`.kafka_cleanshutdown` in the log directory) the recovery point is the end of
+the log, which the headers behind the last index entry confirm; no more of the log is read. After
+any other end, everything from the recovery point on is checked batch by batch, checksum and order;
+the log is cut at the first bad one, later segments go, and index and append times are made to end
+where the log ends. What lies before the recovery point was durable then and is believed.
+
+A crash in the middle of recovery leaves a log that recovers again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage
+from storage import filenames, files
+from storage.log.recovery import leftovers, verification
+from storage.segment.log_file import Tail
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.segment import Segment
+from storage.time.segment_times import SegmentTimes
+from storage.time.timestamp import later
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from storage.log.partition_times import PartitionTimes
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class Loaded(NamedTuple):
+    """The segments of a partition, checked as far as they needed it."""
+
+    segments: tuple[Segment, ...]  # by base offset, at least one; the last is open for append
+    last_append_time_ms: int | None
+    back_offset: int  # where append times were let go back; 0 where the log shows it no more
+
+
+class Directory(NamedTuple):
+    """What a partition's directory holds."""
+
+    base_offsets: list[int]  # ascending
+    snapshot_offsets: list[int]  # ascending
+
+
+def load(
+    directory: Path,
+    *,
+    recovery_point: int,
+    was_clean: bool,
+    log_start_offset: int,
+    index_interval_bytes: int,
+    contiguous: bool,
+    known: PartitionTimes | None,
+    boot_id: str,
+) -> Loaded:
+    """Open the segments of a directory; one that holds none gets one where the log starts.
+
+    `contiguous`: no compaction has made holes in the offsets. `known` is what `partition.times`
+    says, `boot_id` names this start of the machine. Raises OSError.
+    """
+    if leftovers.tidy(directory) and known is not None:
+        known = known._replace(segments=())  # it speaks of what has been replaced
+    found = listed(directory)
+    segments = _described(directory, found.base_offsets, log_start_offset)
+    stamps: dict[int, int | None] = {}
+    if not found.base_offsets:
+        segments[-1].activate()
+        return Loaded(tuple(segments), None, 0)
+    _adopt(segments, known, was_clean=was_clean)
+    is_ours = not _was_open_in_kafka(segments[-1])
+    end_offset = _clean_end(segments[-1], recovery_point, known) if was_clean else None
+    if end_offset is not None:
+        segments[-1].tail = Tail(end_offset, segments[-1].tail.size)
+    else:
+        stamps = _recover(
+            segments,
+            recovery_point,
+            index_interval_bytes,
+            log_start_offset=log_start_offset,
+            contiguous=contiguous,
+            known=known,
+        )
+        if contiguous:
+            _drop_empty(segments)
+        _drop_later_snapshots(directory, found.snapshot_offsets, segments[-1].tail.end_offset)
+    for segment in segments[:-1]:
+        segment.seal()
+    back_offset = 0 if known is None else known.back_offset
+    if segments[-1].base_offset < back_offset:
+        back_offset = 0  # its mark was cut off, and in here no time goes back
+    # Also of entries doubted next: time does not go back.
+    last_time = _last_append_time(segments, back_offset, stamps)
+    if known is None and not was_clean:
+        _doubt_append_times(segments, segments[0].base_offset)
+    elif known is not None and (was_clean or known.boot_id != boot_id or not is_ours):
+        _doubt_append_times(segments, known.covered_offset)
+    _note_unknown(segments, was_clean=was_clean)
+    segments[-1].activate()
+    if known is not None:
+        last_time = later(known.last_append_time_ms, last_time)
+    return Loaded(tuple(segments), last_time, back_offset)
+
+
+def _described(directory: Path, base_offsets: Sequence[int], start_offset: int) -> list[Segment]:
+    """Return the segments there are, as long as their files are; else one that is empty. Raises OSError."""
+    sizes = {
+        base: (directory / filenames.segment_file(base, filenames.LOG_SUFFIX)).stat().st_size
+        for base in base_offsets
+    }
+    bases = base_offsets or [start_offset]
+    return [
+        Segment(directory, base, Tail(following, sizes.get(base, 0)))
+        for base, following in zip(bases, [*bases[1:], bases[-1]], strict=True)
+    ]
+
+
+def _was_open_in_kafka(segment: Segment) -> bool:
+    """Tell whether Kafka had the log open since we did, and was not stopped cleanly.
+
+    It gives the last segment's index its full size when it opens a log, and takes what was not used away
+    when it closes it. An index of ours never ends with zeros: no entry has position 0. Raises OSError.
+    """
+    path = segment.directory / filenames.segment_file(
+        segment.base_offset, filenames.OFFSET_INDEX_SUFFIX
+    )
+    try:
+        descriptor = files.Descriptor(path)
+    except FileNotFoundError:
+        return False
+    entries = descriptor.size() // OffsetIndex.entry_size
+    if not entries:
+        return False
+    last = files.read_at(descriptor, OffsetIndex.entry_size, (entries - 1) * OffsetIndex.entry_size)
+    return not any(last)
+
+
+def _adopt(segments: Sequence[Segment], known: PartitionTimes | None, *, was_clean: bool) -> None:
+    """Believe `partition.times` of segments that are as long as it says.
+
+    After a clean stop it describes all there is: where there is more, somebody else has written
+    there, and may have written all of it anew. After a crash there may be more.
+    """
+    if known is None:
+        return
+    lines = {line.base_offset: line for line in known.segments}
+    for segment in segments:
+        line = lines.get(segment.base_offset)
+        if line is None or line.size > segment.tail.size:
+            continue
+        if line.size == segment.tail.size or not was_clean:
+            segment.adopt(line, is_true=line.is_true, covered_offset=known.covered_offset)
+
+
+def _clean_end(active: Segment, recovery_point: int, known: PartitionTimes | None) -> int | None:
+    """Return where the log ends after a clean stop; None when nobody can vouch for it.
+
+    `partition.times` can if the segment has the size it says; else the log's last batches can.
+    """
+    for line in known.segments[-1:] if known is not None else ():
+        if (line.base_offset, line.size) == (active.base_offset, active.tail.size):
+            return line.end_offset
+    return recovery_point if _ends_at(active, recovery_point) else None
+
+
+def _doubt_append_times(segments: Sequence[Segment], covered_offset: int) -> None:
+    """Say that nobody knows when what lies behind an offset was appended, if anything does.
+
+    The power was lost, or another program has written there; either way the file's entries may
+    be older than the batches they seem to speak of, but for those it vouches for (flush mode).
+    Raises OSError.
+    """
+    for segment in segments:
+        end_offset = segment.tail.end_offset
+        if end_offset <= covered_offset or not segment.tail.size:
+            continue
+        vouched_offset = segment.append_times.end_offset
+        from_offset = max(covered_offset, vouched_offset)
+        if from_offset < end_offset:
+            _log.warning(
+                "append times unknown",
+                extra={"segment": segment.path, "from": from_offset, "to": end_offset},
+            )
+            segment.append_times.mark_unknown(from_offset)
+            segment.known_times = SegmentTimes(), 0
+
+
+def _note_unknown(segments: Sequence[Segment], *, was_clean: bool) -> None:
+    """Have segments' times say whether some append time is unknown; raises OSError."""
+    for segment in segments:
+        times, size = segment.known_times
+        if size < segment.tail.size:
+            times.has_unknown |= not segment.append_times.is_complete
+        elif times.has_unknown and not was_clean:  # may have been said of what was cut off since
+            times.has_unknown = not segment.append_times.is_complete
+
+
+def _ends_at(segment: Segment, offset: int) -> bool:
+    """Tell whether the log's last batch is the one before `offset`: few headers are read for it.
+
+    A checkpoint may be older than the log it is about, and must not hide what came after.
+    """
+    end_offset = segment.base_offset
+    if segment.tail.size:
+        segment.read_index()
+        entry = segment.index.last()
+        try:
+            for found in segment.walk(0 if entry is None else entry.position):
+                end_offset = found.batch.last_offset + 1
+        except CorruptMessage:
+            return False
+    return end_offset == offset
+
+
+def _last_append_time(
+    segments: Sequence[Segment], back_offset: int, stamps: Mapping[int, int | None]
+) -> int | None:
+    """Return the last append time on record, from the newest segment that has one, or a later stamp.
+
+    Of segments before `back_offset` nothing counts. `stamps` are the largest met in each, by base
+    offset: where an append time has been lost, they still show how far the partition's time had come.
+    """
+    found, last_time = False, None
+    for segment in reversed(segments):
+        if segment.base_offset < back_offset:
+            break
+        if not found:
+            last_time = later(last_time, segment.append_times.last_time)
+            found = segment.append_times.last_time is not None
+        last_time = later(stamps.get(segment.base_offset), last_time)
+    return last_time
+
+
+def listed(directory: Path) -> Directory:
+    """List what belongs to segments in a partition's directory; raises OSError."""
+    bases, snapshot_offsets = [], []
+    for path in directory.iterdir():
+        file = filenames.parse_segment_file(path.name)
+        if file is None:
+            continue
+        if file.suffix == filenames.LOG_SUFFIX:
+            bases.append(file.offset)
+        elif file.suffix == filenames.SNAPSHOT_SUFFIX:
+            snapshot_offsets.append(file.offset)
+    return Directory(sorted(bases), sorted(snapshot_offsets))
+
+
+def _recover(
+    segments: list[Segment],
+    recovery_point: int,
+    index_interval_bytes: int,
+    *,
+    log_start_offset: int,
+    contiguous: bool,
+    known: PartitionTimes | None,
+) -> dict[int, int | None]:
+    """Check the log from the recovery point on, cut it, and drop the segments behind a cut.
+
+    Of segments before the log's start, which have been deleted, a power loss may bring back any, and
+    any part of one: that is cut, and the log goes on all the same.
+    Returns the largest LogAppendTime stamp met in each segment, by base offset.
+    """
+    stamps: dict[int, int | None] = {}
+    is_ours = known is not None
+    covered_offset = recovery_point if known is None else max(known.covered_offset, recovery_point)
+    for number, segment in enumerate(segments):
+        is_last = number == len(segments) - 1
+        if not is_last and segment.tail.end_offset <= recovery_point:
+            continue
+        size = segment.tail.size
+        limit = verification.NO_LIMIT if is_last else segment.tail.end_offset
+        times_size = segment.append_times.size()
+        segment.append_times.check(covered_offset)
+        strict = contiguous and _began_here(segment, is_ours)
+        checked = verification.check(segment, recovery_point, limit, index_interval_bytes, strict)
+        is_whole = checked.tail.size == size
+        is_gone = not is_last and limit <= log_start_offset
+        if is_last or is_gone or not contiguous:
+            pass
+        elif strict or _goes_on(segments[number + 1 :], is_ours):
+            is_whole = is_whole and checked.tail.end_offset == limit
+        stamps[segment.base_offset] = checked.stamp
+        segment.cut(checked.tail if not is_gone else Tail(limit, checked.tail.size))
+        if (checked.tail.size, segment.append_times.size()) != (size, times_size):
+            segment.sync()  # what was durable before is not synced again: the rest must not come back
+        if is_whole or is_gone:
+            continue
+        _log.warning(
+            "log cut",
+            extra={
+                "segment": segment.path,
+                "end_offset": checked.tail.end_offset,
+                "kept_bytes": checked.tail.size,
+                "dropped_bytes": size - checked.tail.size,
+                "dropped_segments": len(segments) - 1 - number,
+            },
+        )
+        for behind in reversed(segments[number + 1 :]):
+            _drop(behind)
+        del segments[number + 1 :]
+        break
+    return stamps
+
+
+def _drop(segment: Segment) -> None:
+    """Remove a segment behind a cut; what another program wrote is set aside instead."""
+    if segment.tail.size and not segment.append_times.is_complete:
+        away = leftovers.set_aside(segment.path)
+        _log.warning("segment behind a cut set aside", extra={"file": away})
+    segment.remove()
+
+
+def _drop_empty(segments: list[Segment]) -> None:
+    """Remove the first segments where they hold nothing: the log begins where it can be read."""
+    while len(segments) > 1 and not segments[0].tail.size:
+        segments.pop(0).remove()
+
+
+def _began_here(segment: Segment, is_ours: bool) -> bool:
+    """Tell whether we made a segment: its batches have no holes, and it begins where another ended.
+
+    What another program made has no append times, and is marked so once we have opened it
+    (`is_ours`). Their file, emptied or gone then, is what a power loss leaves of a new segment.
+    """
+    if not len(segment.append_times):
+        return is_ours or segment.append_times.path.exists()
+    return segment.append_times.first_time is not None
+
+
+def _goes_on(later: Sequence[Segment], is_ours: bool) -> bool:
+    """Tell whether the log goes on without a hole, as we write it, or not at all.
+
+    Where no batch follows, a hole would only keep consumers waiting for what is in it.
+    """
+    return _began_here(later[0], is_ours) or not any(segment.tail.size for segment in later)
+
+
+# --- snapshots of producers ----------------------------------------------------------------------
+
+
+def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: int) -> None:
+    """Remove snapshots of what has been cut off, durably: others will have written up to there."""
+    later = [offset for offset in offsets if offset > end_offset]
+    for offset in later:
+        files.unlink(snapshot_path(directory, offset))
+    if later:
+        files.sync(directory)
+
+
+def remove_stray_snapshots(directory: Path, segments: Sequence[Segment]) -> None:
+    """Remove snapshots but those at the beginning of a segment and at the log's end."""
+    wanted = {segment.base_offset for segment in segments} | {segments[-1].tail.end_offset}
+    for offset in listed(directory).snapshot_offsets:
+        if offset not in wanted:
+            files.unlink(snapshot_path(directory, offset))
+
+
+def snapshot_path(directory: Path, offset: int) -> Path:
+    """Name the snapshot of the producers before an offset."""
+    return directory / filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)

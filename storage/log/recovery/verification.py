@@ -1,0 +1,114 @@
+"""Verifying a segment after a crash, batch by batch: where it ends, and the index entries it lacks.
+
+A batch is good when its checksum holds and its offsets follow. What lies before the recovery point was
+durable and is not read again; the check begins behind the last index entry before it. Nothing is cut here.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import summarize, verify
+from storage.segment.log_file import Tail
+from storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment.time_index import TimeEntry
+from storage.time.timestamp import exceeds, or_none
+
+if TYPE_CHECKING:
+    from storage.segment.log_file import Found
+    from storage.segment.segment import Segment
+
+NO_LIMIT = 2**63  # no segment follows
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class Checked(NamedTuple):
+    """What a segment holds that is good."""
+
+    tail: Tail
+    stamp: int | None  # the largest LogAppendTime stamp met
+
+
+def check(
+    segment: Segment,
+    recovery_point: int,
+    limit_offset: int,
+    index_interval_bytes: int,
+    strict: bool,
+) -> Checked:
+    """Verify a segment's batches from the recovery point on, and complete its index.
+
+    A batch is good when its checksum holds and its offsets follow, below the next segment's. The
+    base offset of format 2 is outside its checksum: in a log that we wrote, and that was not
+    compacted (`strict`), it must be the next offset exactly.
+    """
+    good = _starting_point(segment, recovery_point)
+    bound = min(
+        limit_offset, segment.base_offset + MAX_RELATIVE_OFFSET + 1
+    )  # as an index can tell it
+    segment.truncate_indexes(good)
+    largest = segment.time_index.last()
+    if strict and segment.append_times.is_complete and not good.size:
+        segment.is_true = True  # we wrote it, and make its indexes now
+    stamp = None
+    try:
+        for found in segment.walk(good.size):
+            batch = found.batch
+            verify(found.buffer, batch)
+            if not _follows(found, good.end_offset, strict) or batch.last_offset >= bound:
+                raise CorruptMessage(f"offset {batch.base_offset} where {good[0]} comes next")
+            candidate = segment.largest_of(found)
+            if exceeds(candidate, None if largest is None else largest.timestamp):
+                assert candidate is not None
+                largest = TimeEntry(candidate, batch.last_offset)
+            segment.note_index(batch, found.position, index_interval_bytes, largest)
+            good = Tail(batch.last_offset + 1, found.position + batch.size)
+            if batch.is_log_append_time:
+                seen = or_none(batch.max_timestamp)
+                if exceeds(seen, stamp):
+                    stamp = seen
+    except CorruptMessage as error:
+        _log.warning(
+            "bad batch",
+            extra={"segment": segment.path, "position": good.size, "reason": error.message},
+        )
+    if limit_offset != NO_LIMIT and largest is not None:
+        segment.time_index.append(*largest)
+    return Checked(good, stamp)
+
+
+def _starting_point(segment: Segment, recovery_point: int) -> Tail:
+    """Return from where to check: behind the last index entry before the recovery point.
+
+    As (offset that comes next there, position). The segment's beginning when there is no entry, or
+    when the entry does not hold true; then the whole index is made anew.
+    """
+    segment.read_indexes()
+    entry = segment.index.floor(recovery_point - 1)
+    if entry is not None:
+        try:
+            found = next(segment.walk(entry.position), None)
+        except CorruptMessage:
+            found = None
+        if found is not None and found.batch.last_offset == entry.offset:
+            return Tail(entry.offset + 1, entry.position + found.batch.size)
+    segment.index.clear()
+    segment.time_index.clear()
+    return Tail(segment.base_offset, 0)
+
+
+def _follows(found: Found, expected_offset: int, strict: bool) -> bool:
+    """Tell whether a batch may come where `expected_offset` is the next offset."""
+    base_offset, last_offset = found.batch.base_offset, found.batch.last_offset
+    if base_offset < 0:  # a compressed wrapper of format 0 or 1 shows its last offset alone
+        if not strict:
+            return last_offset >= expected_offset
+        summary = summarize(found.buffer, found.batch)
+        base_offset = summary.base_offset
+        last_offset = summary.last_offset if summary.last_offset == last_offset else -1
+    if strict:
+        return base_offset == expected_offset <= last_offset
+    return expected_offset <= base_offset <= last_offset

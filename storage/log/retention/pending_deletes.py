@@ -1,0 +1,40 @@
+"""Files of deleted segments, which stay a while under another name (file.delete.delay.ms).
+
+A reader that has begun finds what it reads, and an operator who has made a mistake finds a little
+time. A crash forgets when they were to go: the next start removes them at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from storage import files
+from storage.time.timestamp import is_due
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class Leaving:
+    """The files of one partition that wait for their removal."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[int, Path]] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, paths: Iterable[Path], due_ms: int) -> None:
+        """Remove these from `due_ms` on."""
+        with self._lock:
+            self._waiting += [(due_ms, path) for path in paths]
+
+    def remove_due(self, now_ms: int) -> None:
+        """Remove what is due; raises OSError."""
+        with self._lock:
+            while self._waiting and is_due(self._waiting[0][0], now_ms):
+                files.unlink(self._waiting[0][1])
+                del self._waiting[0]

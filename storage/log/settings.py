@@ -1,0 +1,69 @@
+"""A topic's settings as the append path wants them: looked up once, not for every batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.records.plan import Plan
+from storage.segment.offset_index import ENTRY_SIZE
+from storage.time.rolling import segment_span
+from storage.time.stamping import Rules, Stamps, rules_of
+
+if TYPE_CHECKING:
+    from config.topic import TopicConfig
+
+
+class Settings(NamedTuple):
+    """What the settings of a topic say about appending batches of one format."""
+
+    magic: int  # the format on disk
+    compression: int | None  # None: the producer's
+    rules: Rules
+    compacted: bool
+    max_message_bytes: int
+    segment_bytes: int
+    max_index_entries: int
+    index_interval_bytes: int
+    segment_ms: int
+    min_roll_interval_ms: int
+
+    def plan(
+        self,
+        stamps: Stamps,
+        first_offset: int,
+        leader_epoch: int,
+        internal: bool,
+        unpack_limit: int | None,
+    ) -> Plan:
+        """Say what an append wants that is made now, at the log's end."""
+        # What Plan(...) does, without the Python frame of a NamedTuple's constructor.
+        return tuple.__new__(
+            Plan,
+            (
+                first_offset,
+                self.magic,
+                self.compression,
+                *stamps,
+                leader_epoch,
+                self.compacted,
+                self.max_message_bytes,
+                internal,
+                unpack_limit,
+            ),
+        )
+
+
+def settings_of(config: TopicConfig, magic: int) -> Settings:
+    """Read a topic's settings for batches to be stored in format `magic`."""
+    return Settings(
+        magic,
+        config.compression,
+        rules_of(config, magic),
+        config.is_compacted,
+        config.max_message_bytes,
+        config.segment_bytes,
+        config.segment_index_bytes // ENTRY_SIZE,
+        config.index_interval_bytes,
+        segment_span(config),
+        config.segment_min_roll_interval_ms,
+    )

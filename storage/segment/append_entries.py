@@ -1,0 +1,142 @@
+"""The entries of a `.appendtimes` file: how they lie there, and how one is found.
+
+    header   8 bytes: "tide", then int32 version (1), big-endian
+    entries  12 bytes each, big-endian:
+             int64 append time, milliseconds; Long.MIN: unknown from here on
+             int32 relative offset, the first offset it holds for, minus the segment's base offset
+
+An entry says: from this offset on batches were appended at this time, until the next entry.
+The first entry is at the base, offsets grow strictly, known times never go back, and there is one
+entry whenever the millisecond changes, so at most twelve kilobytes a second, and exact.
+
+
+In flush mode an entry with the time `END` may be the last: what lies before its offset is known for good.
+The functions are given a descriptor and how many entries count; they raise OSError where the file has fewer.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage import files
+from storage.time.append_time import goes_back
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAGIC = b"tide"
+VERSION = 1
+UNKNOWN = -(2**63)
+END = UNKNOWN + 1  # the last entry may say: what lies before this offset is known for good
+HEADER = MAGIC + struct.pack(">i", VERSION)
+ENTRY_SIZE = 12
+ENTRY = struct.Struct(">qi")
+_UNKNOWN_BYTES = struct.pack(">q", UNKNOWN)
+_BLOCK_ENTRIES = 4096  # how many entries are read at once where many are looked at
+
+
+class Entry(NamedTuple):
+    """From `offset` (relative to the base) on, batches were appended at `time` (or UNKNOWN)."""
+
+    time: int
+    offset: int
+
+
+def read(descriptor: files.Descriptor, number: int, count: int) -> bytes:
+    """Return `count` entries from one on, as they lie there."""
+    data = files.read_at(descriptor, count * ENTRY_SIZE, len(HEADER) + number * ENTRY_SIZE)
+    if len(data) != count * ENTRY_SIZE:
+        raise OSError(5, "append times were cut short by somebody else")
+    return data
+
+
+def at(descriptor: files.Descriptor, number: int) -> Entry:
+    """Return one entry."""
+    return Entry(*ENTRY.unpack(read(descriptor, number, 1)))
+
+
+def _block(descriptor: files.Descriptor, number: int, count: int) -> list[Entry]:
+    """Return entries from `number` on, of `count` that there are."""
+    data = read(descriptor, number, min(_BLOCK_ENTRIES, count - number))
+    return [Entry(*entry) for entry in ENTRY.iter_unpack(data)]
+
+
+def walk(descriptor: files.Descriptor, first: int, count: int) -> Iterator[Entry]:
+    """Go over the entries from one on, of `count` that there are."""
+    for number in range(first, count, _BLOCK_ENTRIES):
+        yield from _block(descriptor, number, count)
+
+
+def backwards(descriptor: files.Descriptor, count: int) -> Iterator[Entry]:
+    """Go over the first `count` entries from the last one on."""
+    for number in reversed(range(0, count, _BLOCK_ENTRIES)):
+        yield from reversed(_block(descriptor, number, count))
+
+
+def floor(descriptor: files.Descriptor, relative_offset: int, count: int) -> int:
+    """Return the number of the entry an offset goes by, -1 when it lies before all of `count`.
+
+    Before the first hole or end that a power loss has left among the entries.
+    """
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        time, offset = at(descriptor, middle)
+        is_entry = time != END and (offset > 0 or not middle)
+        if is_entry and offset <= relative_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+def before_zeros(descriptor: files.Descriptor, count: int) -> int:
+    """Return how many of `count` entries come before zeros: the first alone has offset 0."""
+    if count < 2 or at(descriptor, count - 1).offset > 0:
+        return count
+    low, high = 1, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        if at(descriptor, middle).offset > 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def growing(descriptor: files.Descriptor, count: int) -> int:
+    """Return how many of `count` entries come before one whose offset does not grow, or an end."""
+    last = -1
+    for number in range(0, count, _BLOCK_ENTRIES):
+        block = _block(descriptor, number, count)
+        offsets = [last, *(entry.offset for entry in block)]
+        if all(map(int.__lt__, offsets, offsets[1:])) and END not in (e.time for e in block):
+            last = offsets[-1]
+            continue
+        for place, entry in enumerate(block, number):
+            if entry.offset <= last or entry.time == END:
+                return place
+            last = entry.offset
+    return count
+
+
+def has_unknown(descriptor: files.Descriptor, count: int) -> bool:
+    """Tell whether one of `count` entries says that nothing is known."""
+    for number in range(0, count, _BLOCK_ENTRIES):
+        data = read(descriptor, number, min(_BLOCK_ENTRIES, count - number))
+        found = data.find(_UNKNOWN_BYTES)
+        while found >= 0:
+            if found % ENTRY_SIZE == 0:
+                return True
+            found = data.find(_UNKNOWN_BYTES, found + 1)
+    return False
+
+
+def may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
+    """Tell whether an entry can be the next: its offset grows, and a known time does not go back."""
+    if is_first:
+        return entry.offset == 0
+    if entry.time != UNKNOWN and last_known is not None and goes_back(last_known, entry.time):
+        return False
+    return entry.offset > last.offset

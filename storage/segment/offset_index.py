@@ -1,0 +1,131 @@
+"""The `.index` of a segment: from an offset to a position in its `.log`, sparsely.
+
+Apache Kafka's format: entries of eight bytes, big-endian,
+
+    int32 relative offset   last offset of a batch, minus the segment's base offset
+    int32 position          where that batch starts in the .log
+
+An entry says: the batch at `position` is the one that ends with this offset, and every batch before
+`position` ends with a smaller one. Offsets and positions both grow strictly. One entry is
+made for about every index.interval.bytes of log, batch by batch, so leader and follower agree.
+
+The file is only appended to, late: entries gather in memory and are written by `flush`. That is
+safe because an index can always be rebuilt from its log; a reader checks the batch it is led to,
+and recovery drops what it cannot vouch for. Files that Kafka preallocated end in zeros, which
+are no entries.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from typing import NamedTuple
+
+from storage.segment.sparse_index import SparseIndex, used_part
+
+ENTRY_SIZE = 8
+MAX_RELATIVE_OFFSET = 2**31 - 1
+_ENTRY = struct.Struct(">ii")
+
+
+class IndexEntry(NamedTuple):
+    """A batch the index knows: its last offset and where it starts."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(SparseIndex):
+    """One segment's offset index: in memory while in use, on disk when flushed."""
+
+    __slots__ = ("_offsets", "_positions")
+
+    entry_size = ENTRY_SIZE
+
+    def _forget(self) -> None:
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def _keep(self, count: int) -> None:
+        del self._positions[count:]
+        del self._offsets[count:]
+
+    def _packed(self, start: int, end: int) -> bytes:
+        return b"".join(map(_ENTRY.pack, self._offsets[start:end], self._positions[start:end]))
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def load(self, log_size: int) -> bool:
+        """Read the file; False when it is missing or is no index of a log of this size.
+
+        A torn last entry, and zeros after the entries, are dropped. The index is empty on False.
+        """
+        self.clear()
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        offsets, positions = parse(data)
+        count = len(positions)
+        if not _grows(offsets) or not _grows(positions):
+            return False
+        if count and (offsets[0] < 0 or positions[0] < 0 or positions[-1] >= log_size):
+            return False
+        self._offsets, self._positions = offsets, positions
+        self._read_from(len(data), count)
+        return True
+
+    def append(self, offset: int, position: int) -> None:
+        """Add the batch that ends with `offset` and starts at `position`, in memory."""
+        # The position goes last: a reader in another thread trusts len() of the positions.
+        self._offsets.append(offset - self.base_offset)
+        self._positions.append(position)
+
+    def floor(self, offset: int) -> IndexEntry | None:
+        """Return the last entry at or before `offset`, None when there is none."""
+        found = bisect_right(self._offsets, offset - self.base_offset, 0, len(self._positions)) - 1
+        if found < 0:
+            return None
+        return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
+
+    def last_before(self, position: int) -> IndexEntry | None:
+        """Return the last entry of a batch that starts at or before a position, if there is one."""
+        found = bisect_right(self._positions, position) - 1
+        if found < 0:
+            return None
+        return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
+
+    def last(self) -> IndexEntry | None:
+        """Return the last entry, None when there is none."""
+        count = len(self._positions)
+        if not count:
+            return None
+        return IndexEntry(self.base_offset + self._offsets[count - 1], self._positions[count - 1])
+
+    def truncate(self, log_size: int) -> None:
+        """Drop the entries of batches that start at or after a position."""
+        with self.flush_lock:
+            self._drop_from(bisect_right(self._positions, log_size - 1))
+
+
+def parse(data: bytes) -> tuple[array[int], array[int]]:
+    """Take a file's bytes apart: relative offsets, positions; nothing is judged.
+
+    A torn last entry, and zeros after the entries, are none.
+    """
+    pairs = array("i")
+    pairs.frombytes(used_part(data, ENTRY_SIZE))
+    if sys.byteorder == "little":
+        pairs.byteswap()
+    offsets, positions = pairs[0::2], pairs[1::2]
+    count = len(positions)
+    while count and positions[count - 1] == 0 and offsets[count - 1] == 0:
+        count -= 1
+    return offsets[:count], positions[:count]
+
+
+def _grows(values: array[int]) -> bool:
+    return all(map(int.__lt__, values, values[1:]))

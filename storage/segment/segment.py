@@ -1,0 +1,326 @@
+"""One segment: a `.log` file of whole batches, appended to, read, and searched by time.
+
+The file and the walk over it are in `log_file`, what lies beside it in `segment_files`. Readers that go on
+where they stopped find their place without an index.
+
+What a crash leaves: a torn batch at the end of the log, an append time too many, index entries too
+few. `recovery` cuts and completes them. A segment that somebody else wrote is searched by its
+records alone; once sealed they are read once, and then indexes and headers serve if they are true.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import find_offset, find_time
+from storage import files
+from storage.segment import survey
+from storage.segment.batch_headers import (
+    HEADER_SIZE,
+    batch_size,
+    below,
+    first_offset_at,
+    last_offset_at,
+    whole_size,
+)
+from storage.segment.log_file import Tail
+from storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment.segment_files import SegmentFiles
+from storage.time.lookup import is_searchable, reaches
+from storage.time.segment_times import SegmentTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from protocol.records.prepare import PreparedBatch
+
+_SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
+_MAX_HINTS = 32
+_SHORT_LOG_BYTES = 4 << 20  # a log whose indexes are quickly made anew
+
+
+class NotAtHandError(Exception):
+    """What was asked for is there, but so much has to be read first that a thread should do it."""
+
+
+class Slice(NamedTuple):
+    """What a read found in one segment."""
+
+    data: memoryview  # begins with the batch that holds the offset; may end within one
+    first_batch_size: int
+    next_offset: int | None  # what comes next, where the data ends with the segment
+
+
+class Segment(SegmentFiles):
+    """The batches from `base_offset` on, up to the next segment's."""
+
+    __slots__ = ("_hints", "_is_ragged", "_last_hint")
+
+    def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
+        """Describe a segment; no file is touched before it is needed."""
+        super().__init__(directory, base_offset, tail)
+        self._is_ragged = False  # a failed append may have left bytes behind the tail
+        # Offset -> position of the batch that holds it, for readers that go on where they stopped.
+        self._hints: dict[int, int] = {}
+        self._last_hint = (-1, 0)  # the same for the last batch appended
+
+    def rest(self) -> None:
+        """Let go of what can be read again; see `SegmentFiles`."""
+        super().rest()
+        if not self.is_active:
+            self._hints = {}
+
+    # --- appending --------------------------------------------------------------------------------
+
+    def activate(self) -> None:
+        """Make this the active segment, its file and append times ready; raises OSError.
+
+        Its descriptors are opened with the first append, so an idle partition holds none.
+        """
+        self.is_active = True
+        self._descriptor = None  # it may be one for reading alone
+        if not self.tail.size:
+            files.make(self.path)
+        last = self.index.last()
+        self._last_indexed = 0 if last is None else last.position
+        assert self.time_index is not None
+        if not self.append_times.load() and self.tail.size:
+            self.append_times.mark_unknown()
+            self._times.has_unknown = True
+        self.append_times.truncate(self.tail.end_offset)
+        self.append_times.close()
+
+    def has_room(self, size: int, last_offset: int, max_bytes: int, max_entries: int) -> bool:
+        """Tell whether a batch may still go here; an empty segment takes any."""
+        used = self.tail.size
+        if not used:
+            return True
+        return (
+            used + size <= max_bytes
+            and last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+            and len(self.index) < max_entries
+        )
+
+    def append(
+        self,
+        buffers: Sequence[files.Buffer],
+        size: int,
+        batches: Sequence[PreparedBatch],
+        append_time_ms: int,
+        event_limit: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Write batches behind the last one; all or nothing.
+
+        Raises OSError, and then the log ends where it ended before. When even cutting it back
+        fails, that is done before the next append, or by recovery.
+        """
+        assert self.is_active, "only the active segment takes batches"
+        if self._is_ragged:
+            self.mend()
+        end_offset, position = self.tail
+        if self._known_size < position:
+            survey.catch_up(self)
+        try:
+            descriptor = self._descriptor
+            if descriptor is None:
+                descriptor = self._writer()
+            self.append_times.append(append_time_ms, end_offset)
+            files.write_at(descriptor, buffers, position, size)
+        except OSError:
+            self._is_ragged = True
+            self.cut(self.tail)
+            raise
+        times = self._times
+        for batch in batches:
+            if batch.is_control:
+                times.note_control(append_time_ms)
+            else:
+                times.note(
+                    batch.first,
+                    batch.largest,
+                    batch.largest_offset,
+                    batch.has_missing,
+                    append_time_ms,
+                    event_limit,
+                )
+            start = position + batch.position
+            if start - self._last_indexed > index_interval_bytes:
+                self.index.append(batch.last_offset, start)
+                self.time_index.append(times.largest, times.largest_offset)
+                self._last_indexed = start
+        times.note_append(append_time_ms)
+        self._known_size = position + size
+        self._last_hint = (end_offset, position)
+        self.tail = Tail(batches[-1].last_offset + 1, position + size)
+
+    def mend(self) -> None:
+        """Cut off what a failed append left behind the tail, if it did; raises OSError."""
+        if self._is_ragged:
+            self.cut(self.tail)
+
+    def cut(self, tail: Tail) -> None:
+        """Drop everything behind a point where a batch begins; raises OSError.
+
+        Log, index and append times end there together.
+        """
+        self.tail = tail
+        self._hints = {}
+        self._last_hint = (-1, 0)
+        if self._known_size > tail.size:
+            self._times, self._known_size = SegmentTimes(), 0
+            self._least_entries = (0, 0)
+        if self.path.stat().st_size > tail.size:
+            files.truncate(self.path, tail.size)
+        self.truncate_indexes(tail)
+        self.append_times.truncate(tail.end_offset)
+        self._is_ragged = False
+
+    def seal(self) -> None:
+        """End the active time of the segment: write the indexes out and let go of everything.
+
+        Raises OSError when they cannot be written; the segment serves reads all the same.
+        """
+        try:
+            self.complete_indexes()
+        finally:
+            self.is_active = False
+            self.rest()
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_offset: int,
+        minimum_one: bool,
+        at_hand: bool = False,
+    ) -> Slice | None:
+        """Read from the batch that holds `offset`, or the next one, up to `max_bytes`.
+
+        Only batches that end before `upper_offset`. With `minimum_one` the first batch comes whole
+        whatever its size. None when the segment has nothing there. Raises OSError; with `at_hand`
+        NotAtHandError where a long segment's index would have to be read, or made, first.
+        """
+        tail = self.tail
+        descriptor = self._reader()
+        hint = self._last_hint
+        position = hint[1] if hint[0] == offset else self._hints.get(offset)
+        if position is None and offset <= self.base_offset:
+            position = 0
+        if position is None or position >= tail.size:
+            if at_hand and self._index is None and tail.size > _SHORT_LOG_BYTES:
+                raise NotAtHandError(f"{self.path}: the index is not in memory")
+            data, position = self._locate(descriptor, offset, max_bytes, tail)
+        else:
+            data = files.read_at(descriptor, min(max_bytes, tail.size - position), position)
+        if position >= tail.size:
+            return None
+        head = data
+        if len(head) < HEADER_SIZE:
+            head = files.read_at(descriptor, min(HEADER_SIZE, tail.size - position), position)
+        first_batch_size = batch_size(head) or 0
+        if minimum_one and len(data) < first_batch_size:
+            data = files.read_at(descriptor, first_batch_size, position)
+        view = memoryview(data)[: max(max_bytes, first_batch_size if minimum_one else 0)]
+        if upper_offset < tail.end_offset:
+            view = below(view, head, upper_offset)
+            if not view:
+                return None
+        self._remember(view, position, tail)
+        at_end = position + len(view) == tail.size
+        return Slice(view, first_batch_size, tail.end_offset if at_end else None)
+
+    def _locate(
+        self, descriptor: files.Descriptor, offset: int, max_bytes: int, tail: Tail
+    ) -> tuple[bytes | memoryview, int]:
+        """Find the first batch that ends at or after `offset`: bytes from there, its position.
+
+        The position is the tail's size where there is none. One read does it as a rule: it begins
+        at the index entry and skips the headers before the batch in memory.
+        """
+        entry = self.index.floor(offset)
+        position = 0 if entry is None else entry.position
+        size = max_bytes + _SLACK
+        while position < tail.size:
+            data = files.read_at(descriptor, min(size, tail.size - position), position)
+            if entry is not None and last_offset_at(data) != entry.offset:
+                # The index lies about this log. The log itself does not.
+                entry, position = None, 0
+                if self.is_active:
+                    self.index.clear()
+                else:
+                    survey.rebuild_indexes(self)
+                continue
+            entry = None
+            skipped = find_offset(data, offset)
+            position += skipped
+            last_offset = last_offset_at(data, skipped)
+            if last_offset is not None and last_offset >= offset:
+                return memoryview(data)[skipped:], position
+            if last_offset is not None:  # a batch before the offset, larger than what was read
+                position += batch_size(data, skipped) or 0
+            elif not skipped:
+                raise CorruptMessage(f"{self.path} ends within a batch at {position}")
+        return b"", tail.size
+
+    def position_of(self, offset: int) -> int:
+        """Return where the batch that holds an offset, or the next one, begins in the log.
+
+        Where the log ends if there is none. Raises OSError.
+        """
+        return self._locate(self._reader(), offset, 0, self.tail)[1]
+
+    def _remember(self, view: memoryview, position: int, tail: Tail) -> None:
+        """Note where the batch behind those just read starts: its reader comes back for it."""
+        whole = whole_size(view)
+        offset = first_offset_at(view, whole)
+        if offset is None:
+            if position + whole != tail.size:
+                return
+            offset = tail.end_offset
+        if len(self._hints) >= _MAX_HINTS:
+            self._hints = {}
+        self._hints[offset] = position + whole
+
+    # --- looking up -------------------------------------------------------------------------------
+
+    def largest_time(self) -> int | None:
+        """Return the largest record time, None when no record has one; raises OSError."""
+        return self.times.largest
+
+    def find_time(
+        self, timestamp: int, *, min_offset: int, upper_offset: int
+    ) -> tuple[int, int] | None:
+        """Return (offset, time) of the first data record at or after a time, in offset order.
+
+        Only records from `min_offset` on and before `upper_offset`; None when there is none.
+        """
+        for found in self.walk(self._search_from(timestamp, min_offset)):
+            batch = found.batch
+            if batch.last_offset < min_offset:
+                continue
+            if reaches(self.largest_of(found), timestamp):
+                hit = find_time(found.buffer, batch, timestamp, min_offset)
+                if hit is not None:
+                    return hit if hit[0] < upper_offset else None
+            if batch.last_offset >= upper_offset:
+                return None
+        return None
+
+    def _search_from(self, timestamp: int, min_offset: int) -> int:
+        """Return a position of a batch before which no record is the one looked for."""
+        if not self.is_true and not self.is_active:
+            survey.verify(self)
+        entry = self.index.floor(min_offset)
+        position = 0 if entry is None else entry.position
+        if not self.is_true or not is_searchable(timestamp):
+            return position
+        reached = self.time_index.first_reaching(timestamp)
+        reached_offset = self.times.largest_offset if reached is None else reached.offset
+        before = self.index.floor(reached_offset - 1)
+        return position if before is None else max(position, before.position)

@@ -1,0 +1,125 @@
+"""Reading a segment's log to learn again what is otherwise kept: its times, its two indexes.
+
+Three passes, each over no more than it must: `catch_up` over what was appended since the times were
+last written down, `rebuild_indexes` where an index is missing or short, and `verify`, once, over a
+sealed segment that somebody else wrote. Kafka's own headers are not always true (one of its
+releases keeps whatever largest time a client wrote there), and neither are its indexes then; where
+they are, they serve from then on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import summarize
+from storage.time.event_time import capped
+from storage.time.segment_times import SegmentTimes
+from storage.time.timestamp import exceeds, or_none
+
+if TYPE_CHECKING:
+    from storage.segment.log_file import Found
+    from storage.segment.segment_files import SegmentFiles
+
+_INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
+_MS_PER_NS = 1_000_000
+
+_log = logging.getLogger("tidelog.storage")
+_locks = tuple(threading.Lock() for _ in range(64))  # by segment; see `_one_at_a_time`
+
+
+def _one_at_a_time(segment: SegmentFiles) -> threading.Lock:
+    """Return a lock: two threads must not learn the same segment at once."""
+    return _locks[hash(segment) % len(_locks)]
+
+
+def catch_up(segment: SegmentFiles) -> None:
+    """Complete what is known of a segment's times; raises OSError."""
+    with _one_at_a_time(segment):
+        times, size = segment.known_times
+        tail = segment.tail
+        if size >= tail.size:
+            return
+        times = times.copy()
+        fallback = segment.path.stat().st_mtime_ns // _MS_PER_NS
+        for found in segment.walk(size, tail.size):
+            _note(segment, found, times, fallback)
+        segment.known_times = (times, tail.size)
+
+
+def rebuild_indexes(segment: SegmentFiles) -> None:
+    """Make both indexes from the log; raises OSError.
+
+    For a segment that is appended to only before the first append.
+    """
+    index, time_index = segment.new_indexes()
+    last_indexed = 0
+    largest, largest_offset = None, -1
+    for found in segment.walk():
+        batch = found.batch
+        candidate = segment.largest_of(found)
+        if exceeds(candidate, largest):
+            largest, largest_offset = candidate, batch.last_offset
+        if found.position - last_indexed > _INTERVAL_BYTES:
+            index.append(batch.last_offset, found.position)
+            time_index.append(largest, largest_offset)
+            last_indexed = found.position
+    time_index.append(largest, largest_offset)
+    segment.adopt_indexes(index, time_index)
+
+
+def verify(segment: SegmentFiles) -> None:
+    """Read every record of a sealed segment that somebody else wrote; raises OSError.
+
+    Then its times are known, its indexes are ours, and they and the headers are believed
+    (`is_true`) if no header said anything else than the records.
+    """
+    with _one_at_a_time(segment):
+        if segment.is_true:
+            return
+        times, honest = SegmentTimes(), True
+        index, time_index = segment.new_indexes()
+        fallback = segment.path.stat().st_mtime_ns // _MS_PER_NS
+        last_indexed = 0
+        for found in segment.walk():
+            honest = _note(segment, found, times, fallback) and honest
+            if found.position - last_indexed > _INTERVAL_BYTES:
+                index.append(found.batch.last_offset, found.position)
+                time_index.append(times.largest, times.largest_offset)
+                last_indexed = found.position
+        time_index.append(times.largest, times.largest_offset)
+        segment.known_times = (times, segment.tail.size)
+        segment.adopt_indexes(index, time_index)
+        segment.is_true = honest
+    if not honest:
+        _log.warning("headers do not tell the times", extra={"segment": segment.path})
+
+
+def _note(segment: SegmentFiles, found: Found, times: SegmentTimes, fallback_ms: int) -> bool:
+    """Take a batch into account by its records; False if its header says something else.
+
+    Where nobody knows when it was appended, the file's last change stands in: it was not later.
+    """
+    batch = found.batch
+    # A wrapper of format 0 or 1 does not show its first offset; its last is of the same append.
+    append_time_ms = segment.append_times.at(batch.last_offset)
+    times.note_append(append_time_ms)
+    if append_time_ms is None:
+        append_time_ms = times.last_append = fallback_ms
+    if batch.is_control or batch.is_empty:
+        times.note_control(append_time_ms)
+        return True
+    header = or_none(batch.max_timestamp)
+    try:
+        summary = summarize(found.buffer, batch)
+    except CorruptMessage:
+        first, largest, offset, missing = header, header, batch.last_offset, header is None
+        honest = False
+    else:
+        first, largest, missing = summary.first, summary.largest, summary.has_missing
+        offset, honest = summary.largest_offset, largest == header
+    limit = capped(append_time_ms, segment.event_slack_ms)
+    times.note(first, largest, offset, missing, append_time_ms, limit)
+    return honest

@@ -1,0 +1,141 @@
+"""The `.timeindex` of a segment: from a time to the batch that first reached it, sparsely (KIP-33).
+
+Apache Kafka's format: entries of twelve bytes, big-endian,
+
+    int64 timestamp         the largest record time of the segment so far; never negative
+    int32 relative offset   last offset of the batch that first reached it (of an uncompressed
+                            message of format 0 or 1: its own), minus the segment's base offset
+
+Both grow strictly. Whenever the offset index gets an entry this one does too, if the largest time has
+grown since the last; and once more when the segment is rolled or closed. So, of two neighbours
+(t, o) and (u, p): a time above t and up to u is first reached by a batch that ends at p or before,
+and behind the last entry of the offset index that lies before p. A reader scans no more than that.
+
+Entries gather in memory and are written by `flush`, after the offset index's. Like that it can always
+be rebuilt from the log, which is done where it is missing, or shorter than it was. Kafka
+preallocates the file: a time that does not grow, such as zeros, ends the entries.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage.segment.sparse_index import SparseIndex, used_part
+from storage.time.lookup import count_growing, is_indexed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ENTRY_SIZE = 12
+_ENTRY = struct.Struct(">qi")
+
+
+class TimeEntry(NamedTuple):
+    """The largest time so far, and the offset of the batch that first reached it."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(SparseIndex):
+    """One segment's time index: in memory while in use, on disk when flushed."""
+
+    __slots__ = ("_offsets", "_times")
+
+    entry_size = ENTRY_SIZE
+
+    def _forget(self) -> None:
+        self._times = array("q")
+        self._offsets = array("i")
+
+    def _keep(self, count: int) -> None:
+        del self._offsets[count:]
+        del self._times[count:]
+
+    def _packed(self, start: int, end: int) -> bytes:
+        return b"".join(map(_ENTRY.pack, self._times[start:end], self._offsets[start:end]))
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def load(self) -> bool:
+        """Read the file; False when it is missing, and then the index is empty. Raises OSError.
+
+        A torn last entry, and everything from the first entry on that does not grow, is dropped.
+        """
+        self.clear()
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        part = used_part(data, ENTRY_SIZE)
+        times = _column("q", part, 0)
+        offsets = _column("i", part, 8)
+        count = count_growing(times)
+        if count and not times[0] and not offsets[0]:
+            count = 0  # zeros: where that is an entry after all, it is made from the log again
+        if count and (offsets[0] < 0 or not all(map(int.__lt__, offsets, offsets[1:count]))):
+            count = _count_growing(offsets[:count])
+        self._times, self._offsets = times[:count], offsets[:count]
+        self._read_from(len(data), count)
+        return True
+
+    def append(self, largest: int | None, offset: int) -> None:
+        """Note the largest time so far, where it has grown since the last entry; in memory."""
+        times = self._times
+        if not is_indexed(largest, times[-1] if times else None):
+            return
+        assert largest is not None
+        # The offset goes last: a reader in another thread trusts len() of the offsets.
+        times.append(largest)
+        self._offsets.append(offset - self.base_offset)
+
+    def first_reaching(self, timestamp: int) -> TimeEntry | None:
+        """Return the first entry whose time is `timestamp` or later, None when there is none."""
+        count = len(self._offsets)
+        found = bisect_left(self._times, timestamp, 0, count)
+        return self._entry(found) if found < count else None
+
+    def last(self) -> TimeEntry | None:
+        """Return the last entry, None when there is none."""
+        count = len(self._offsets)
+        return self._entry(count - 1) if count else None
+
+    def entries(self) -> list[TimeEntry]:
+        """List all entries."""
+        return [self._entry(number) for number in range(len(self._offsets))]
+
+    def _entry(self, number: int) -> TimeEntry:
+        return TimeEntry(self._times[number], self.base_offset + self._offsets[number])
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop the entries of batches that end at or after an offset."""
+        with self.flush_lock:
+            self._drop_from(bisect_left(self._offsets, end_offset - self.base_offset))
+
+
+def _column(code: str, data: bytes, start: int) -> array[int]:
+    """Take one field of every entry: byte by byte of the field, so that no entry is a loop's turn."""
+    column = array(code)
+    size = column.itemsize
+    raw = bytearray(len(data) // ENTRY_SIZE * size)
+    for place in range(size):
+        raw[place::size] = data[start + place :: ENTRY_SIZE]
+    column.frombytes(raw)
+    if sys.byteorder == "little":
+        column.byteswap()
+    return column
+
+
+def _count_growing(offsets: Sequence[int]) -> int:
+    """Return how many offsets at the start can be true: not negative, growing."""
+    last = -1
+    for count, offset in enumerate(offsets):
+        if offset <= last:
+            return count
+        last = offset
+    return len(offsets)

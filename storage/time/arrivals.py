@@ -1,0 +1,218 @@
+"""What is noticed of times as they arrive: how late, how early, expired on arrival, in the wrong unit."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage.time.event_time import capped, event_slack
+from storage.time.retention import BY_EVENT_TIME, BY_TIME, retention_of
+from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from config.topic import TopicConfig
+    from protocol.records.plan import PreparedBatch
+
+DELAYS_MS = (
+    *(-1, 0, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000),
+    *(604_800_000, 2_592_000_000, 31_536_000_000),
+)
+
+LATENESS_MS = (10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000, 604_800_000)
+
+_PLAUSIBLE_MS = 315_576_000_000  # ten years: times this near to now are taken as they are
+
+_UNITS = (("seconds", 1_000, 1), ("microseconds", 1, 1_000), ("nanoseconds", 1, 1_000_000))
+
+
+class Suspicion(NamedTuple):
+    """A time that was probably meant in another unit."""
+
+    timestamp: int
+    unit: str
+    meant: int  # the time in milliseconds, if it is in that unit
+
+
+def suspect_unit(timestamp: int, now_ms: int) -> Suspicion | None:
+    """Tell in which other unit a time was probably meant, if it looks so.
+
+    It does where it lies more than ten years from now, and within ten years of it when read in seconds,
+    micro- or nanoseconds. This is a guess: what happened between about 1970-01-17 and 1970-01-25 looks
+    like seconds of our days. Nor does it see everything: what is old already passes in any unit.
+    """
+    if abs(timestamp - now_ms) <= _PLAUSIBLE_MS:
+        return None
+    for unit, factor, divisor in _UNITS:
+        meant = timestamp * factor // divisor
+        if abs(meant - now_ms) <= _PLAUSIBLE_MS:
+            return Suspicion(timestamp, unit, meant)
+    return None
+
+
+SUSPECT_UNITS = tuple(unit for unit, _, _ in _UNITS)
+
+
+def usual_range(now_ms: int) -> tuple[int, int]:
+    """Return the first and the last time that `suspect_unit` takes as it is; for loops over columns."""
+    return max(now_ms - _PLAUSIBLE_MS, MIN_TIMESTAMP), min(now_ms + _PLAUSIBLE_MS, MAX_TIMESTAMP)
+
+
+def suspect_ranges(now_ms: int) -> list[tuple[str, int, int]]:
+    """Return the first and the last time that reads as near to now in each other unit.
+
+    Outside `usual_range` the first of these that a time lies in is what `suspect_unit` finds.
+    """
+    return [
+        (
+            unit,
+            max(-((_PLAUSIBLE_MS - now_ms) * divisor // factor), MIN_TIMESTAMP),
+            min(((now_ms + _PLAUSIBLE_MS + 1) * divisor - 1) // factor, MAX_TIMESTAMP),
+        )
+        for unit, factor, divisor in _UNITS
+    ]
+
+
+class Odd(NamedTuple):
+    """What is odd about the times of an append."""
+
+    largest: int
+    doomed_by: str | None  # the policy that keeps none of its records
+    limit_ms: int  # and what that policy keeps
+    behind_ms: int  # by how much the append lies beyond it
+    suspicion: Suspicion | None
+
+
+class Expected(NamedTuple):
+    """What a topic's settings make of a time that lies far back or ahead."""
+
+    retention_ms: int | None  # None also where append times alone count
+    event_ms: int | None
+    slack_ms: int
+
+
+def expected_of(config: TopicConfig) -> Expected:
+    """Read a topic's settings."""
+    retention = retention_of(config)
+    return Expected(
+        None if retention.by_append else retention.retention_ms,
+        retention.event_ms,
+        event_slack(config),
+    )
+
+
+class Arrivals:
+    """What the times of a partition's appends have been like since it was opened."""
+
+    __slots__ = (
+        "_expected",
+        "_usual_ms",
+        "delays",
+        "late_batches",
+        "late_records",
+        "lateness",
+        "longest_delay_ms",
+        "most_late_ms",
+        "reached",
+        "timeless_batches",
+    )
+
+    def __init__(self, config: TopicConfig) -> None:
+        """Begin with no appends."""
+        self.delays = [0] * (len(DELAYS_MS) + 1)  # append - first event time, by DELAYS_MS
+        self.longest_delay_ms: int | None = None  # without those that look like another unit
+        self.late_batches = 0  # those whose first time lies behind a larger one that came before
+        self.late_records = 0  # in them
+        self.lateness = [0] * (len(LATENESS_MS) + 1)  # of them, by LATENESS_MS
+        self.most_late_ms = 0  # without those, too
+        self.timeless_batches = 0  # without any time
+        # The largest event time so far, each counted at most a bounded way beyond its append time:
+        # one absurd stamp must not make all that follows late.
+        self.reached = MIN_TIMESTAMP
+        self.expect(config)
+
+    def begin(self, largest_event: int | None) -> None:
+        """Take up what was reached in an earlier life."""
+        if largest_event is not None:
+            self.reached = largest_event
+
+    def expect(self, config: TopicConfig) -> None:
+        """Go by these settings from now on."""
+        self._expected = expected_of(config)
+        self._usual_ms = -1  # delays up to this need no closer look
+
+    def note(
+        self,
+        batches: Sequence[PreparedBatch],
+        largest: int | None,
+        append_time_ms: int,
+        now_ms: int,
+    ) -> Odd | None:
+        """Take an append into account; return what is odd about it, as a rule nothing.
+
+        `largest` is the largest time in `batches`.
+        """
+        first = batches[0].first
+        if first is None or largest is None or largest > append_time_ms:
+            return self._look_closer(batches, largest, append_time_ms, now_ms)
+        delay_ms = append_time_ms - first
+        if delay_ms > self._usual_ms:
+            return self._look_closer(batches, largest, append_time_ms, now_ms)
+        self.delays[bisect_left(DELAYS_MS, delay_ms)] += 1
+        odd = None
+        if first < self.reached:
+            odd = self._note_late(batches, first, largest, None)
+        if largest > self.reached:  # noqa: PLR1730 - max() takes three times as long
+            self.reached = largest
+        return odd
+
+    def _look_closer(
+        self,
+        batches: Sequence[PreparedBatch],
+        largest: int | None,
+        append_time_ms: int,
+        now_ms: int,
+    ) -> Odd | None:
+        """Take an append into account that comes from the future, after long, or without times."""
+        first = next((batch.first for batch in batches if batch.first is not None), None)
+        if first is None or largest is None:
+            self.timeless_batches += 1
+            return None
+        delay_ms = append_time_ms - first
+        self.delays[bisect_left(DELAYS_MS, delay_ms)] += 1
+        suspicion = suspect_unit(largest, now_ms) or suspect_unit(first, now_ms)
+        longest_ms = self.longest_delay_ms
+        if suspicion is None and (longest_ms is None or delay_ms > longest_ms):
+            self.longest_delay_ms = longest_ms = delay_ms
+        retention_ms, _, slack_ms = self._expected
+        usual_ms = _PLAUSIBLE_MS if retention_ms is None else min(retention_ms, _PLAUSIBLE_MS)
+        self._usual_ms = -1 if longest_ms is None else min(longest_ms, usual_ms)
+        odd = None
+        if suspicion is not None:
+            odd = Odd(largest, None, 0, 0, suspicion)
+        if retention_ms is not None and delay_ms > retention_ms:
+            has_missing = any(batch.has_missing for batch in batches)
+            behind_ms = now_ms - min(largest, append_time_ms) - retention_ms
+            if behind_ms > 0 and not has_missing:
+                odd = Odd(largest, BY_TIME, retention_ms, behind_ms, suspicion)
+        if first < self.reached:
+            odd = self._note_late(batches, first, largest, odd)
+        self.reached = max(self.reached, min(largest, capped(append_time_ms, slack_ms)))
+        return odd
+
+    def _note_late(
+        self, batches: Sequence[PreparedBatch], first: int, largest: int, odd: Odd | None
+    ) -> Odd | None:
+        """Take into account that an append begins before the largest time so far."""
+        late_ms = self.reached - first
+        self.late_batches += 1
+        self.late_records += batches[-1].last_offset - batches[0].base_offset + 1
+        self.lateness[bisect_left(LATENESS_MS, late_ms)] += 1
+        if odd is None or odd.suspicion is None:
+            self.most_late_ms = max(self.most_late_ms, late_ms)
+        event_ms = self._expected.event_ms
+        behind_ms = 0 if event_ms is None else self.reached - largest - event_ms
+        if event_ms is None or behind_ms <= 0 or (odd is not None and odd.doomed_by is not None):
+            return odd
+        return Odd(largest, BY_EVENT_TIME, event_ms, behind_ms, odd and odd.suspicion)

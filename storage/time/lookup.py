@@ -1,0 +1,62 @@
+"""Finding offsets by time: which requests name a time, and which segments and index entries can hold it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Target(IntEnum):
+    """What a ListOffsets request may ask for instead of a time (KIP-79, KIP-734, KIP-405)."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+_LOWEST_TARGET = min(Target)
+
+
+def is_target(timestamp: int) -> bool:
+    """Tell whether the timestamp of a ListOffsets request is one of Kafka's special values.
+
+    Those six milliseconds before 1970 cannot be asked for over Kafka's protocol; anything below is
+    a real time and is answered.
+    """
+    return _LOWEST_TARGET <= timestamp < 0
+
+
+def reaches(largest: int | None, target: int) -> bool:
+    """Tell whether records with this largest time hold one at or after `target` (KIP-33)."""
+    return largest is not None and largest >= target
+
+
+def is_indexed(largest: int | None, last_indexed: int | None) -> bool:
+    """Tell whether a time index takes the largest time so far: it has grown, and is not negative.
+
+    Kafka's tools take the times of an index to begin at -1; smaller ones are found by walking.
+    """
+    return largest is not None and largest > (-1 if last_indexed is None else last_indexed)
+
+
+def is_searchable(timestamp: int) -> bool:
+    """Tell whether a time index can say where a time is first reached."""
+    return timestamp >= 0
+
+
+def count_growing(times: Sequence[int]) -> int:
+    """Return how many times at the start of a time index can be true: not negative, growing."""
+    if times and times[0] >= 0 and all(map(int.__lt__, times, times[1:])):
+        return len(times)  # as a rule, and a loop over a long index takes ten times as long
+    last = -1
+    for count, time in enumerate(times):
+        if time <= last:
+            return count
+        last = time
+    return len(times)

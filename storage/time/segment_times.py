@@ -1,0 +1,100 @@
+"""The times of one segment, as far as rolling, retention and lookups need them."""
+
+from __future__ import annotations
+
+from storage.time.timestamp import exceeds
+
+
+class SegmentTimes:
+    """The times of a segment's batches, as far as rolling, retention and lookups ask.
+
+    None stands for a time that no record has, or an append time that nobody knows.
+    """
+
+    __slots__ = (
+        "aging",
+        "created",
+        "event",
+        "first",
+        "has_missing",
+        "has_unknown",
+        "largest",
+        "largest_offset",
+        "last_append",
+    )
+
+    def __init__(self) -> None:
+        """Begin with a segment of no batches."""
+        self.created: int | None = None  # the append time of its first batch
+        self.last_append: int | None = None
+        self.first: int | None = None  # the first record time
+        self.largest: int | None = None  # the largest one, and where the index says it is
+        self.largest_offset = -1
+        self.has_missing = False  # a data record has no time
+        self.has_unknown = False  # nobody knows when some batch was appended
+        # The largest over records of min(record time, append time); the append time stands in
+        # where a record has none. A record from the future counts as written when it was.
+        self.aging: int | None = None
+        # The largest event time, each counted at most as a limit beyond its append time.
+        self.event: int | None = None
+
+    def note(
+        self,
+        first: int | None,
+        largest: int | None,
+        largest_offset: int,
+        has_missing: bool,
+        append_time_ms: int,
+        event_limit: int,
+    ) -> None:
+        """Take a data batch into account."""
+        age = append_time_ms
+        if largest is None:
+            self.has_missing = True
+        else:
+            if has_missing:
+                self.has_missing = True
+            elif largest < append_time_ms:
+                age = largest
+            if self.first is None:
+                self.first = first
+            if self.largest is None or largest > self.largest:
+                self.largest = largest
+                self.largest_offset = largest_offset
+            largest = min(largest, event_limit)
+            if self.event is None or largest > self.event:
+                self.event = largest
+        if self.aging is None or age > self.aging:
+            self.aging = age
+
+    def note_control(self, append_time_ms: int) -> None:
+        """Take a control batch into account: it has no event time, and ages as it was appended."""
+        if exceeds(append_time_ms, self.aging):
+            self.aging = append_time_ms
+
+    def note_append(self, append_time_ms: int | None) -> None:
+        """Take into account when a batch was appended."""
+        if append_time_ms is None:
+            self.has_unknown = True
+            return
+        self.last_append = append_time_ms
+        if self.created is None:
+            self.created = append_time_ms
+
+    def copy(self) -> SegmentTimes:
+        """Return a second one that goes its own way."""
+        other = SegmentTimes()
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SegmentTimes) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = (f"{name}={getattr(self, name)}" for name in self.__slots__)
+        return f"SegmentTimes({', '.join(fields)})"

@@ -1,0 +1,63 @@
+"""What an append does to the times of a produced batch, and which times it accepts (KIP-32, KIP-937)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage.time.append_time import append_time
+from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from config.topic import TopicConfig
+
+LOG_APPEND_TIME = "LogAppendTime"
+
+
+class Rules(NamedTuple):
+    """What a topic's settings say about the times of what is appended to it."""
+
+    log_append_time: bool
+    before_ms: int | None  # how far a record may lie behind the clock; None: as far as it likes
+    after_ms: int | None  # how far ahead of it
+
+
+class Stamps(NamedTuple):
+    """The rules at one moment, as integers that kernels can compare."""
+
+    append_time_ms: int
+    log_append_time: bool
+    min_timestamp: int  # the window, both ends inside; -1 ("no time") is exempt from it
+    max_timestamp: int
+
+
+def rules_of(config: TopicConfig, magic: int) -> Rules:
+    """Read the rules off a topic's settings, for batches to be stored in format `magic`.
+
+    A LogAppendTime topic has no window, for it overwrites what the window would judge. Format 0
+    carries no time, so nothing is judged either (KIP-32, migration phase 1: the field is ignored).
+    """
+    log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    if log_append_time or magic == 0:
+        return Rules(log_append_time, None, None)
+    before_ms, after_ms = config.timestamp_window
+    return Rules(log_append_time, before_ms, after_ms)
+
+
+def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Stamps:
+    """Apply the rules at a moment.
+
+    The window lies around the clock, not around the append time: a clock that was ahead for a
+    while and has been set right must not go on admitting records from the future.
+    """
+    log_append_time, before_ms, after_ms = rules
+    return Stamps(
+        append_time(last_append_time_ms, now_ms),
+        log_append_time,
+        MIN_TIMESTAMP if before_ms is None else max(now_ms - before_ms, MIN_TIMESTAMP),
+        MAX_TIMESTAMP if after_ms is None else min(now_ms + after_ms, MAX_TIMESTAMP),
+    )
+
+
+def reported(stamps: Stamps) -> int:
+    """Return the time a ProduceResponse v2+ tells the producer: the stamp, or -1 (KIP-32, 6)."""
+    return stamps.append_time_ms if stamps.log_append_time else NO_TIMESTAMP

@@ -1,0 +1,47 @@
+"""What a time is: an int of milliseconds since the epoch, or None where there is none.
+
+Negative times are as real as others (KIP-228). On the wire and on disk -1 (NO_TIMESTAMP) says "no
+time"; here a time that may be missing, or a largest time that does not exist yet, is None. Record
+time is what a consumer sees, append time is when this partition's leader appended the batch, event
+time is the record time of a data record.
+"""
+
+from __future__ import annotations
+
+NO_TIMESTAMP = -1
+
+MIN_TIMESTAMP = -(2**63)
+
+MAX_TIMESTAMP = 2**63 - 1
+
+
+def or_none(timestamp: int) -> int | None:
+    """Turn a time as it is written into a time as it is meant: -1 is none."""
+    return None if timestamp == NO_TIMESTAMP else timestamp
+
+
+def exceeds(timestamp: int | None, largest: int | None) -> bool:
+    """Tell whether a time is larger than the largest so far; a missing time never is."""
+    return timestamp is not None and (largest is None or timestamp > largest)
+
+
+def later(timestamp: int | None, other: int | None) -> int | None:
+    """Return the later of two times that may be missing."""
+    return timestamp if exceeds(timestamp, other) else other
+
+
+def earlier(timestamp: int | None, other: int | None) -> int | None:
+    """Return the earlier of two times that may be missing."""
+    if timestamp is None or other is None:
+        return other if timestamp is None else timestamp
+    return min(timestamp, other)
+
+
+def left(due_ms: int, now_ms: int) -> int:
+    """Return how long it is until the moment for something comes; 0 once it has."""
+    return max(due_ms - now_ms, 0)
+
+
+def is_due(due_ms: int, now_ms: int) -> bool:
+    """Tell whether the moment for something has come."""
+    return now_ms >= due_ms

@@ -1,0 +1,310 @@
+"""`tidelog configs`: settings of a topic or of the broker, where each comes from, and changes of them.
+
+A change is checked by the broker before anything else. If the next round of retention would delete more
+than it would anyway, that is said, and asked for: the broker's own preview (`tidelog explain --set`) tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.cli.kafka import Entry, Kafka, add_broker
+from tidelog.cli.shared import (
+    USAGE,
+    CommandError,
+    add_common,
+    ask,
+    confirm,
+    counted,
+    instants,
+    run,
+    size_of,
+    tell,
+    tell_json,
+    tell_table,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping, Sequence
+
+Changes = dict[str, str | None]
+
+_OWN = "topic"  # the source of what is set on the topic itself
+_DELETING = ("retention.", "cleanup.policy", "log.retention.", "log.cleanup.policy")
+
+
+class Doomed(NamedTuple):
+    """What the next round of retention would delete of a topic that it would not delete as it is."""
+
+    topic: str
+    segments: int
+    records: int
+    bytes: int
+    policies: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.segments, 'segment')}, {counted(self.records, 'record')}, "
+            f"{size_of(self.bytes)} of {self.topic} (by {', '.join(self.policies)})"
+        )
+
+
+def add_configs(parser: argparse.ArgumentParser) -> None:
+    """The command line of `tidelog configs`."""
+    add_broker(parser)
+    add_common(parser)
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+    show = actions.add_parser("show", help="the settings there are", allow_abbrev=False)
+    show.add_argument(
+        "names", metavar="TOPIC [KEY]", nargs="*", help="a topic, and single settings"
+    )
+    show.add_argument("--changed", action="store_true", help="only those that somebody has set")
+    change = actions.add_parser("set", help="change settings", allow_abbrev=False)
+    change.add_argument("names", metavar="TOPIC KEY=VALUE", nargs="*", help="retention.ms=7d, say")
+    unset = actions.add_parser("unset", help="take settings back", allow_abbrev=False)
+    unset.add_argument("names", metavar="TOPIC KEY", nargs="*")
+    for action in (show, change, unset):
+        action.add_argument(
+            "--of-broker", action="store_true", help="the broker's settings; no TOPIC is named"
+        )
+        add_broker(action, again=True)
+        add_common(action, again=True)
+    for action in (change, unset):
+        add_asking(action)
+
+
+def add_asking(parser: argparse.ArgumentParser) -> None:
+    """The options of what may delete."""
+    parser.add_argument("--dry-run", action="store_true", help="only say what would happen")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_configs(options: argparse.Namespace) -> int:
+    """Run `tidelog configs`; the exit status."""
+    return run(f"configs {options.action}", _configs, options)
+
+
+def _configs(options: argparse.Namespace) -> None:
+    names = list(options.names)
+    if options.of_broker:
+        topic = None
+    elif names and "=" not in names[0]:
+        topic = names.pop(0)
+    else:
+        raise CommandError("TOPIC is missing (or --of-broker)", USAGE)
+    if options.action == "show":
+        with Kafka(options.broker) as kafka:
+            _show(kafka, topic, names, options)
+        return
+    if not names:
+        raise CommandError("no setting is named", USAGE)
+    changes: Changes = dict.fromkeys(names)
+    if options.action == "set":
+        changes = {**settings_of(names)}
+    elif wrong := [name for name in names if "=" in name]:
+        raise CommandError(f"{wrong[0]}: unset takes names alone", USAGE)
+    with Kafka(options.broker) as kafka:
+        told = alter(kafka, topic, changes, options)
+        if options.json:
+            tell_json(told)
+        elif told["changed"]:
+            tell(f"Changed {topic or 'the broker'}: {_listed(changes)}.")
+
+
+def settings_of(given: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE, those in ms also as spans ("7d"). Raises CommandError."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise CommandError(f"{text}: expected KEY=VALUE", USAGE)
+        if name.endswith(".ms"):
+            with contextlib.suppress(ValueError):  # the broker says what it expects
+                value = str(instants().parse_duration(value))
+        if found.setdefault(name, value) != value:
+            raise CommandError(f"{name} is given twice", USAGE)
+    return found
+
+
+# --- showing -------------------------------------------------------------------------------------
+
+
+def _show(
+    kafka: Kafka, topic: str | None, names: Sequence[str], options: argparse.Namespace
+) -> None:
+    entries = kafka.settings(topic)
+    if unknown := [name for name in names if name not in {entry.name for entry in entries}]:
+        raise CommandError(f"there is no setting {unknown[0]}", USAGE)
+    shown = [
+        entry
+        for entry in entries
+        if (not names or entry.name in names)
+        and not (options.changed and entry.source == "default")
+    ]
+    if options.json:
+        tell_json({"topic": topic, "settings": {entry.name: as_json(entry) for entry in shown}})
+        return
+    tell_table(
+        ("setting", "value", "from", "default", "meaning"),
+        [
+            (
+                entry.name,
+                entry.value or "",
+                entry.source + (" (fixed)" if entry.is_read_only else ""),
+                entry.default or "",
+                entry.doc,
+            )
+            for entry in shown
+        ],
+        wraps="meaning",
+    )
+
+
+def as_json(entry: Entry) -> dict[str, Any]:
+    """A setting for scripts."""
+    return {
+        "value": entry.value,
+        "source": entry.source,
+        "default": entry.default,
+        "read_only": entry.is_read_only,
+        "doc": entry.doc,
+        "synonyms": [
+            {"name": name, "value": value, "source": source}
+            for name, value, source in entry.synonyms
+        ],
+    }
+
+
+def _listed(changes: Mapping[str, str | None]) -> str:
+    return ", ".join(
+        f"{name} taken back" if value is None else f"{name}={value}"
+        for name, value in changes.items()
+    )
+
+
+# --- changing ------------------------------------------------------------------------------------
+
+
+def alter(
+    kafka: Kafka, topic: str | None, changes: Changes, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Change settings once it is known, and wanted, what that deletes; what is told of it as JSON.
+
+    Raises CommandError.
+    """
+    _check_unset(kafka, topic, changes)
+    kafka.alter(topic, changes, validate_only=True)
+    doomed = _doomed(kafka, topic, changes, options)
+    if doomed is None:
+        sentence = (
+            f"nobody can tell what {_listed(changes)} would delete, because no HTTP port of this "
+            f"broker answers at {options.http}"
+        )
+        refusal = f"{sentence}: name it with --http, or add --yes"
+    else:
+        going = f"for good {'; '.join(map(str, doomed))}" if doomed else "nothing more"
+        sentence = f"with {_listed(changes)} the next round of retention deletes {going}"
+        refusal = f"{sentence}: add --yes to change it, --dry-run to look only"
+    sentence = f"{sentence[0].upper()}{sentence[1:]}."
+    if options.dry_run:
+        if not options.json:
+            tell(sentence)
+    else:
+        if doomed != []:
+            confirm(
+                f"{sentence} Change it?",
+                refusal=refusal,
+                declined="nothing was changed",
+                yes=options.yes,
+            )
+        kafka.alter(topic, changes)
+    return {
+        "topic": topic,
+        "changes": changes,
+        "changed": not options.dry_run,
+        "deletes": None if doomed is None else [each._asdict() for each in doomed],
+    }
+
+
+def _check_unset(kafka: Kafka, topic: str | None, changes: Changes) -> None:
+    """Raise CommandError for what cannot be taken back, being no setting: brokers say nothing of it."""
+    names = [name for name, value in changes.items() if value is None]
+    if names:
+        entries = kafka.settings(topic)
+        known = {name for each in entries for name in (each.name, *(s[0] for s in each.synonyms))}
+        for name in names:
+            if name not in known:
+                raise CommandError(f"there is no setting {name}", USAGE)
+
+
+def _doomed(
+    kafka: Kafka, topic: str | None, changes: Changes, options: argparse.Namespace
+) -> list[Doomed] | None:
+    """What the changes would delete, by topic; None if nobody can tell. Raises CommandError."""
+    if not any(name.startswith(_DELETING) for name in changes):
+        return []
+    topics = kafka.topics(None if topic is None else [topic])
+    found = []
+    for each in topics:
+        entries = kafka.settings(each["name"])
+        effective = _own(entries, changes) if topic else _inherited(entries, changes)
+        if effective:
+            try:
+                doomed = _preview(options.http, each, effective)
+            except CommandError as error:
+                if error.status == USAGE:
+                    raise
+                return None
+            if doomed is not None:
+                found.append(doomed)
+    return found
+
+
+def _own(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
+    """What the topic's settings become: one taken back is what lies below it."""
+    by_name = {entry.name: entry for entry in entries}
+    found = {}
+    for name, value in changes.items():
+        becomes = value
+        if value is None and name in by_name:
+            below = [each for _, each, source in by_name[name].synonyms if source != _OWN]
+            becomes = below[0] if below else None
+        if becomes is not None:
+            found[name] = becomes
+    return found
+
+
+def _inherited(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
+    """What changes of the broker's settings mean for a topic that has none of its own."""
+    found = {}
+    for entry in entries:
+        if entry.source == _OWN:
+            continue
+        for name, value in changes.items():
+            if name in {each for each, _, _ in entry.synonyms}:
+                below = [old for each, old, source in entry.synonyms if "live" not in source]
+                becomes = value if value is not None else (below[0] if below else None)
+                if becomes is not None:
+                    found[entry.name] = becomes
+    return found
+
+
+def _preview(address: str, topic: Mapping[str, Any], settings: Mapping[str, str]) -> Doomed | None:
+    """What goes with these settings and would not go without; None if nothing. Raises CommandError."""
+    query = [("set", f"{name}={value}") for name, value in settings.items()]
+    told = ask(address, "topics", topic["name"], "explain", query=query)
+    if told["topic_id"] != str(topic["topic_id"]):
+        raise CommandError(f"what answers at {address} is another broker")
+    sums = dict.fromkeys(("segments", "records", "bytes"), 0)
+    policies: set[str] = set()
+    for partition in told["partitions"]:
+        if "error" in partition:
+            raise CommandError(f"{topic['name']}-{partition['partition']}: {partition['message']}")
+        for name in sums:
+            sums[name] += partition["going"][name] - partition["going_as_it_is"][name]
+        policies.update(partition["going"]["policies"])
+    if sums["bytes"] <= 0 and sums["records"] <= 0:
+        return None
+    return Doomed(topic["name"], **sums, policies=tuple(sorted(policies)))

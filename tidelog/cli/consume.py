@@ -1,0 +1,384 @@
+"""`tidelog consume`: records with both their times, from a time or an offset on, as text or JSON lines.
+
+It reads what was there when it began, in offset order within a partition, and stops; with --follow it goes
+on. --from TIME begins at the first record at or after it, --to TIME ends before the first one behind that
+which is at or after it: what lies between is read whatever its time. --within leaves out what is not in
+between. Append times come over HTTP, record by record; where that port is not this broker's they are
+left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.cli.kafka import EARLIEST, LATEST, UNSAYABLE_MS, Kafka, add_broker, telling
+from tidelog.cli.records import (
+    NO_TIME,
+    Seen,
+    formatter,
+    is_about_append_times,
+    shown,
+    time_of,
+    to_json,
+)
+from tidelog.cli.shared import USAGE, CommandError, add_common, add_topic, ask, bar, run
+from tidelog.control import ControlClient, ControlError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Mapping
+
+_TIMES_S = 60.0
+_POLL_MS = 200
+_POLL_RECORDS = 2_000
+_SILENT_S = 30.0
+_COLUMNS = "{:>9}  {:>10}  {:<24}  {}{}  {}\n"
+_PLACES = "TIME, earliest, latest, an offset, or @MS for milliseconds"
+
+
+class Place(NamedTuple):
+    """Where to begin or end: an offset (EARLIEST and LATEST among them) or a time."""
+
+    offset: int | None = None
+    time_ms: int | None = None
+
+
+def add_consume(parser: argparse.ArgumentParser) -> None:
+    """The command line of `tidelog consume`."""
+    add_topic(parser)
+    add = parser.add_argument
+    add("--from", dest="start", metavar="PLACE", default="earliest", help=f"{_PLACES} (earliest)")
+    add("--to", dest="end", metavar="PLACE", default="latest", help="end before it (latest)")
+    add("--within", action="store_true", help="leave out what has no time between --from and --to")
+    add("--max", metavar="N", help="so many records at most")
+    add("--follow", action="store_true", help="go on when the end is reached")
+    add("--committed", action="store_true", help="only what consumers of committed records see")
+    add("--format", metavar="TEXT", help=r"what is written of each record: '%%o %%I %%k %%s\n'")
+    add("--no-append-times", action="store_true", help="do not ask for them: that is faster")
+    add(
+        "--shift",
+        action="store_true",
+        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
+    )
+    add_broker(parser)
+    add_common(parser)
+
+
+def run_consume(options: argparse.Namespace) -> int:
+    """Run `tidelog consume`; the exit status."""
+    return run("consume", _consume, options)
+
+
+def _consume(options: argparse.Namespace) -> None:
+    most = _number("--max", options.max)
+    only = _number("--partition", options.partition)
+    if options.json and options.format is not None:
+        raise CommandError("--json and --format: one of them", USAGE)
+    if options.follow and options.end != "latest":
+        raise CommandError("--follow has no end: leave out --to", USAGE)
+    with contextlib.ExitStack() as opened:
+        kafka = opened.enter_context(Kafka(options.broker))
+        (topic,) = kafka.topics([options.topic])
+        numbers = [each["partition_index"] for each in topic["partitions"]]
+        if only is not None:
+            if only not in numbers:
+                raise CommandError(
+                    f"there is no partition {options.topic}-{only}: it has {len(numbers)}"
+                )
+            numbers = [only]
+        here = kafka.is_at(options.http, options.topic)  # None: no HTTP port of this broker's
+        now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
+        start = _place("--from", options.start, now_ms, options)
+        end = _place("--to", options.end, now_ms, options)
+        if options.within and start.time_ms is None and end.time_ms is None:
+            raise CommandError("--within wants a time in --from or --to", USAGE)
+        append_times = _append_times(options, is_here=here is not None)
+        if append_times is not None:
+            opened.callback(append_times.close)
+        spans = _spans(kafka, numbers, start, end, options, is_here=here is not None)
+        reader = opened.enter_context(contextlib.closing(_Reader(options, spans, append_times)))
+        records = _between(reader, start, end, within=options.within)
+        _write(records, reader, options, most, with_append_times=append_times is not None)
+
+
+def _number(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise CommandError(f"{option} {text}: expected a number from 0 on", USAGE)
+    return int(text)
+
+
+# --- where to begin and end --------------------------------------------------------------------------
+
+
+def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> Place:
+    """Where a text says; raises CommandError."""
+    if text in ("earliest", "latest"):
+        return Place(offset=EARLIEST if text == "earliest" else LATEST)
+    if text.isascii() and text.isdecimal():
+        return Place(offset=int(text))
+    if re.fullmatch(r"[+-][0-9]+", text):
+        raise CommandError(f"{option} {text}: milliseconds are written @{text}", USAGE)
+    at = time_of(text.removeprefix("@"), now_ms, shift=options.shift, what=option)
+    return Place(time_ms=at)
+
+
+def _spans(
+    kafka: Kafka,
+    numbers: list[int],
+    start: Place,
+    end: Place,
+    options: argparse.Namespace,
+    *,
+    is_here: bool,
+) -> dict[int, tuple[int, int]]:
+    """The first offset of each partition, and the one to end before."""
+    name = options.topic
+    firsts = kafka.offsets(name, numbers, EARLIEST)
+    lasts = kafka.offsets(name, numbers, LATEST)
+    begin: dict[int, int | None] = {}
+    if start.time_ms is None:
+        begin = dict.fromkeys(numbers, start.offset)
+    elif start.time_ms not in UNSAYABLE_MS:
+        begin = {**kafka.offsets(name, numbers, start.time_ms)}
+    elif is_here:
+        told = ask(options.http, "topics", name, "offsets", query=[("at", str(start.time_ms))])
+        begin = {row["partition"]: row.get("offset") for row in told["partitions"]}
+    else:
+        raise CommandError(
+            f"Kafka's protocol cannot look {start.time_ms} ms up, and no HTTP port of this broker "
+            f"answers at {options.http}: name it with --http"
+        )
+    spans = {}
+    for number in numbers:
+        first = begin.get(number)
+        if first is None:
+            raise CommandError(f"nobody can tell where that time is in {name}-{number}")
+        if first == EARLIEST:
+            first = firsts[number]
+        elif first == LATEST:  # the end too where nothing is at or after a time
+            first = lasts[number]
+        last = lasts[number] if end.offset in (None, LATEST) else end.offset
+        if last == EARLIEST:
+            last = firsts[number]
+        spans[number] = (max(first, firsts[number]), min(last or 0, lasts[number]))
+    return spans
+
+
+def _between(reader: _Reader, start: Place, end: Place, *, within: bool) -> Iterator[Seen | None]:
+    """The records to be shown; None whenever nothing more is there at the moment."""
+    for seen in reader.read():
+        if seen is None:
+            yield None
+            continue
+        time_ms = seen.timestamp_ms
+        if within:
+            is_late = end.time_ms is not None and time_ms >= end.time_ms
+            is_early = start.time_ms is not None and time_ms < start.time_ms
+            if time_ms == NO_TIME or is_late or is_early:
+                continue
+        elif end.time_ms is not None and time_ms != NO_TIME and time_ms >= end.time_ms:
+            reader.end(seen.partition)
+            continue
+        yield seen
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads partitions up to their ends, or with --follow for ever."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        spans: Mapping[int, tuple[int, int]],
+        append_times: _AppendTimes | None,
+    ) -> None:
+        from kafka import KafkaConsumer, TopicPartition
+
+        self.total = sum(max(end - start, 0) for start, end in spans.values())
+        self._follows = options.follow
+        self._append_times = append_times
+        self._ends = {
+            TopicPartition(options.topic, number): end
+            for number, (start, end) in spans.items()
+            if options.follow or start < end
+        }
+        with telling():
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=options.broker,
+                client_id="tidelog",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",  # what retention took meanwhile is passed over
+                max_poll_records=_POLL_RECORDS,
+                isolation_level="read_committed" if options.committed else "read_uncommitted",
+            )
+            self._consumer.assign(list(self._ends))
+            for each in self._ends:
+                self._consumer.seek(each, spans[each.partition][0])
+
+    def read(self) -> Iterator[Seen | None]:
+        """Records as they come; None whenever nothing more is there at the moment. Raises CommandError."""
+        heard = time.monotonic()
+        while self._ends:
+            with telling():
+                polled = self._consumer.poll(_POLL_MS)
+            for place, records in polled.items():
+                for record in records:
+                    if place not in self._ends:
+                        break
+                    if not self._follows and record.offset >= self._ends[place]:
+                        break
+                    yield self._seen(record)
+            yield None
+            if self._follows:
+                continue
+            if polled:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _SILENT_S:
+                raise CommandError(
+                    f"nothing has come for {_SILENT_S:.0f} s, and the end is not reached"
+                )
+            for place, end in list(self._ends.items()):
+                if self._consumer.position(place) >= end:
+                    self.end(place.partition)
+
+    def end(self, partition: int) -> None:
+        """Read no more of a partition."""
+        for place in [each for each in self._ends if each.partition == partition]:
+            del self._ends[place]
+            self._consumer.pause(place)
+
+    def _seen(self, record: Any) -> Seen:
+        asked = self._append_times
+        return Seen(
+            record.partition,
+            record.offset,
+            NO_TIME if record.timestamp is None else record.timestamp,
+            record.timestamp_type == 1,
+            None if asked is None else asked.of(record.partition, record.offset),
+            record.key,
+            record.value,
+            list(record.headers),
+        )
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._consumer.close(autocommit=False)
+
+
+class _AppendTimes:
+    """When records were appended, asked over one connection."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._client = ControlClient(options.http, timeout_s=_TIMES_S)
+        self._topic = options.topic
+
+    def of(self, partition: int, offset: int) -> int | None:
+        """The append time in ms; None if nobody knows it. Raises CommandError."""
+        url = f"/v1/topics/{self._topic}/partitions/{partition}/records/{offset}/times"
+        try:
+            found: int | None = self._client.ask("GET", url)["append_time_ms"]
+        except ControlError as error:
+            if error.name == "OFFSET_OUT_OF_RANGE":  # retention was faster
+                return None
+            raise CommandError(str(error)) from None
+        except (OSError, ValueError, KeyError) as error:
+            raise CommandError(f"the HTTP port has gone away: {error}") from None
+        return found
+
+    def close(self) -> None:
+        """Leave the port."""
+        self._client.close()
+
+
+def _append_times(options: argparse.Namespace, *, is_here: bool) -> _AppendTimes | None:
+    """Who tells append times, if they are shown and somebody can. Raises CommandError."""
+    if options.format is not None and is_about_append_times(options.format):
+        if not is_here or options.no_append_times:
+            raise CommandError(
+                f"--format asks for append times, and no HTTP port of this broker answers at "
+                f"{options.http}: name it with --http"
+            )
+        return _AppendTimes(options)
+    wanted = options.format is None and not options.no_append_times
+    return _AppendTimes(options) if wanted and is_here else None
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+def _write(
+    records: Iterator[Seen | None],
+    reader: _Reader,
+    options: argparse.Namespace,
+    most: int | None,
+    *,
+    with_append_times: bool,
+) -> None:
+    write = _writer(options, with_append_times=with_append_times)
+    out = sys.stdout.buffer
+    written = 0
+    watched = not options.follow and not sys.stdout.isatty() and sys.stderr.isatty()
+    with bar(reader.total) if watched else contextlib.nullcontext(lambda _: None) as advance:
+        if options.format is None and not options.json:
+            append = f"{'append time':<24}  " if with_append_times else ""
+            names = ("partition", "offset", "record time", append, "key", "value")
+            out.write(_COLUMNS.format(*names).encode())
+        try:
+            while most is None or written < most:
+                seen = next(records, _END)
+                if seen is _END:
+                    break
+                if seen is None:
+                    out.flush()
+                    continue
+                out.write(write(seen, options.topic))
+                written += 1
+                advance(1)
+        except KeyboardInterrupt:
+            if not options.follow:
+                raise
+        out.flush()
+
+
+_END: Any = object()
+
+
+def _writer(
+    options: argparse.Namespace, *, with_append_times: bool
+) -> Callable[[Seen, str], bytes]:
+    if options.format is not None:
+        return formatter(options.format)
+    if options.json:
+        return lambda seen, topic: (
+            to_json(seen, topic, with_append_time=with_append_times) + "\n"
+        ).encode()
+    return lambda seen, _: _line(seen, with_append_times=with_append_times).encode()
+
+
+def _line(seen: Seen, *, with_append_times: bool) -> str:
+    append = f"{shown(seen.append_time_ms, 'unknown'):<24}  " if with_append_times else ""
+    headers = "".join(f"  {name}={_text(value)}" for name, value in seen.headers)
+    return _COLUMNS.format(
+        seen.partition,
+        seen.offset,
+        shown(seen.timestamp_ms, "none"),
+        append,
+        _text(seen.key),
+        _text(seen.value) + headers,
+    )
+
+
+def _text(data: bytes | None) -> str:
+    """Bytes on one line of a terminal; what cannot be shown is escaped."""
+    if data is None:
+        return "null"
+    text = data.decode(errors="backslashreplace")
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -1,0 +1,174 @@
+"""`tidelog delete-records`: forget what lies before a time.
+
+The broker is asked where the time is; then DeleteRecords moves the start of each log there. What is said
+to go is said first, and asked for: nobody brings it back. Where nobody knows which records are older, they
+are kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.cli.kafka import Kafka, add_broker
+from tidelog.cli.offsets import look_up
+from tidelog.cli.shared import (
+    NONE,
+    CommandError,
+    add_common,
+    add_topic,
+    confirm,
+    counted,
+    run,
+    shown,
+    size_of,
+    tell,
+    tell_json,
+    tell_table,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+
+class Plan(NamedTuple):
+    """What goes of one partition: the records before `offset`; `kept` says what stays, and why."""
+
+    partition: int
+    start: int
+    offset: int
+    records: int
+    bytes: int
+    kept: str | None
+
+
+def add_delete(parser: argparse.ArgumentParser) -> None:
+    """The command line of `tidelog delete-records`."""
+    add_topic(parser)
+    parser.add_argument(
+        "--before",
+        metavar="TIME",
+        required=True,
+        help="what comes before the first record at or after it goes: 2026-01-01T00:00Z, -30d, or ms",
+    )
+    parser.add_argument(
+        "--appended",
+        action="store_true",
+        help="by when records were appended, not by their own time",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--shift",
+        action="store_true",
+        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
+    )
+    add_broker(parser)
+    add_common(parser)
+
+
+def run_delete(options: argparse.Namespace) -> int:
+    """Run `tidelog delete-records`; the exit status."""
+    return run("delete-records", _delete, options)
+
+
+def _delete(options: argparse.Namespace) -> None:
+    at, appended_at = (None, options.before) if options.appended else (options.before, None)
+    found = look_up(options, at, appended_at)
+    ends = {row["partition"]: row for row in look_up(options, None, None)["partitions"]}
+    plans = [_plan(found["topic"], row, ends[row["partition"]]) for row in found["partitions"]]
+    going = [plan for plan in plans if plan.records]
+    if not options.json:
+        _tell(found, plans)
+    done = bool(going) and not options.dry_run
+    if done:
+        what = f"{_sum(going)} of {found['topic']}"
+        confirm(
+            f"Delete {what} for good?",
+            refusal=f"{what} would be gone for good: add --yes to delete them, --dry-run to look only",
+            declined="nothing was deleted",
+            yes=options.yes,
+        )
+        _delete_records(options.broker, found, {plan.partition: plan.offset for plan in going})
+    if options.json:
+        tell_json(
+            {
+                "topic": found["topic"],
+                "deleted": done,
+                "partitions": [
+                    {
+                        "partition": plan.partition,
+                        "log_start_offset": plan.offset if done else plan.start,
+                        "records": plan.records,
+                        "bytes": plan.bytes,
+                        "kept": plan.kept,
+                    }
+                    for plan in plans
+                ],
+            }
+        )
+    elif done:
+        tell("", f"Deleted: {_sum(going)}.")
+
+
+def _delete_records(address: str, found: dict[str, Any], offsets: dict[int, int]) -> None:
+    """Delete from the topic that was looked at: another of its name is left alone. Raises CommandError."""
+    with Kafka(address) as kafka:
+        (topic,) = kafka.topics([found["topic"]])
+        if str(topic.get("topic_id")) != found["topic_id"]:
+            raise CommandError(
+                f"the topic {found['topic']} at --broker {address} is not the one that --http looked "
+                "at: nothing was deleted"
+            )
+        kafka.delete_records(found["topic"], offsets)
+
+
+def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:
+    """What goes of a partition; raises CommandError where the broker could not tell."""
+    number = row["partition"]
+    for each in (row, ends):
+        if "error" in each:
+            raise CommandError(f"{topic}-{number}: {each['message']}")
+    start, end = row["log_start_offset"], row["end_offset"]
+    offset, kept = row["offset"], None
+    if row.get("unknown"):
+        unknown = row["unknown"]
+        offset = unknown["start_offset"]
+        last = unknown["end_offset"] - 1
+        kept = f"nobody knows when {offset} to {last} were appended: they stay"
+    elif offset == NONE:
+        offset = end
+        if "unknown" not in row and end > start and ends["largest"]["offset"] == NONE:
+            return Plan(number, start, start, 0, 0, "no record has a time: use --appended")
+    return Plan(number, start, offset, row["offsets_before"], row["bytes_before"], kept)
+
+
+def _tell(found: dict[str, Any], plans: Sequence[Plan]) -> None:
+    name = "at" if "at_ms" in found else "appended_at"
+    what = "with a time" if name == "at" else "appended"
+    tell(
+        f"{found['topic']}: what comes before the first record {what} at or after {shown(found, name)}"
+    )
+    tell("")
+    rows = [
+        (
+            str(plan.partition),
+            f"{plan.start} to {plan.offset - 1}" if plan.records else "none",
+            str(plan.records),
+            size_of(plan.bytes),
+            plan.kept or "",
+        )
+        for plan in plans
+    ]
+    tell_table(
+        ("partition", "offsets", "records", "size", ""),
+        rows,
+        right=("partition", "records", "size"),
+    )
+    if not any(plan.records for plan in plans):
+        tell("", "Nothing to delete.")
+
+
+def _sum(plans: Sequence[Plan]) -> str:
+    records, size = sum(plan.records for plan in plans), sum(plan.bytes for plan in plans)
+    return f"{counted(records, 'record')}, {size_of(size)}"

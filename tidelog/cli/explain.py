@@ -1,0 +1,155 @@
+"""`tidelog explain`: of every segment, its times, and which policy will delete it and when, or what holds it.
+
+With `--set` the same under other settings, and how much those would delete with the next round of retention.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.cli.shared import (
+    USAGE,
+    CommandError,
+    add_common,
+    add_topic,
+    ask,
+    check_number,
+    counted,
+    run,
+    shown,
+    size_of,
+    tell,
+    tell_json,
+    tell_table,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+_COLUMNS = ("offsets", "size", "first, largest event", "first, last append", "goes")
+
+
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    """The command line of `tidelog explain`."""
+    add_topic(parser)
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="as if the topic had this setting (retention.ms=7d); may be given many times",
+    )
+    parser.add_argument(
+        "--why", action="store_true", help="what each policy waits for, in sentences"
+    )
+    add_common(parser)
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    """Run `tidelog explain`; the exit status."""
+    return run("explain", _explain, options)
+
+
+def _explain(options: argparse.Namespace) -> None:
+    check_number("--partition", options.partition)
+    for text in options.set:
+        if not text.partition("=")[0].strip() or "=" not in text:
+            raise CommandError(f"--set {text}: expected KEY=VALUE", USAGE)
+    query = [("partition", options.partition), *(("set", text) for text in options.set)]
+    told = ask(options.http, "topics", options.topic, "explain", query=query)
+    if options.json:
+        tell_json(told)
+        return
+    settings = ", ".join(f"{name}={value}" for name, value in told["settings"].items())
+    tell(f"{told['topic']} at {shown(told, 'now')}: {settings}")
+    for partition in told["partitions"]:
+        tell("")
+        _tell_partition(told, partition, with_reasons=options.why)
+
+
+def _tell_partition(told: dict[str, Any], partition: dict[str, Any], *, with_reasons: bool) -> None:
+    name = f"{told['topic']}-{partition['partition']}"
+    if "error" in partition:
+        tell(f"{name}: {partition['error']}: {partition['message']}")
+        return
+    start, end = partition["log_start_offset"], partition["high_watermark"]
+    no_append = "unknown" if partition["log_end_offset"] else "none"
+    tell(
+        f"{name}: {counted(max(end - start, 0), 'record')} from {start} on, "
+        f"{size_of(partition['size'])}; maxEventTime {shown(partition, 'max_event_time', 'none')}, "
+        f"last append {shown(partition, 'last_append_time', no_append)}"
+    )
+    segments = partition["segments"]
+    tell("")
+    tell_table(_COLUMNS, [_row(segment) for segment in segments], right=("size",), wraps="goes")
+    if with_reasons:
+        tell("", *(f"{segment['base_offset']}: {segment['sentence']}" for segment in segments))
+    if any(segment["has_unknown_append_times"] for segment in segments):
+        tell("", "?: of some batches nobody knows when they were appended; the file's date counts.")
+    tell(
+        "",
+        _going(partition["going"], f"With {_listed(told['preview'])}: " if told["preview"] else ""),
+    )
+    if told["preview"]:
+        tell(_going(partition["going_as_it_is"], "As it is: "))
+
+
+def _row(segment: dict[str, Any]) -> tuple[str, ...]:
+    first, end = segment["base_offset"], segment["end_offset"]
+    doubt = "?" if segment["has_unknown_append_times"] else ""
+    unknown = "unknown" if segment["size"] else "-"
+    return (
+        (f"{first} to {end - 1}" if end > first else f"from {first}")
+        + (" active" if segment["is_active"] else ""),
+        size_of(segment["size"]),
+        _both(shown(segment, "first_time"), shown(segment, "largest_time")),
+        _both(
+            shown(segment, "first_append_time", unknown) + doubt,
+            shown(segment, "last_append_time", unknown) + doubt,
+        ),
+        _fate(segment),
+    )
+
+
+def _both(first: str, last: str) -> str:
+    """Two times, one above the other; one where they are the same."""
+    return first if first == last else f"{first}\n{last}"
+
+
+def _fate(segment: dict[str, Any]) -> str:
+    """When a segment goes and by what, or what holds it."""
+    held_by = segment["held_by"]
+    if segment["policy"] is not None:
+        if held_by is None:
+            return f"now, by {segment['policy']}"
+        text = f"{shown(segment, 'due')}, by {segment['policy']}"
+        return text + (f", behind {segment['held_by_segment']}" if _is_behind(segment) else "")
+    if held_by == "no policy":
+        return "never: no policy is set"
+    if _is_behind(segment):
+        return f"stays behind {segment['held_by_segment']}"
+    if held_by == "retention.max.eventtime.ms":
+        return f"with an event at {shown(segment, 'due_event_time')}, by {held_by}"
+    if held_by == "retention.bytes":
+        return "when the log has grown, by retention.bytes"
+    return f"stays: {held_by}"
+
+
+def _is_behind(segment: dict[str, Any]) -> bool:
+    return segment["held_by_segment"] is not None
+
+
+def _going(going: dict[str, Any], prefix: str) -> str:
+    """How much the next round deletes."""
+    the = "the" if prefix else "The"
+    if not going["segments"]:
+        return f"{prefix}{the} next round of retention deletes nothing."
+    return (
+        f"{prefix}{the} next round of retention deletes {counted(going['segments'], 'segment')}, "
+        f"{counted(going['records'], 'record')}, {size_of(going['bytes'])} "
+        f"(by {', '.join(going['policies'])})."
+    )
+
+
+def _listed(settings: dict[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())

@@ -1,0 +1,303 @@
+"""`tidelog groups`: who is in consumer groups, how far they are behind, and what they have committed.
+
+Lag is told in records and in time, by a record's own time and by when it was appended (commands_lag.py). What
+takes offsets back is in commands_reset.py. What deletes asks first, or wants --yes where there is no
+terminal; the broker refuses it while somebody is in the group.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tidelog.cli.kafka import add_actions
+from tidelog.cli.kafka_groups import Group, KafkaGroups
+from tidelog.cli.lag import Lag, as_json, measure
+from tidelog.cli.reset_offsets import add_reset, reset
+from tidelog.cli.shared import (
+    FAILED,
+    USAGE,
+    CommandError,
+    confirm,
+    counted,
+    run,
+    span_of,
+    tell,
+    tell_json,
+    tell_table,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from tidelog.cli.kafka_groups import Committed, Member, Place
+
+_PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
+_PLACES_HELP = "a topic, or some of its partitions: TOPIC:0,2"
+_DESCRIBED = {
+    "list": "the groups there are",
+    "describe": "members, what they read, and lag in records and in time",
+    "reset-offsets": "have a group go on elsewhere: an offset, a time, the beginning",
+    "delete": "delete groups and what they have committed",
+    "delete-offsets": "forget what a group has committed for a topic",
+}
+
+
+def add_groups(parser: argparse.ArgumentParser) -> None:
+    """The command line of `tidelog groups`; without an action it lists."""
+    for action, one in add_actions(parser, _DESCRIBED):
+        if action == "describe":
+            one.add_argument("groups", metavar="GROUP", nargs="*", help="all, if none is named")
+        elif action == "delete":
+            one.add_argument("groups", metavar="GROUP", nargs="+")
+        elif action != "list":
+            one.add_argument("group", metavar="GROUP")
+            least = "*" if action == "reset-offsets" else "+"
+            one.add_argument("places", metavar="TOPIC", nargs=least, help=_PLACES_HELP)
+        if action == "reset-offsets":
+            add_reset(one)
+        if action.startswith("delete"):
+            one.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_groups(options: argparse.Namespace) -> int:
+    """Run `tidelog groups`; the exit status."""
+    action = {
+        "list": _list,
+        "describe": _describe,
+        "reset-offsets": _reset,
+        "delete": _delete,
+        "delete-offsets": _delete_offsets,
+    }[options.action]
+    return run(f"groups {options.action}", action, options)
+
+
+def _list(options: argparse.Namespace) -> None:
+    with KafkaGroups(options.broker) as kafka:
+        groups = kafka.group_names()
+    if options.json:
+        tell_json([{"group": name, **told} for name, told in groups.items()])
+        return
+    tell_table(
+        ("group", "state", "kind"),
+        [(name, told["state"], told["protocol_type"]) for name, told in groups.items()],
+    )
+
+
+# --- describing --------------------------------------------------------------------------------------
+
+
+def _describe(options: argparse.Namespace) -> None:
+    with KafkaGroups(options.broker) as kafka:
+        names = options.groups or list(kafka.group_names())
+        told = []
+        for name in names:
+            group, committed = kafka.group(name), kafka.committed(name)
+            if group.state == "Dead" and not committed:
+                raise CommandError(f"there is no group {name}")
+            assigned = [place for each in group.members for place in each.assigned or ()]
+            told.append((group, measure(kafka, options.http, committed, assigned)))
+    if options.json:
+        tell_json([_group_as_json(group, lags) for group, lags in told])
+        return
+    for number, (group, lags) in enumerate(told):
+        if number:
+            tell("")
+        _tell_group(group)
+        _tell_lags(group, lags)
+
+
+def _readers(group: Group) -> dict[Place, Member]:
+    return {place: member for member in group.members for place in member.assigned or ()}
+
+
+def _group_as_json(group: Group, lags: Iterable[Lag]) -> dict[str, Any]:
+    readers = _readers(group)
+    return {
+        "group": group.name,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "coordinator": group.coordinator,
+        "members": [
+            {
+                "member_id": each.member_id,
+                "instance_id": each.instance_id,
+                "client_id": each.client_id,
+                "host": each.host,
+                "assigned": None
+                if each.assigned is None
+                else [
+                    {"topic": topic, "partition": partition} for topic, partition in each.assigned
+                ],
+            }
+            for each in group.members
+        ],
+        "partitions": [
+            as_json(lag)
+            | {"member_id": readers[lag.place].member_id if lag.place in readers else None}
+            for lag in lags
+        ],
+    }
+
+
+def _tell_group(group: Group) -> None:
+    kind = ", ".join(each for each in (group.protocol_type, group.protocol) if each)
+    tell(
+        f"{group.name}: {group.state}{f' ({kind})' if kind else ''}, "
+        f"{counted(len(group.members), 'member')}, coordinator {group.coordinator}",
+        "",
+    )
+    if not group.members:
+        return
+    tell_table(
+        ("member", "client", "instance", "host", "reads"),
+        [
+            (each.member_id, each.client_id, each.instance_id or "", each.host, _reads(each))
+            for each in group.members
+        ],
+        wraps="reads",
+    )
+    tell("")
+
+
+def _reads(member: Member) -> str:
+    """What a member reads: "t:0,1 u:3"."""
+    if member.assigned is None:
+        return "(not a consumer's assignment)"
+    by_topic: dict[str, list[str]] = {}
+    for topic, number in member.assigned:
+        by_topic.setdefault(topic, []).append(str(number))
+    return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items()) or "-"
+
+
+def _tell_lags(group: Group, lags: Sequence[Lag]) -> None:
+    if not lags:
+        tell("It has committed nothing.")
+        return
+    readers = _readers(group)
+    tell_table(
+        (
+            "topic",
+            "partition",
+            "committed",
+            "end",
+            "lag",
+            "by event time",
+            "by append time",
+            "member",
+        ),
+        [
+            (
+                lag.place[0],
+                str(lag.place[1]),
+                *("-" if each is None else str(each) for each in (lag.committed, lag.end)),
+                "-" if lag.records is None else str(lag.records),
+                *(_span(each) for each in (lag.event_ms, lag.append_ms)),
+                readers[lag.place].member_id if lag.place in readers else "",
+            )
+            for lag in lags
+        ],
+        right=("partition", "committed", "end", "lag", "by event time", "by append time"),
+    )
+    notes = {
+        f"No lag by {by} time: {why}." for lag in lags for by, why in sorted(lag.unknown.items())
+    }
+    if notes:
+        tell("", *sorted(notes))
+
+
+def _span(span_ms: int | None) -> str:
+    return "-" if span_ms is None else span_of(span_ms)
+
+
+# --- changing ----------------------------------------------------------------------------------------
+
+
+def _reset(options: argparse.Namespace) -> None:
+    with KafkaGroups(options.broker) as kafka:
+        reset(kafka, _places(options.places), options)
+
+
+def _places(given: Iterable[str]) -> dict[str, list[int] | None]:
+    """TOPIC, or TOPIC:0,1: the partitions that are meant, None for all. Raises CommandError."""
+    found: dict[str, list[int] | None] = {}
+    for text in given:
+        match = _PLACES.fullmatch(text)
+        if match is None:
+            raise CommandError(f"{text}: expected TOPIC or TOPIC:0,1", USAGE)
+        if match["topic"] in found:
+            raise CommandError(f"{match['topic']} is named twice", USAGE)
+        numbers = match["numbers"]
+        found[match["topic"]] = (
+            None if numbers is None else sorted({int(each) for each in numbers.split(",")})
+        )
+    return found
+
+
+def _delete(options: argparse.Namespace) -> None:
+    with KafkaGroups(options.broker) as kafka:
+        there = kafka.group_names()
+        for name in options.groups:
+            if name not in there:
+                raise CommandError(f"there is no group {name}")
+        listed = ", ".join(options.groups)
+        confirm(
+            f"Delete {listed} and all offsets committed there, for good?",
+            refusal=f"{listed} and all offsets committed there would be gone for good: add --yes",
+            declined="nothing was deleted",
+            yes=options.yes,
+        )
+        told = kafka.delete_groups(list(dict.fromkeys(options.groups)))
+    done = [name for name, refused in told.items() if refused is None]
+    if options.json:
+        tell_json([{"group": name, "deleted": name in done} for name in told])
+    elif done:
+        tell(f"Deleted {', '.join(done)}.")
+    if refused := [each for each in told.values() if each is not None]:
+        raise CommandError("; ".join(refused), FAILED)
+
+
+def _delete_offsets(options: argparse.Namespace) -> None:
+    wanted = _places(options.places)
+    with KafkaGroups(options.broker) as kafka:
+        committed = kafka.committed(options.group)
+        places = _committed_there(options.group, committed, wanted)
+        listed = ", ".join(f"{topic}-{number}" for topic, number in places)
+        what = f"what {options.group} has committed in {listed}"
+        confirm(
+            f"Forget {what}?",
+            refusal=f"{what} would be forgotten: add --yes",
+            declined="nothing was forgotten",
+            yes=options.yes,
+        )
+        kafka.delete_offsets(options.group, places)
+    if options.json:
+        tell_json(
+            {
+                "group": options.group,
+                "partitions": [
+                    {"topic": place[0], "partition": place[1], "forgotten": committed[place].offset}
+                    for place in places
+                ],
+            }
+        )
+    else:
+        tell(f"Forgotten: {what}.")
+
+
+def _committed_there(
+    group: str, committed: dict[Place, Committed], wanted: dict[str, list[int] | None]
+) -> list[Place]:
+    """The partitions that are meant, each with something committed. Raises CommandError."""
+    found: list[Place] = []
+    for topic, numbers in wanted.items():
+        there = [place for place in committed if place[0] == topic]
+        if not there:
+            raise CommandError(f"{group} has committed nothing in {topic}")
+        for number in numbers or ():
+            if (topic, number) not in committed:
+                raise CommandError(f"{group} has committed nothing in {topic}-{number}")
+        found += there if numbers is None else [(topic, number) for number in numbers]
+    return found

@@ -1,0 +1,234 @@
+"""How far a group is behind: in records, and in time by the first record it has not read, exact to the ms.
+
+Offsets come over Kafka's protocol. The times of the first unread record come from the broker's HTTP port.
+Where no port of this broker answers (Apache Kafka has none) its own time is got by fetching it, and nobody
+tells when it was appended. "Now" is the broker's clock where its HTTP port answers, else this machine's.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.cli.kafka import EARLIEST, LATEST, telling
+from tidelog.cli.shared import CommandError, ask, instants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tidelog.cli.kafka_groups import Committed, KafkaGroups, Place
+
+_NO_TIME = -1
+_POLL_MS = 200
+_SILENT_S = 30.0
+_FETCH_BYTES = 64 * 1024  # of each partition: its first batch, whatever the size, and not much more
+
+
+class Unread(NamedTuple):
+    """A record that a group has not read; None where it has no time, or where nobody knows it."""
+
+    offset: int
+    timestamp_ms: int | None
+    append_time_ms: int | None
+
+
+class Lag(NamedTuple):
+    """A group's in one partition. None: nothing is committed there, or it cannot be known."""
+
+    place: Place
+    committed: int | None
+    start: int | None
+    end: int | None
+    records: int | None
+    first: Unread | None
+    event_ms: int | None
+    append_ms: int | None
+    unknown: Mapping[str, str]  # what is None of "event" and "append", and why
+
+
+class _Nothing:
+    """No record is left from there on."""
+
+
+class _Unknown(NamedTuple):
+    """Why the times of a record are not known."""
+
+    sentence: str
+
+
+_Times = Unread | _Nothing | _Unknown
+
+
+def measure(
+    kafka: KafkaGroups, http: str, committed: Mapping[Place, Committed], also: Iterable[Place] = ()
+) -> list[Lag]:
+    """The lag where something is committed, and `also` where nothing is. Raises CommandError."""
+    places = sorted({*committed, *also})
+    starts, ends = _ends(kafka, places)
+    firsts = {
+        place: max(committed[place].offset, starts[place])
+        for place in places
+        if place in committed and place in starts and ends[place] > committed[place].offset
+    }
+    firsts = {place: first for place, first in firsts.items() if first < ends[place]}
+    is_here = bool(firsts) and kafka.is_at(http, next(iter(firsts))[0]) is not None
+    times = _told(http, firsts) if is_here else _fetched(kafka.address, firsts, ends)
+    here = kafka.is_at(http, next(iter(firsts))[0]) if is_here else None
+    now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
+    lags = []
+    for place in places:
+        offset = committed[place].offset if place in committed else None
+        lag = Lag(place, offset, starts.get(place), ends.get(place), None, None, None, None, {})
+        if offset is None:
+            why = "nothing is committed there"
+            lags.append(lag._replace(unknown={"event": why, "append": why}))
+        elif place not in ends:
+            why = "there is no such partition any more"
+            lags.append(lag._replace(unknown={"event": why, "append": why}))
+        elif place not in firsts:
+            lags.append(lag._replace(records=0, event_ms=0, append_ms=0))
+        else:
+            lag = lag._replace(records=ends[place] - firsts[place])
+            lags.append(_with_times(lag, times[place], now_ms, None if is_here else http))
+    return lags
+
+
+def _ends(kafka: KafkaGroups, places: Iterable[Place]) -> tuple[dict[Place, int], dict[Place, int]]:
+    """Where the logs of these partitions begin and end; those that are gone are left out."""
+    wanted: dict[str, list[int]] = {}
+    for topic, number in places:
+        wanted.setdefault(topic, []).append(number)
+    there = {topic["name"]: topic for topic in kafka.topics() if topic["name"] in wanted}
+    found: tuple[dict[Place, int], dict[Place, int]] = ({}, {})
+    for name, told in there.items():
+        numbers = [
+            each["partition_index"]
+            for each in told["partitions"]
+            if each["partition_index"] in wanted[name]
+        ]
+        for ends, at in zip(found, (EARLIEST, LATEST), strict=True):
+            offsets = kafka.offsets(name, numbers, at)
+            ends.update({(name, number): offset for number, offset in offsets.items()})
+    return found
+
+
+def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> Lag:
+    """The lag in time, by the first record that is unread."""
+    if isinstance(times, _Nothing):  # marks of transactions, or what compaction has removed
+        return lag._replace(event_ms=0, append_ms=0)
+    if isinstance(times, _Unknown):
+        why = times.sentence
+        return lag._replace(unknown={"event": why, "append": why})
+    unknown = {}
+    if times.timestamp_ms is None:
+        unknown["event"] = "the first unread record has no time"
+    if times.append_time_ms is None:
+        unknown["append"] = (
+            "nobody knows when the first unread record was appended"
+            if no_http is None
+            else f"append times come over HTTP, and no port of this broker answers at {no_http}"
+        )
+    return lag._replace(
+        first=times,
+        event_ms=None if times.timestamp_ms is None else now_ms - times.timestamp_ms,
+        append_ms=None if times.append_time_ms is None else now_ms - times.append_time_ms,
+        unknown=unknown,
+    )
+
+
+# --- the times of the first unread record ------------------------------------------------------------
+
+
+def _told(http: str, firsts: Mapping[Place, int]) -> dict[Place, _Times]:
+    """As the HTTP port tells them."""
+    found: dict[Place, _Times] = {}
+    for (topic, number), first in firsts.items():
+        path = ("topics", topic, "partitions", str(number), "records", str(first), "times")
+        try:
+            told = ask(http, *path, query=[("next", "true")])
+        except CommandError as error:
+            if error.name == "OFFSET_OUT_OF_RANGE":
+                found[topic, number] = _Nothing()
+            elif error.name:
+                found[topic, number] = _Unknown(str(error))
+            else:
+                raise
+            continue
+        found[topic, number] = Unread(told["offset"], told["timestamp_ms"], told["append_time_ms"])
+    return found
+
+
+def _fetched(
+    address: str, firsts: Mapping[Place, int], ends: Mapping[Place, int]
+) -> dict[Place, _Times]:
+    """As a consumer sees them: without append times. Raises CommandError."""
+    if not firsts:
+        return {}
+    from kafka import KafkaConsumer, TopicPartition
+
+    found: dict[Place, _Times] = {}
+    left = {TopicPartition(*place): place for place in firsts}
+    with telling():
+        consumer = KafkaConsumer(
+            bootstrap_servers=address,
+            client_id="tidelog",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",  # what retention took meanwhile is passed over
+            max_partition_fetch_bytes=_FETCH_BYTES,
+        )
+    try:
+        with telling():
+            consumer.assign(list(left))
+            for each, place in left.items():
+                consumer.seek(each, firsts[place])
+        until = time.monotonic() + _SILENT_S
+        while left and time.monotonic() < until:
+            with telling():
+                polled = consumer.poll(_POLL_MS)
+            for each, records in polled.items():
+                if each in left and records:
+                    found[left.pop(each)] = _seen(records[0])
+            for each in [each for each in left if consumer.position(each) >= ends[left[each]]]:
+                found[left.pop(each)] = _Nothing()
+            consumer.pause(*(each for each in consumer.assignment() if each not in left))
+            if polled:
+                until = time.monotonic() + _SILENT_S
+    finally:
+        consumer.close(autocommit=False)
+    for place in left.values():
+        found[place] = _Unknown(f"its records could not be fetched within {_SILENT_S:.0f} s")
+    return found
+
+
+def _seen(record: Any) -> Unread:
+    is_without = record.timestamp is None or record.timestamp == _NO_TIME
+    return Unread(record.offset, None if is_without else record.timestamp, None)
+
+
+# --- telling -----------------------------------------------------------------------------------------
+
+
+def as_json(lag: Lag) -> dict[str, Any]:
+    """A lag for scripts: exact, times twice."""
+    to_iso = instants().to_iso
+    first = None
+    if lag.first is not None:
+        first = {
+            "offset": lag.first.offset,
+            "timestamp_ms": lag.first.timestamp_ms,
+            "timestamp": to_iso(lag.first.timestamp_ms),
+            "append_time_ms": lag.first.append_time_ms,
+            "append_time": to_iso(lag.first.append_time_ms),
+        }
+    return {
+        "topic": lag.place[0],
+        "partition": lag.place[1],
+        "committed_offset": lag.committed,
+        "log_start_offset": lag.start,
+        "end_offset": lag.end,
+        "lag_records": lag.records,
+        "lag_event_ms": lag.event_ms,
+        "lag_append_ms": lag.append_ms,
+        "first_unread": first,
+        "unknown": dict(lag.unknown),
+    }

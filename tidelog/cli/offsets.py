@@ -1,0 +1,178 @@
+"""`tidelog offsets` and `tidelog times`: where a time is in a log, and which times an offset has.
+
+Lookups by a record's own time or by when it was appended, before 1970 too. What nobody knows is shown as
+unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.cli.shared import (
+    NONE,
+    add_common,
+    add_topic,
+    ask,
+    check_number,
+    run,
+    shown,
+    tell,
+    tell_json,
+    tell_table,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+_TIME_HELP = "2026-01-01T00:00Z, -2h from the broker's now, or milliseconds"
+
+
+def add_offsets(parser: argparse.ArgumentParser) -> None:
+    """The command line of `tidelog offsets`."""
+    add_topic(parser)
+    time = parser.add_mutually_exclusive_group()
+    time.add_argument("--at", metavar="TIME", help=f"the first record at or after it: {_TIME_HELP}")
+    time.add_argument(
+        "--appended-at", metavar="TIME", help="the first record appended at or after it"
+    )
+    parser.add_argument(
+        "--shift",
+        action="store_true",
+        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
+    )
+    parser.add_argument(
+        "--committed", action="store_true", help="only what consumers of committed records see"
+    )
+    add_common(parser)
+
+
+def run_offsets(options: argparse.Namespace) -> int:
+    """Run `tidelog offsets`; the exit status."""
+    return run("offsets", _offsets, options)
+
+
+def look_up(options: argparse.Namespace, at: str | None, appended_at: str | None) -> dict[str, Any]:
+    """The offsets of a time, as the broker tells them. Raises CommandError."""
+    check_number("--partition", options.partition)
+    before = "--before" if options.command == "delete-records" else None
+    return ask(
+        options.http,
+        "topics",
+        options.topic,
+        "offsets",
+        query=(
+            ("at", at),
+            ("appended-at", appended_at),
+            ("partition", options.partition),
+            ("shift", "true" if options.shift else None),
+            ("isolation", "read_committed" if getattr(options, "committed", False) else None),
+        ),
+        options={"at": before or "--at", "appended-at": before or "--appended-at"},
+    )
+
+
+def _offsets(options: argparse.Namespace) -> None:
+    told = look_up(options, options.at, options.appended_at)
+    if options.json:
+        tell_json(told)
+    elif options.at is None and options.appended_at is None:
+        _tell_ends(told)
+    else:
+        _tell_found(told)
+
+
+def _tell_ends(told: dict[str, Any]) -> None:
+    columns = ("partition", "", "offset", "record time", "append time")
+    rows = []
+    for row in told["partitions"]:
+        number = str(row["partition"])
+        if "error" in row:
+            rows.append((number, row["error"], row["message"], "", ""))
+            continue
+        for what in ("first", "last", "largest"):
+            rows.append((number, *_found(what, row[what])))
+            number = ""
+        rows.append(("", "end", str(row["end_offset"]), "", ""))
+    tell_table(columns, rows, right=("partition", "offset"))
+
+
+def _found(what: str, found: dict[str, Any]) -> tuple[str, str, str, str]:
+    if found["offset"] in (NONE, None):  # None: nobody knows
+        return what, "-", "-", "-"
+    times = (shown(found, "timestamp", "none"), shown(found, "append_time", "unknown"))
+    return what, str(found["offset"]), *times
+
+
+def _tell_found(told: dict[str, Any]) -> None:
+    name, verb = (
+        ("at", "at or after") if "at_ms" in told else ("appended_at", "appended at or after")
+    )
+    tell(f"{told['topic']}: the first record {verb} {shown(told, name)}", "")
+    columns = ("partition", "offset", "record time", "append time", "log start", "end")
+    rows: list[tuple[str, ...]] = []
+    for row in told["partitions"]:
+        if "error" in row:
+            rows.append((str(row["partition"]), row["error"], row["message"], "", "", ""))
+            continue
+        unknown = row.get("unknown")
+        if unknown:
+            _, _, *times = _found("", row)
+            offset = f"{unknown['start_offset']} to {unknown['end_offset']}?"
+        else:
+            _, offset, *times = _found("", row)
+        ends = (str(row["log_start_offset"]), str(row["end_offset"]))
+        rows.append((str(row["partition"]), offset if offset != "-" else "none", *times, *ends))
+    tell_table(columns, rows, right=("partition", "offset", "log start", "end"))
+    if any(row.get("unknown") for row in told["partitions"]):
+        tell(
+            "",
+            "?: nobody knows when what lies there was appended; the answer is there, or right behind it.",
+        )
+
+
+# --- tidelog times -------------------------------------------------------------------------------
+
+
+def add_times(parser: argparse.ArgumentParser) -> None:
+    """The command line of `tidelog times`."""
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("partition", metavar="PARTITION")
+    parser.add_argument("offset", metavar="OFFSET")
+    add_common(parser)
+
+
+def run_times(options: argparse.Namespace) -> int:
+    """Run `tidelog times`; the exit status."""
+    return run("times", _times, options)
+
+
+def _times(options: argparse.Namespace) -> None:
+    check_number("PARTITION", options.partition)
+    path = ("topics", options.topic, "partitions", options.partition, "records", options.offset)
+    told = ask(options.http, *path, "times")
+    if options.json:
+        tell_json(told)
+        return
+    own = {
+        "data": "none: the record has no time",
+        "control": "none: it marks the end of a transaction",
+        "absent": "none: compaction has removed the record",
+    }[told["kind"]]
+    rows = [
+        ("record time", shown(told, "timestamp", own), _ms(told, "timestamp")),
+        (
+            "append time",
+            shown(told, "append_time", "unknown: nobody knows when it was appended"),
+            _ms(told, "append_time"),
+        ),
+    ]
+    kind = f" ({told['timestamp_type']})" if told["timestamp_type"] else ""
+    tell_table(
+        (f"{told['topic']}-{told['partition']}, offset {told['offset']}{kind}", "", "ms"),
+        rows,
+        right=("ms",),
+    )
+
+
+def _ms(told: dict[str, Any], name: str) -> str:
+    return "" if told[f"{name}_ms"] is None else str(told[f"{name}_ms"])

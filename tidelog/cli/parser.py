@@ -1,0 +1,357 @@
+"""The `tidelog` command.
+
+`tidelog serve` runs a broker in this process until SIGTERM or SIGINT. When clients may connect it prints
+one line to standard output, `ready listeners=... http=... control=... cluster=... pid=...`; its log goes
+to standard error. Exit status: 0 after a proper stop, 1 if it could not start or broke down, 2 for a
+mistake in the command line or the settings, which is told in one sentence.
+
+`tidelog dump FILE...` shows what the files of a log directory hold and judges each. Exit status: 0 when
+all are fine, 1 when something was found, 2 for a mistake in the command line.
+
+`tidelog topics|configs|groups|produce|consume|explain|offsets|times|delete-records` ask a running broker,
+over HTTP and Kafka's protocol. Exit status: 0 when done, 1 when it could not be done, 2 for a mistake in the
+command line.
+
+`tidelog pipeline JOB ...` runs jobs on Spark. Exit status: 0 when done, 1 when there are findings, 2 for a
+mistake in the command line, 3 when it failed.
+
+What a command does not need is not imported: starting must stay fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tidelog import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# What asks a running broker: the module, the functions that add its options and run it, and a line of help.
+_ASKING = {
+    "topics": (
+        "tidelog.cli.topics",
+        "add_topics",
+        "run_topics",
+        "list, describe, create, delete and alter topics",
+    ),
+    "configs": (
+        "tidelog.cli.configs",
+        "add_configs",
+        "run_configs",
+        "show and change settings, and say first what a change would delete",
+    ),
+    "groups": (
+        "tidelog.cli.groups",
+        "add_groups",
+        "run_groups",
+        "list, describe, reset and delete consumer groups; lag in records and in time",
+    ),
+    "produce": (
+        "tidelog.cli.produce",
+        "add_produce",
+        "run_produce",
+        "write records: lines, or JSON lines with times, keys and headers",
+    ),
+    "consume": (
+        "tidelog.cli.consume",
+        "add_consume",
+        "run_consume",
+        "read records with both their times, from a time or an offset on",
+    ),
+    "explain": (
+        "tidelog.cli.explain",
+        "add_explain",
+        "run_explain",
+        "why segments are still there, and when they will go",
+    ),
+    "offsets": (
+        "tidelog.cli.offsets",
+        "add_offsets",
+        "run_offsets",
+        "the first offset at or after a time, or appended then",
+    ),
+    "times": (
+        "tidelog.cli.offsets",
+        "add_times",
+        "run_times",
+        "when a record happened, and when it was appended",
+    ),
+    "delete-records": (
+        "tidelog.cli.delete_records",
+        "add_delete",
+        "run_delete",
+        "forget what lies before a time",
+    ),
+}
+_FILES = frozenset({"file", "from_file"})  # options whose names of files may be any bytes
+_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, which is no option
+
+USAGE_ERROR = 2
+_BROKEN_PIPE = 1  # not everything was judged
+_STOP_WITHIN_S = 10.0
+# The options that are settings with a spelling of their own.
+_SHORTHANDS = {
+    "listeners": "listeners",
+    "log_dirs": "log.dirs",
+    "http": "http.listener",
+    "control": "control.listener",
+    "clock": "clock",
+    "clock_scope": "clock.scope",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells a mistake in one sentence instead of a page."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the sentence and leave with status 2."""
+        self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line (without the program's name); returns the exit status."""
+    arguments = _with_signed_values(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["pipeline"]:  # has sub-commands and options of its own
+        from tidelog.cli.pipeline import main as run_pipeline
+
+        return run_pipeline(arguments[1:])
+    parser = _parser(arguments[0] if arguments else None)
+    options, unknown = parser.parse_known_args(arguments)
+    names = (parser.prog, options.command, getattr(options, "action", None))
+    parser.prog = " ".join(name for name in names if name)  # what is wrong from here on is of it
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(map(_shown, unknown))}")
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return USAGE_ERROR
+    if sys.stdout is None and options.command != "serve":
+        sys.stderr.write(f"{parser.prog}: standard output is closed\n")
+        return _BROKEN_PIPE
+    if options.command in _ASKING:
+        for name, value in vars(options).items():
+            if name not in _FILES:
+                setattr(options, name, _as_text(parser, value))
+        status: int = options.run(options)
+        return status
+    return _dump(options) if options.command == "dump" else _serve(options)
+
+
+def _with_signed_values(arguments: Sequence[str]) -> list[str]:
+    """Join `--at -2h` to `--at=-2h`, which argparse would take for two options.
+
+    As in pipeline/options.py: that may not import this, and this imports nothing of the house for what
+    needs none of it.
+    """
+    joined: list[str] = []
+    for argument in arguments:
+        if _SIGNED.match(argument) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def _as_text(parser: argparse.ArgumentParser, value: Any) -> Any:
+    """What was given, in UTF-8, whatever the locale is; leaves with status 2 where that is no text."""
+    if isinstance(value, list):
+        return [_as_text(parser, each) for each in value]
+    if not isinstance(value, str) or value.isascii():
+        return value
+    try:
+        return os.fsencode(value).decode()
+    except UnicodeError:
+        return parser.error(f"{_shown(value)} is not UTF-8")
+
+
+def _shown(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The whole command line; of what asks a running broker only this command's options."""
+    parser = _Parser(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
+    parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    serve = commands.add_parser(
+        "serve", help="run a broker", description=_SERVE, allow_abbrev=False
+    )
+    add = serve.add_argument
+    add("--listeners", metavar="NAME://HOST:PORT", help="where to listen (port 0: any free one)")
+    add("--log-dirs", metavar="DIR", help="where the logs are kept, several separated by commas")
+    add("--http", metavar="HOST:PORT", help="where to serve metrics and health")
+    add("--config", metavar="FILE", type=Path, help="a Kafka server.properties file")
+    add(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one setting; may be given many times",
+    )
+    add(
+        "--control",
+        metavar="HOST:PORT",
+        help="where to move a manual clock, plant faults and ask for sweeps (port 0: any free one)",
+    )
+    add(
+        "--clock",
+        choices=["system", "manual"],
+        help="the clock to live by: the machine's, or one that stands still until it is moved",
+    )
+    add(
+        "--clock-start", metavar="TIME", help="where a manual clock starts (2026-01-01T00:00Z, -7d)"
+    )
+    add(
+        "--clock-scope",
+        choices=["log", "all"],
+        help="what follows a manual clock: the log alone, or the sessions and offsets of groups too",
+    )
+    add(
+        "--stop-at-eof",
+        action="store_true",
+        help="stop when standard input ends, as when the program that started this one dies",
+    )
+    dump = commands.add_parser(
+        "dump", help="show and judge files of a log", description=_DUMP, allow_abbrev=False
+    )
+    dump.add_argument(
+        "files", metavar="FILE", nargs="+", type=Path, help="a file or a directory of them"
+    )
+    dump.add_argument("--records", action="store_true", help="show every record of a segment")
+    dump.add_argument("--json", action="store_true", help="one JSON object a line")
+    commands.add_parser(
+        "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
+    )
+    for name, (module, add_options, run, described) in _ASKING.items():
+        asking = commands.add_parser(name, help=described, allow_abbrev=False)
+        if name == command:
+            asking.description = f"{described[0].upper()}{described[1:]}."
+            functions = importlib.import_module(module)
+            getattr(functions, add_options)(asking)
+            asking.set_defaults(run=getattr(functions, run))
+    return parser
+
+
+_SERVE = (
+    "Run a broker until SIGTERM. Settings come from the properties file, then from KAFKA_* environment "
+    "variables (KAFKA_NUM_PARTITIONS is num.partitions), then from these options; the later wins."
+)
+
+
+_DUMP = (
+    "Show what files of a log directory hold (segments, indexes, append times, snapshots, checkpoints), "
+    "and what is wrong with them. Nothing is changed. Exit status 1 says that something is wrong."
+)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from tidelog._house import HouseError, open_house
+
+    try:
+        open_house()
+    except HouseError as error:
+        return _refuse("serve", str(error))
+    from config import ConfigError, load
+
+    try:
+        config = load(options.config, os.environ, _overrides(options))
+    except ConfigError as error:
+        return _refuse("serve", str(error))
+    if options.stop_at_eof:
+        _stop_at_eof()
+    from broker.server import run
+
+    return run(config)
+
+
+def _overrides(options: argparse.Namespace) -> dict[str, str]:
+    """The settings given on the command line. Raises ConfigError."""
+    from config import ConfigError
+
+    found: dict[str, str] = {}
+    given = [
+        (f"--{option.replace('_', '-')}", name, getattr(options, option))
+        for option, name in _SHORTHANDS.items()
+        if getattr(options, option) is not None
+    ]
+    if options.clock_start is not None:
+        given.append(("--clock-start", "clock.start.ms", _start_ms(options.clock_start)))
+    for text in options.set:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set {text}: expected KEY=VALUE")
+        given.append((f"--set {name.strip()}", name.strip(), value))
+    for option, name, value in given:
+        if found.setdefault(name, value) != value:
+            raise ConfigError(f"{option}={value} contradicts {name}={found[name]} given before it")
+    return found
+
+
+def _start_ms(text: str) -> str:
+    """Where a manual clock starts, as the setting has it. Raises ConfigError."""
+    from config import ConfigError
+    from config.instants import parse_instant
+
+    try:
+        return str(parse_instant(text, time.time_ns() // 1_000_000))
+    except ValueError as error:
+        raise ConfigError(f"--clock-start: {error}") from None
+
+
+def _dump(options: argparse.Namespace) -> int:
+    from tidelog._house import HouseError, open_house
+
+    try:
+        open_house()
+    except HouseError as error:
+        return _refuse("dump", str(error))
+    from tidelog.dump import dump
+
+    try:
+        status = dump.run(options.files, with_records=options.records, as_json=options.json)
+        sys.stdout.flush()
+        return status
+    except dump.UsageError as error:
+        return _refuse("dump", str(error))
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` has
+        return _unwritten()
+    except OSError as error:  # what cannot be read is judged
+        print(f"tidelog dump: the answer cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return _unwritten()
+
+
+def _unwritten() -> int:
+    """Let what is still to be written go nowhere: the end of the process would complain of it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _BROKEN_PIPE
+
+
+def _refuse(command: str, sentence: str) -> int:
+    print(f"tidelog {command}: {sentence}", file=sys.stderr)  # noqa: T201 - there is no log yet
+    return USAGE_ERROR
+
+
+def _stop_at_eof() -> None:
+    """Stop as for SIGTERM once standard input ends; a broker that will not stop is ended.
+
+    Whoever started this process holds the other end of a pipe: when it dies, however it dies, the
+    kernel closes the pipe.
+    """
+    import signal
+    import threading
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(_STOP_WITHIN_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="stop-at-eof", daemon=True).start()

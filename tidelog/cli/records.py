@@ -1,0 +1,257 @@
+"""Records as text: JSON lines that lose nothing, format strings, and times as people write them.
+
+One JSON object a line. `key`, `value` and the values of `headers` (pairs of name and value) are text, null,
+or {"base64": "..."} for bytes that are not UTF-8; `timestamp_ms` is exact, null for a record without a
+time. What `tidelog consume --json` writes, `tidelog produce --json` reads back as it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.cli.shared import USAGE, CommandError, instants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+NO_TIME = -1
+_RELATIVE = re.compile(r"now|[+-]([0-9.]+(ms|[smhdw]))+", re.ASCII | re.IGNORECASE)
+_KNOWN = frozenset(
+    {
+        "topic",
+        "partition",
+        "offset",
+        "timestamp_ms",
+        "timestamp",
+        "timestamp_type",
+        "append_time_ms",
+        "append_time",
+        "key",
+        "value",
+        "headers",
+    }
+)
+
+
+class Record(NamedTuple):
+    """A record to be produced; without a time it is -1, and None leaves the time to the producer."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp_ms: int | None
+    partition: int | None = None
+
+
+class Seen(NamedTuple):
+    """A record that was consumed; `append_time_ms` is None where nobody knows it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    is_log_append_time: bool
+    append_time_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+# --- times -----------------------------------------------------------------------------------------
+
+
+def is_relative(text: str) -> bool:
+    """Whether a time is told from now on: whose now it is has to be known."""
+    return _RELATIVE.fullmatch(text.strip()) is not None
+
+
+def time_of(text: str | int, now_ms: int, *, shift: bool, what: str) -> int:
+    """The time that is meant. The one that is none is refused, or with `shift` the next is taken.
+
+    Raises CommandError, which begins with `what`.
+    """
+    try:
+        found: int = instants().parse_instant(text, now_ms)
+    except ValueError as error:
+        raise CommandError(f"{what}: {error}", USAGE) from None
+    if found != NO_TIME:
+        return found
+    if shift:
+        return 0
+    raise CommandError(
+        f'{what}: {text} is the millisecond -1, which means "no time": give one more or less, or --shift for '
+        "1970-01-01T00:00Z",
+        USAGE,
+    )
+
+
+# --- JSON lines ------------------------------------------------------------------------------------
+
+
+def to_json(seen: Seen, topic: str, *, with_append_time: bool) -> str:
+    """A consumed record as one line, without the line's end."""
+    to_iso = instants().to_iso
+    time = None if seen.timestamp_ms == NO_TIME else seen.timestamp_ms
+    told: dict[str, Any] = {
+        "topic": topic,
+        "partition": seen.partition,
+        "offset": seen.offset,
+        "timestamp_ms": time,
+        "timestamp": to_iso(time),
+        "timestamp_type": None
+        if time is None
+        else ("LogAppendTime" if seen.is_log_append_time else "CreateTime"),
+    }
+    if with_append_time:
+        told["append_time_ms"] = seen.append_time_ms
+        told["append_time"] = to_iso(seen.append_time_ms)
+    told["key"] = _to_json(seen.key)
+    told["value"] = _to_json(seen.value)
+    told["headers"] = [[name, _to_json(value)] for name, value in seen.headers]
+    return json.dumps(told, ensure_ascii=False)
+
+
+def _to_json(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def from_json(line: bytes, read_time: Callable[[str | int], int]) -> Record:
+    """The record of a line; `read_time` reads its time. Raises ValueError and CommandError: a sentence."""
+    try:
+        told = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"is no JSON: {error}") from None
+    if not isinstance(told, dict):
+        raise ValueError('is no record: expected {"key": ..., "value": ...}')  # noqa: TRY004 - a mistake in a line
+    if unknown := sorted(set(told) - _KNOWN):
+        raise ValueError(f"{unknown[0]!r} is nothing that a record has")
+    return Record(
+        _from_json("key", told.get("key")),
+        _from_json("value", told.get("value")),
+        _headers(told.get("headers")),
+        _time(told, read_time),
+        _partition(told.get("partition")),
+    )
+
+
+def _from_json(what: str, told: object) -> bytes | None:
+    if told is None:
+        return None
+    try:
+        if isinstance(told, str):
+            return told.encode()
+        if isinstance(told, dict) and list(told) == ["base64"] and isinstance(told["base64"], str):
+            return base64.b64decode(told["base64"], validate=True)
+    except ValueError:  # half of a surrogate pair, or not base64
+        raise ValueError(f"{what}: {json.dumps(told)[:80]} stands for no bytes") from None
+    raise ValueError(f'{what}: expected a text, null or {{"base64": "..."}}')
+
+
+def _headers(told: object) -> list[tuple[str, bytes | None]]:
+    if told is None:
+        return []
+    pairs = list(told.items()) if isinstance(told, dict) else told
+    if not isinstance(pairs, list):
+        raise ValueError("headers: expected pairs of name and value")  # noqa: TRY004 - as above
+    found = []
+    for pair in pairs:
+        if not (isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise ValueError("headers: expected pairs of name and value")
+        _from_json("headers", pair[0])
+        found.append((pair[0], _from_json(f"header {pair[0]}", pair[1])))
+    return found
+
+
+def _time(told: Mapping[str, object], read_time: Callable[[str | int], int]) -> int | None:
+    for name in ("timestamp_ms", "timestamp"):
+        if name not in told:
+            continue
+        value = told[name]
+        if value is None:
+            return NO_TIME
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError(f"{name}: expected a time, milliseconds or null")  # noqa: TRY004 - as above
+        return read_time(value)
+    return None
+
+
+def _partition(told: object) -> int | None:
+    if told is None:
+        return None
+    if isinstance(told, bool) or not isinstance(told, int) or not 0 <= told < 2**31:
+        raise ValueError("partition: expected a number from 0 on")
+    return told
+
+
+# --- format strings --------------------------------------------------------------------------------
+
+_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\"}
+_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
+
+_FIELDS: dict[str, Callable[[Seen, str], bytes]] = {
+    "s": lambda seen, _: seen.value or b"",
+    "S": lambda seen, _: _length(seen.value),
+    "k": lambda seen, _: seen.key or b"",
+    "K": lambda seen, _: _length(seen.key),
+    "T": lambda seen, _: b"%d" % seen.timestamp_ms,
+    "I": lambda seen, _: shown(seen.timestamp_ms, "none").encode(),
+    "a": lambda seen, _: shown(seen.append_time_ms, "unknown").encode(),
+    "A": lambda seen, _: b"unknown" if seen.append_time_ms is None else b"%d" % seen.append_time_ms,
+    "h": lambda seen, _: b",".join(
+        name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in seen.headers
+    ),
+    "t": lambda _, topic: topic.encode(),
+    "p": lambda seen, _: b"%d" % seen.partition,
+    "o": lambda seen, _: b"%d" % seen.offset,
+    "%": lambda _, __: b"%",
+}
+
+
+def formatter(text: str) -> Callable[[Seen, str], bytes]:
+    """What writes a record as a format string says, kcat's tokens and three more. Raises CommandError."""
+    parts: list[bytes | Callable[[Seen, str], bytes]] = []
+    for token in _TOKEN.finditer(text):
+        field, code, escape, plain, single = token.groups()
+        if field is not None and field in _FIELDS:
+            parts.append(_FIELDS[field])
+        elif code is not None:
+            parts.append(bytes.fromhex(code))
+        elif escape is not None and escape in _ESCAPES:
+            parts.append(_ESCAPES[escape])
+        elif plain is not None:
+            parts.append(plain.encode())
+        else:
+            known = " ".join(f"%{each}" for each in _FIELDS)
+            raise CommandError(
+                f"--format: {single or token[0]} is nothing there is: {known} \\n \\r \\t \\x0a",
+                USAGE,
+            )
+
+    def write(seen: Seen, topic: str) -> bytes:
+        return b"".join(part if isinstance(part, bytes) else part(seen, topic) for part in parts)
+
+    return write
+
+
+def is_about_append_times(text: str) -> bool:
+    """Whether a format string wants to know when a record was appended."""
+    return any(token[1] in ("a", "A") for token in _TOKEN.finditer(text) if token[1])
+
+
+def _length(data: bytes | None) -> bytes:
+    return b"-1" if data is None else b"%d" % len(data)
+
+
+def shown(time_ms: int | None, missing: str) -> str:
+    """A time as people read it; in milliseconds where no calendar reaches."""
+    if time_ms is None or time_ms == NO_TIME:
+        return missing
+    text: str | None = instants().to_iso(time_ms)
+    return str(time_ms) if text is None else text.replace(".000Z", "Z")

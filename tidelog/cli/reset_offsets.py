@@ -1,0 +1,343 @@
+"""`tidelog groups reset-offsets`: have a group go on elsewhere.
+
+To the beginning, the end, an offset, so many records forth or back, what a file says, or a time: the records'
+own, or with --by append that of their appending. As Kafka's own tool it only says what it would do,
+unless --execute is given; an offset that is not in the log becomes the nearest that is; and a group that
+somebody is in is left alone. Nothing is committed before everything is known.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.cli.kafka import EARLIEST, LATEST, UNSAYABLE_MS
+from tidelog.cli.kafka_groups import INACTIVE
+from tidelog.cli.records import time_of
+from tidelog.cli.shared import (
+    NONE,
+    USAGE,
+    CommandError,
+    ask,
+    tell,
+    tell_json,
+    tell_table,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tidelog.cli.kafka_groups import Committed, KafkaGroups, Place
+
+Wanted = dict[str, list[int] | None]
+_LAST = 2**63 - 1
+
+
+class Plan(NamedTuple):
+    """Where a group goes on in one partition; `note` says what is not as it was asked."""
+
+    place: Place
+    committed: int | None
+    offset: int
+    note: str = ""
+
+
+def add_reset(parser: argparse.ArgumentParser) -> None:
+    """The options of `tidelog groups reset-offsets`."""
+    parser.add_argument(
+        "--all-topics",
+        action="store_true",
+        help="every partition that the group has committed something in",
+    )
+    to = parser.add_mutually_exclusive_group(required=True)
+    to.add_argument("--to-earliest", action="store_true", help="the beginning of the log")
+    to.add_argument("--to-latest", action="store_true", help="the end of the log")
+    to.add_argument("--to-current", action="store_true", help="what is committed now")
+    to.add_argument("--to-offset", metavar="OFFSET", help="this offset")
+    to.add_argument("--shift-by", metavar="N", help="so many offsets forth, or with -N back")
+    to.add_argument(
+        "--to-time",
+        metavar="TIME",
+        help="the first record at or after it: 2026-01-01T00:00Z, -2h, or milliseconds",
+    )
+    to.add_argument(
+        "--from-file",
+        metavar="FILE",
+        help="lines of topic,partition,offset, as --export and Kafka's tool write them (-: standard input)",
+    )
+    parser.add_argument(
+        "--by",
+        choices=["event", "append"],
+        help="for --to-time: the records' own time (event), or when they were appended",
+    )
+    parser.add_argument(
+        "--shift",
+        action="store_true",
+        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
+    )
+    parser.add_argument("--export", action="store_true", help="write topic,partition,offset lines")
+    do = parser.add_mutually_exclusive_group()
+    do.add_argument("--execute", action="store_true", help="do it")
+    do.add_argument("--dry-run", action="store_true", help="only say what would be done (default)")
+
+
+def reset(kafka: KafkaGroups, wanted: Wanted, options: argparse.Namespace) -> None:
+    """Say, or do, what is asked for. Raises CommandError."""
+    _check(wanted, options)
+    name = options.group
+    state = kafka.group(name).state
+    if state not in INACTIVE:
+        raise CommandError(
+            f"offsets can only be reset while nobody is in a group, and {name} is {state}: stop its "
+            "members first"
+        )
+    committed = kafka.committed(name)
+    plans = _plans(kafka, wanted, committed, options)
+    if options.execute:
+        kafka.commit(name, {plan.place: plan.offset for plan in plans})
+    _tell(name, plans, options)
+
+
+def _check(wanted: Wanted, options: argparse.Namespace) -> None:
+    ways = bool(wanted) + options.all_topics + (options.from_file is not None)
+    if ways != 1:
+        raise CommandError("name TOPIC or TOPIC:0,1, or give --all-topics or --from-file", USAGE)
+    if options.by is not None and options.to_time is None:
+        raise CommandError("--by says which time --to-time means: give both", USAGE)
+    if options.json and options.export:
+        raise CommandError("--json and --export: one of them", USAGE)
+
+
+# --- where to --------------------------------------------------------------------------------------
+
+
+def _plans(
+    kafka: KafkaGroups,
+    wanted: Wanted,
+    committed: Mapping[Place, Committed],
+    options: argparse.Namespace,
+) -> list[Plan]:
+    """Where the group goes on, partition by partition. Raises CommandError."""
+    targets = None if options.from_file is None else _from_file(options.from_file, options.group)
+    places = _places(kafka, wanted, committed, options, targets)
+    starts, ends = (_offsets(kafka, places, at) for at in (EARLIEST, LATEST))
+    if targets is None:
+        targets = _targets(kafka, places, committed, options, (starts, ends))
+    plans = []
+    for place in places:
+        offset, note = targets[place]
+        if offset < starts[place]:
+            offset, note = starts[place], f"{offset} is before the beginning of the log"
+        elif offset > ends[place]:
+            offset, note = ends[place], note or f"{offset} is behind the end of the log"
+        known = committed.get(place)
+        plans.append(Plan(place, None if known is None else known.offset, offset, note))
+    return plans
+
+
+def _places(
+    kafka: KafkaGroups,
+    wanted: Wanted,
+    committed: Mapping[Place, Committed],
+    options: argparse.Namespace,
+    targets: Iterable[Place] | None,
+) -> list[Place]:
+    """The partitions that are meant; each is there. Raises CommandError."""
+    if options.all_topics:
+        targets = committed
+        if not committed:
+            raise CommandError(f"{options.group} has committed nothing: name TOPIC")
+    if targets is not None:
+        listed: dict[str, list[int]] = {}
+        for topic, number in targets:
+            listed.setdefault(topic, []).append(number)
+        wanted = {**listed}
+    found = []
+    for told in kafka.topics(list(wanted)):
+        name, numbers = told["name"], wanted[told["name"]]
+        there = [each["partition_index"] for each in told["partitions"]]
+        for number in numbers or ():
+            if number not in there:
+                raise CommandError(f"there is no partition {name}-{number}: it has {len(there)}")
+        found += [(name, number) for number in (there if numbers is None else numbers)]
+    return found
+
+
+def _offsets(kafka: KafkaGroups, places: Sequence[Place], at: int) -> dict[Place, int]:
+    """ListOffsets of these partitions."""
+    found = {}
+    for topic in dict.fromkeys(topic for topic, _ in places):
+        numbers = [number for each, number in places if each == topic]
+        offsets = kafka.offsets(topic, numbers, at)
+        found.update({(topic, number): offset for number, offset in offsets.items()})
+    return found
+
+
+def _targets(
+    kafka: KafkaGroups,
+    places: Sequence[Place],
+    committed: Mapping[Place, Committed],
+    options: argparse.Namespace,
+    log: tuple[Mapping[Place, int], Mapping[Place, int]],
+) -> dict[Place, tuple[int, str]]:
+    """The offset that is asked for in each partition, and a note. Raises CommandError."""
+    starts, ends = log
+    if options.to_earliest:
+        return {place: (starts[place], "") for place in places}
+    if options.to_latest:
+        return {place: (ends[place], "") for place in places}
+    if options.to_offset is not None:
+        offset = _number("--to-offset", options.to_offset)
+        if offset < 0:
+            raise CommandError(f"--to-offset {offset}: expected a number from 0 on", USAGE)
+        return dict.fromkeys(places, (offset, ""))
+    if options.to_time is not None:
+        return _at_time(kafka, places, options, ends)
+    if options.to_current:
+        return {
+            place: (committed[place].offset, "")
+            if place in committed
+            else (ends[place], "nothing is committed: the end")
+            for place in places
+        }
+    by = _number("--shift-by", options.shift_by)
+    for topic, number in places:
+        if (topic, number) not in committed:
+            raise CommandError(
+                f"nothing is committed in {topic}-{number} that --shift-by could start from"
+            )
+    return {place: (committed[place].offset + by, "") for place in places}
+
+
+def _number(option: str, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise CommandError(f"{option} {text}: expected a number", USAGE) from None
+    if not -_LAST <= number <= _LAST:
+        raise CommandError(f"{option} {text}: that is no offset", USAGE)
+    return number
+
+
+def _at_time(
+    kafka: KafkaGroups,
+    places: Sequence[Place],
+    options: argparse.Namespace,
+    ends: Mapping[Place, int],
+) -> dict[Place, tuple[int, str]]:
+    """The first record at or after a time, in each partition. Raises CommandError."""
+    here = kafka.is_at(options.http, places[0][0])  # None: no HTTP port of this broker's
+    now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
+    at = time_of(options.to_time, now_ms, shift=options.shift, what="--to-time")
+    name = "appended-at" if options.by == "append" else "at"
+    if name == "at" and at not in UNSAYABLE_MS:
+        return {
+            place: (ends[place], "no record is that late: the end")
+            if offset == NONE
+            else (offset, "")
+            for place, offset in _offsets(kafka, places, at).items()
+        }
+    if here is None:
+        what = "append times" if name == "appended-at" else f"the time {at} ms"
+        raise CommandError(
+            f"{what} cannot be looked up over Kafka's protocol, and no HTTP port of this broker answers "
+            f"at {options.http}: name it with --http"
+        )
+    found = {}
+    for topic in dict.fromkeys(topic for topic, _ in places):
+        told = ask(options.http, "topics", topic, "offsets", query=[(name, str(at))])
+        for row in told["partitions"]:
+            if (topic, row["partition"]) in places:
+                found[topic, row["partition"]] = _row(topic, row)
+    return found
+
+
+def _row(topic: str, row: Mapping[str, Any]) -> tuple[int, str]:
+    """The offset that HTTP tells of one partition. Raises CommandError."""
+    if "error" in row:
+        raise CommandError(f"{topic}-{row['partition']}: {row['message']}")
+    if unknown := row.get("unknown"):  # the earliest it may be: nothing is left out
+        first, last = unknown["start_offset"], unknown["end_offset"] - 1
+        return first, f"nobody knows when {first} to {last} were appended: it goes on before them"
+    if row["offset"] == NONE:
+        return row["end_offset"], "no record is that late: the end"
+    return row["offset"], ""
+
+
+def _from_file(path: str, group: str) -> dict[Place, tuple[int, str]]:
+    """What a file says: topic,partition,offset, or group,topic,partition,offset. Raises CommandError."""
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise CommandError(f"--from-file {path}: {reason}", USAGE) from None
+    found: dict[Place, tuple[int, str]] = {}
+    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+        where = f"--from-file {path}, line {number}"
+        fields = [field.strip() for field in row]
+        if not fields:
+            continue
+        if len(fields) == 4 and fields.pop(0) != group:
+            continue  # of another group
+        if len(fields) != 3 or not all(each.isascii() and each.isdecimal() for each in fields[1:]):
+            raise CommandError(f"{where}: expected topic,partition,offset", USAGE)
+        place, offset = (fields[0], int(fields[1])), int(fields[2])
+        if offset > _LAST or place[1] >= 2**31:
+            raise CommandError(f"{where}: expected topic,partition,offset", USAGE)
+        if place in found:
+            raise CommandError(f"{where}: {place[0]}-{place[1]} is there twice", USAGE)
+        found[place] = offset, ""
+    if not found:
+        raise CommandError(f"--from-file {path}: there is nothing in it for {group}", USAGE)
+    return found
+
+
+# --- telling -----------------------------------------------------------------------------------------
+
+
+def _tell(name: str, plans: Sequence[Plan], options: argparse.Namespace) -> None:
+    if options.export:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(
+            (*plan.place, plan.offset) for plan in plans
+        )
+        for plan in plans:
+            if plan.note:
+                sys.stderr.write(f"{plan.place[0]}-{plan.place[1]}: {plan.note}\n")
+        return
+    if options.json:
+        tell_json(
+            {
+                "group": name,
+                "executed": options.execute,
+                "partitions": [
+                    {
+                        "topic": plan.place[0],
+                        "partition": plan.place[1],
+                        "committed_offset": plan.committed,
+                        "new_offset": plan.offset,
+                        "note": plan.note or None,
+                    }
+                    for plan in plans
+                ],
+            }
+        )
+        return
+    tell_table(
+        ("topic", "partition", "committed", "new", ""),
+        [
+            (
+                plan.place[0],
+                str(plan.place[1]),
+                "-" if plan.committed is None else str(plan.committed),
+                str(plan.offset),
+                plan.note,
+            )
+            for plan in plans
+        ],
+        right=("partition", "committed", "new"),
+    )
+    tell("", f"{name} goes on there." if options.execute else "Nothing was changed: add --execute.")

@@ -1,0 +1,299 @@
+"""What the commands that ask a running broker share: its address, its answers, tables and mistakes.
+
+They ask over HTTP what Kafka's protocol cannot say; commands_kafka.py has the rest. Times are told
+as they were given: the broker reads them, by its own clock. Exit status: 0 when done, 1 when it could not be
+done, 2 for a mistake in the command line. Every mistake is one sentence on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import http.client
+import json
+import os
+import shutil
+import sys
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from tidelog.control import ControlClient, ControlError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import ModuleType
+
+FAILED, USAGE = 1, 2
+
+HTTP_ADDRESS = "127.0.0.1:8080"
+BROKER_ADDRESS = "127.0.0.1:9092"
+NONE = -1  # the offset of what is not found
+
+_TIMEOUT_S = 600.0  # a log that somebody else wrote is read once before it is explained
+_MISTAKES = frozenset({"BAD_REQUEST", "BAD_TIME", "BAD_OFFSET", "NO_TIME", "INVALID_CONFIG"})
+_LEAST_WRAPPED = 26  # a time and what follows it
+_WIDE = 500  # columns, where nobody looks at a terminal
+_BROKEN_PIPE = 1
+_UNIT = 1024
+_MINUTE_MS = 60_000
+_YEAR_MS = 31_557_600_000
+_YEARS_FROM_MS = 2 * _YEAR_MS
+
+
+class CommandError(Exception):
+    """What a command could not do: a sentence, the exit status, and what the broker calls it."""
+
+    def __init__(self, sentence: str, status: int = FAILED, name: str = "") -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.name = name
+
+
+def add_common(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """The options that every one of these commands has.
+
+    `again`: a command above has them too, and what is given there counts.
+    """
+    add_http(parser, again=again)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS if again else False,
+        help="the answer as JSON, for scripts",
+    )
+
+
+def add_http(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """The option that names the broker's HTTP port; `again` as in add_common."""
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        default=argparse.SUPPRESS if again else HTTP_ADDRESS,
+        help=f"the broker's HTTP port ({HTTP_ADDRESS})",
+    )
+
+
+def add_topic(parser: argparse.ArgumentParser) -> None:
+    """A topic, and one of its partitions or all."""
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--partition", metavar="N", help="one partition alone")
+
+
+def run(
+    name: str, command: Callable[[argparse.Namespace], None], options: argparse.Namespace
+) -> int:
+    """Run a command to its end; the exit status."""
+    try:
+        command(options)
+        sys.stdout.flush()
+    except CommandError as error:
+        sys.stderr.write(f"tidelog {name}: {error}\n")
+        return error.status
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` has
+        drop_output()
+        return _BROKEN_PIPE
+    except OSError as error:  # what comes from files and sockets is a CommandError by now
+        drop_output()
+        sys.stderr.write(
+            f"tidelog {name}: the answer cannot be written: {error.strerror or error}\n"
+        )
+        return FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write(f"tidelog {name}: interrupted\n")
+        return FAILED
+    return 0
+
+
+def drop_output() -> None:
+    """Let what is still to be written go nowhere: the end of the process would complain of it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+
+def ask(
+    address: str,
+    *path: str,
+    query: Iterable[tuple[str, str | None]] = (),
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """What the broker's HTTP port answers; parameters that are None are left out.
+
+    `options` says which option a parameter was given by, where that has another name, for what the broker
+    says of it. Raises CommandError.
+    """
+    check_address("--http", address)
+    given = urlencode([(name, value) for name, value in query if value is not None])
+    url = "/v1/" + "/".join(quote(part, safe="") for part in path) + (f"?{given}" if given else "")
+    client = ControlClient(address, timeout_s=_TIMEOUT_S)
+    try:
+        return client.ask("GET", url)
+    except ControlError as error:
+        status = USAGE if error.name in _MISTAKES else FAILED
+        name, colon, rest = str(error).partition(": ")
+        raise CommandError(f"{options.get(name, name)}{colon}{rest}", status, error.name) from None
+    except (http.client.HTTPException, ValueError, KeyError, TypeError):
+        raise CommandError(f"what answers at {address} is not the HTTP port of tidelog") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CommandError(
+            f"nothing answers at http://{address} ({reason}): is a broker running there? "
+            "--http HOST:PORT names another"
+        ) from None
+    finally:
+        client.close()
+
+
+def check_number(what: str, text: str | None) -> None:
+    """Raise CommandError unless it is none, or a number from 0 on."""
+    if text is not None and not (text.isascii() and text.isdecimal()):
+        raise CommandError(f"{what} {text}: expected a number from 0 on", USAGE)
+
+
+def check_address(option: str, address: str) -> None:
+    """Raise CommandError unless it is HOST:PORT."""
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) < 65_536):
+        raise CommandError(f"{option} {address}: expected HOST:PORT", USAGE)
+
+
+# --- telling -------------------------------------------------------------------------------------
+
+
+def tell_json(told: Any) -> None:
+    """One line of JSON."""
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+def tell(*lines: str) -> None:
+    """Lines of text."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def tell_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    wraps: str | None = None,
+) -> None:
+    """A table, columns of numbers (`right`) flush right; `wraps` may go over several lines.
+
+    Nothing is cut off: where a terminal is too narrow it breaks the lines itself.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(
+            column,
+            justify="right" if column in right else "left",
+            no_wrap=column != wraps,
+            overflow="fold",
+            min_width=_LEAST_WRAPPED if column == wraps else None,
+        )
+    for row in rows:
+        table.add_row(*row)
+    width = _WIDE
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+    console = Console(file=sys.stdout, width=_WIDE, highlight=False, markup=False)
+    needed = console.measure(table).minimum
+    console.print(table, width=max(width, needed), soft_wrap=False)
+
+
+def shown(told: dict[str, Any], name: str, missing: str = "-") -> str:
+    """A time as people read it; in milliseconds where no calendar reaches."""
+    if told[f"{name}_ms"] is None:
+        return missing
+    text: str | None = told[name]
+    return str(told[f"{name}_ms"]) if text is None else text.replace(".000Z", "Z")
+
+
+def size_of(count: int) -> str:
+    """A number of bytes as people read it."""
+    if count < _UNIT:
+        return f"{count} B"
+    value, units = count / _UNIT, iter(("KiB", "MiB", "GiB"))
+    for unit in units:
+        if value < _UNIT:
+            return f"{value:.1f} {unit}"
+        value /= _UNIT
+    return f"{value:.1f} TiB"
+
+
+def span_of(span_ms: int) -> str:
+    """A span of time as people read it: its two largest units."""
+    sign, left = ("-", -span_ms) if span_ms < 0 else ("", span_ms)
+    if left < _MINUTE_MS:
+        return sign + (f"{left} ms" if 0 < left < 1000 else f"{left // 100 / 10:g} s")
+    if left >= _YEARS_FROM_MS:
+        return f"{sign}{left / _YEAR_MS:,.1f} years"
+    seconds = left // 1000
+    parts: list[str] = []
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return sign + " ".join(parts[:2])
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things: "1 record", "2 records"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+@contextlib.contextmanager
+def bar(total: int, *, of_bytes: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar with rate and time left on standard error; for a terminal. Yields what moves it on."""
+    from rich import progress
+    from rich.console import Console
+    from rich.text import Text
+
+    class Rate(progress.ProgressColumn):
+        """Things a second, once that is known."""
+
+        def render(self, task: progress.Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
+
+    rate: tuple[progress.ProgressColumn, ...] = (progress.MofNCompleteColumn(), Rate())
+    if of_bytes:
+        rate = (progress.DownloadColumn(), progress.TransferSpeedColumn())
+    columns = (progress.BarColumn(), *rate, progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown_bar:
+        task = shown_bar.add_task("", total=total)
+        yield lambda count: shown_bar.advance(task, count)
+
+
+# --- asking first, and times -----------------------------------------------------------------------
+
+
+def confirm(question: str, *, refusal: str, declined: str, yes: bool) -> None:
+    """Ask before what cannot be undone; where nobody can be asked, refuse. Raises CommandError."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(refusal, USAGE)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandError(declined)
+
+
+@functools.cache
+def instants() -> ModuleType:
+    """The broker's own reading of times (config/instants.py). Raises CommandError."""
+    from tidelog._house import HouseError, open_house
+
+    try:
+        open_house()
+    except HouseError as error:
+        raise CommandError(str(error)) from None
+    from config import instants
+
+    return instants

@@ -1,0 +1,249 @@
+"""`tidelog topics`: list, describe, create, delete and alter topics, over Kafka's protocol.
+
+What deletes says so first, and asks, or wants --yes where there is no terminal. What touches the broker's own
+topics is warned of.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tidelog.cli.configs import Changes, add_asking, alter, as_json, settings_of
+from tidelog.cli.kafka import EARLIEST, LATEST, Kafka, add_actions
+from tidelog.cli.shared import (
+    USAGE,
+    CommandError,
+    confirm,
+    counted,
+    run,
+    size_of,
+    tell,
+    tell_json,
+    tell_table,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping
+
+_OWN = {  # what becomes of the broker's own topics
+    "__consumer_offsets": "what groups have committed lies there",
+    "__transaction_state": "what becomes of open transactions lies there",
+}
+_SET_HELP = "a setting (retention.ms=7d); may be given many times"
+_DESCRIBED = {
+    "list": "the topics there are",
+    "describe": "ids, partitions, offsets, sizes and what somebody has set",
+    "create": "make topics",
+    "delete": "delete topics and what is in them",
+    "alter": "add partitions, change settings",
+}
+
+
+def add_topics(parser: argparse.ArgumentParser) -> None:
+    """The command line of `tidelog topics`; without an action it lists."""
+    for action, one in add_actions(parser, _DESCRIBED):
+        if action == "describe":
+            one.add_argument("topics", metavar="TOPIC", nargs="*", help="all, if none is named")
+        elif action != "list":
+            one.add_argument("topics", metavar="TOPIC", nargs="+")
+        if action in ("create", "alter"):
+            one.add_argument("--partitions", metavar="N", help="how many, in all")
+            one.add_argument(
+                "--set", metavar="KEY=VALUE", action="append", default=[], help=_SET_HELP
+            )
+        if action == "alter":
+            one.add_argument(
+                "--unset", metavar="KEY", action="append", default=[], help="take it back"
+            )
+            add_asking(one)
+        if action == "delete":
+            one.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_topics(options: argparse.Namespace) -> int:
+    """Run `tidelog topics`; the exit status."""
+    action = {
+        "list": _list,
+        "describe": _describe,
+        "create": _create,
+        "delete": _delete,
+        "alter": _alter,
+    }[options.action]
+    return run(f"topics {options.action}", action, options)
+
+
+def _list(options: argparse.Namespace) -> None:
+    with Kafka(options.broker) as kafka:
+        topics = kafka.topics()
+    if options.json:
+        tell_json([_named(topic) | {"partitions": len(topic["partitions"])} for topic in topics])
+        return
+    tell_table(
+        ("topic", "partitions", "id", ""),
+        [
+            (
+                topic["name"],
+                str(len(topic["partitions"])),
+                str(topic["topic_id"]),
+                "internal" if topic["is_internal"] else "",
+            )
+            for topic in topics
+        ],
+        right=("partitions",),
+    )
+
+
+def _named(topic: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "topic": topic["name"],
+        "topic_id": str(topic["topic_id"]),
+        "internal": topic["is_internal"],
+    }
+
+
+def _describe(options: argparse.Namespace) -> None:
+    with Kafka(options.broker) as kafka:
+        told = [_described(kafka, topic) for topic in kafka.topics(options.topics or None)]
+    if options.json:
+        tell_json(told)
+        return
+    for number, topic in enumerate(told):
+        if number:
+            tell("")
+        _tell_topic(topic)
+
+
+def _described(kafka: Kafka, topic: Mapping[str, Any]) -> dict[str, Any]:
+    name = topic["name"]
+    numbers = [each["partition_index"] for each in topic["partitions"] if not each["error_code"]]
+    starts, ends = (kafka.offsets(name, numbers, at) for at in (EARLIEST, LATEST))
+    sizes = kafka.sizes(name)
+    changed = [entry for entry in kafka.settings(name) if entry.source != "default"]
+    return {
+        **_named(topic),
+        "settings": {entry.name: as_json(entry) for entry in changed},
+        "partitions": [
+            {
+                "partition": each["partition_index"],
+                "leader": each["leader_id"],
+                "log_start_offset": starts.get(each["partition_index"]),
+                "end_offset": ends.get(each["partition_index"]),
+                "size": sizes.get(each["partition_index"]),
+            }
+            for each in topic["partitions"]
+        ],
+    }
+
+
+def _tell_topic(topic: Mapping[str, Any]) -> None:
+    partitions = counted(len(topic["partitions"]), "partition")
+    internal = ", internal" if topic["internal"] else ""
+    tell(f"{topic['topic']}: id {topic['topic_id']}, {partitions}{internal}", "")
+    tell_table(
+        ("partition", "leader", "start", "end", "size"),
+        [
+            (
+                str(each["partition"]),
+                str(each["leader"]) if each["leader"] >= 0 else "none",
+                *(
+                    "-" if each[name] is None else str(each[name])
+                    for name in ("log_start_offset", "end_offset")
+                ),
+                "-" if each["size"] is None else size_of(each["size"]),
+            )
+            for each in topic["partitions"]
+        ],
+        right=("partition", "leader", "start", "end", "size"),
+    )
+    tell("")
+    if not topic["settings"]:
+        tell("Nobody has set anything: every setting is the default.")
+        return
+    tell_table(
+        ("setting", "value", "from", "default"),
+        [
+            (name, entry["value"] or "", entry["source"], entry["default"] or "")
+            for name, entry in topic["settings"].items()
+        ],
+    )
+
+
+def _create(options: argparse.Namespace) -> None:
+    count = -1 if options.partitions is None else _count(options.partitions)
+    settings = settings_of(options.set)
+    with Kafka(options.broker) as kafka:
+        for name in options.topics:
+            kafka.create_topic(name, count, settings)
+            if not options.json:
+                tell(f"Created {name}.")
+        if options.json:
+            topics = kafka.topics(options.topics)
+            tell_json(
+                [_named(topic) | {"partitions": len(topic["partitions"])} for topic in topics]
+            )
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 2**31:
+        raise CommandError(f"--partitions {text}: expected a number from 1 to {2**31 - 1}", USAGE)
+    return int(text)
+
+
+def _delete(options: argparse.Namespace) -> None:
+    with Kafka(options.broker) as kafka:
+        topics = kafka.topics(options.topics)
+        names = [topic["name"] for topic in topics]
+        listed = ", ".join(names)
+        own = _own(topics)
+        confirm(
+            f"{own}Delete {listed} and all that is in there, for good?",
+            refusal=f"{own}{listed} and all that is in there would be gone for good: add --yes",
+            declined="nothing was deleted",
+            yes=options.yes,
+        )
+        kafka.delete_topics(names)
+    if options.json:
+        tell_json([_named(topic) for topic in topics])
+    else:
+        tell(f"Deleted {listed}.")
+
+
+def _own(topics: Iterable[Mapping[str, Any]]) -> str:
+    """A warning where one of these topics is the broker's own, else nothing."""
+    return "".join(
+        f"{topic['name']} is the broker's own: {_OWN.get(topic['name'], 'it needs it')}. "
+        for topic in topics
+        if topic["is_internal"]
+    )
+
+
+def _alter(options: argparse.Namespace) -> None:
+    count = None if options.partitions is None else _count(options.partitions)
+    changes: Changes = {**settings_of(options.set), **dict.fromkeys(options.unset)}
+    if count is None and not changes:
+        raise CommandError("nothing to alter: --partitions, --set or --unset", USAGE)
+    told = []
+    with Kafka(options.broker) as kafka:
+        topics = kafka.topics(options.topics)
+        if own := _own(topics):
+            sys.stderr.write(f"tidelog topics alter: warning: {own.rstrip()}\n")
+        for topic in topics:
+            name = topic["name"]
+            changed = not options.dry_run
+            altered: dict[str, Any] = {
+                "topic": name,
+                "changes": {},
+                "changed": changed,
+                "deletes": [],
+            }
+            if changes:
+                altered = alter(kafka, name, changes, options)
+            if count is not None and changed:
+                kafka.add_partitions(name, count)
+            told.append(altered | {"partitions": count})
+            if changed and not options.json:
+                tell(f"Changed {name}.")
+    if options.json:
+        tell_json(told)

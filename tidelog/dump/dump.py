@@ -1,0 +1,276 @@
+"""`tidelog dump PATH...`: what the files of a log directory say, and a verdict on each.
+
+A directory stands for the files in it that a log directory may have, those of its partitions
+included; when all are shown, a list of them with their verdicts follows.
+
+As text: a table, each finding below the row that it is about, and a verdict. With as_json one
+object a line: rows (`kind` says of what), `finding`s, and a `verdict` that ends each file. A time is in
+milliseconds, none is null (`-`); a key, value or header that is not UTF-8 is {"hex": ...} (`0x...`).
+
+Nothing is written, no lock is asked for: a broker may run on the same directory. Of a file that
+it is writing to, the end may then look torn.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from tidelog.dump.files import kind_of
+from tidelog.dump.segments import Finding, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+    from typing import TextIO
+
+    from tidelog.dump.files import Kind
+
+FINE, FINDINGS = 0, 1
+_HELD_ROWS = 200  # rows whose widths are known before the first one is written
+_PLURALS = {"batch": "batches", "entry": "entries", "property": "properties"}
+_UNCOUNTED = {
+    "end",
+    "record",
+    "room",
+    "partition",
+}  # records are counted by their batches, shown or not
+
+
+class UsageError(Exception):
+    """A file that is not there, cannot be read, or is none of a log directory."""
+
+
+class _Judged(NamedTuple):
+    """A file that was shown, and how many findings it has."""
+
+    path: Path
+    kind: Kind
+    findings: int
+
+
+def run(paths: Sequence[Path], *, with_records: bool, as_json: bool) -> int:
+    """Write out every file; returns FINE or FINDINGS. Raises UsageError before anything is written."""
+    work = [(path, _files(path) if path.is_dir() else [_known(path)]) for path in paths]
+    page: _Page = _JsonPage(sys.stdout) if as_json else _TextPage(sys.stdout)
+    clean = True
+    for path, files in work:
+        judged = [_Judged(*file, _show(page, *file, with_records)) for file in files]
+        if path.is_dir():
+            _sum_up(page, path, judged)
+        clean = clean and not any(one.findings for one in judged)
+    return FINE if clean else FINDINGS
+
+
+def _show(page: _Page, path: Path, kind: Kind, with_records: bool) -> int:
+    """Write out one file; returns the number of findings."""
+    page.begin(path, kind.name)
+    findings, totals = 0, Counter[str]()
+    for item in _items(path, kind, with_records):
+        page.show(item)
+        if isinstance(item, Finding):
+            findings += 1
+        else:
+            _count(item, totals)
+    page.end(findings, totals)
+    return findings
+
+
+def _known(path: Path) -> tuple[Path, Kind]:
+    """A file that can be read, and its kind; raises UsageError."""
+    try:
+        with path.open("rb"):
+            kind = kind_of(path)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    if kind is None:
+        raise UsageError(f"{path}: its name is that of no file tidelog knows in a log directory")
+    return path, kind
+
+
+def _files(directory: Path) -> list[tuple[Path, Kind]]:
+    """Every file that dump knows in a log directory or a partition's; raises UsageError."""
+    try:
+        within = sorted(directory.iterdir())
+        for one in [one for one in within if one.is_dir()]:
+            within += sorted(one.iterdir())
+    except OSError as error:
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}") from None
+    files = [(one, kind_of(one)) for one in within if one.is_file()]
+    known = [_known(one) for one, kind in files if kind is not None]
+    if not known:
+        raise UsageError(f"{directory}: in it is no file tidelog knows in a log directory")
+    return known
+
+
+def _sum_up(page: _Page, directory: Path, judged: Sequence[_Judged]) -> None:
+    """List the files of a directory with their verdicts."""
+    page.begin(directory, "directory")
+    for path, kind, findings in judged:
+        verdict = _counted(findings, "finding") if findings else "ok"
+        name = str(path.relative_to(directory))
+        page.show(Row("file", {"name": name, "what": kind.name, "verdict": verdict}))
+    page.end(sum(one.findings for one in judged), Counter({"file": len(judged)}))
+
+
+def _items(path: Path, kind: Kind, with_records: bool) -> Iterable[Row | Finding]:
+    """Everything about a file; that it breaks under way is a finding too."""
+    try:
+        yield from kind.read(path, with_records)
+    except OSError as error:
+        yield Finding("", f"cannot be read on: {error.strerror or error}")
+
+
+def _count(row: Row, totals: Counter[str]) -> None:
+    if row.kind not in _UNCOUNTED:
+        totals[row.kind] += 1
+    if row.kind == "batch":
+        totals["record"] += row.fields["count"] or 0
+
+
+class _Page(Protocol):
+    """Where a dump is written to."""
+
+    def begin(self, path: Path, what: str) -> None:
+        """A file begins, or the list of a directory's."""
+
+    def show(self, item: Row | Finding) -> None:
+        """Write a row, or a finding about the row before it."""
+
+    def end(self, findings: int, totals: Counter[str]) -> None:
+        """Write the verdict on the file."""
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+
+class _JsonPage:
+    """One object a line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._path = self._kind = ""
+
+    def begin(self, path: Path, what: str) -> None:
+        self._path, self._kind = str(path), what
+
+    def show(self, item: Row | Finding) -> None:
+        if isinstance(item, Finding):
+            self._write("finding", item._asdict())
+        else:
+            self._write(item.kind, item.fields)
+
+    def end(self, findings: int, totals: Counter[str]) -> None:
+        counts = {_plural(kind): count for kind, count in totals.items()}
+        verdict = {"what": self._kind, "is_ok": not findings, "findings": findings}
+        self._write("verdict", verdict | counts)
+
+    def _write(self, kind: str, fields: dict[str, Any]) -> None:
+        line = {"file": self._path, "kind": kind} | {
+            name: [[_plain(part) for part in pair] for pair in value]
+            if name == "headers"
+            else _plain(value)
+            for name, value in fields.items()
+        }
+        self._out.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _plain(value: object) -> object:
+    """A value as JSON can say it."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"hex": value.hex()}
+
+
+def _plural(kind: str) -> str:
+    return _PLURALS.get(kind, f"{kind}s")
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+class _TextPage:
+    """A table for each file. A column in which nothing is said is left out until something is."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._title = ""
+        self._held: list[Row | Finding] = []
+        self._widths: dict[str, int] = {}
+
+    def begin(self, path: Path, what: str) -> None:
+        self._title = str(path)
+        self._widths = {}
+        self._out.write(f"{path}: {what}\n")
+
+    def show(self, item: Row | Finding) -> None:
+        self._held.append(item)
+        if len(self._held) >= _HELD_ROWS:
+            self._write_held()
+
+    def end(self, findings: int, totals: Counter[str]) -> None:
+        self._write_held()
+        counts = [_counted(count, kind) for kind, count in totals.items()]
+        verdict = _counted(findings, "finding") if findings else "ok"
+        self._out.write(": ".join((self._title, ", ".join((verdict, *counts)))) + "\n\n")
+
+    def _write_held(self) -> None:
+        held, self._held = self._held, []
+        self._widen([item for item in held if isinstance(item, Row) and _is_tabular(item)])
+        for item in held:
+            if isinstance(item, Finding):
+                where = f"{item.where}: " if item.where else ""
+                self._out.write(f"  ! {where}{item.what}\n")
+            elif _is_tabular(item):
+                cells = [_cell(item.fields[name]).rjust(w) for name, w in self._widths.items()]
+                self._out.write(f"  {'  '.join(cells)}\n")
+            else:
+                told = " ".join(f"{name} {_cell(value)}" for name, value in item.fields.items())
+                self._out.write(f"    {item.kind}: {told}\n")
+
+    def _widen(self, rows: list[Row]) -> None:
+        """Make room for more rows; where a column is new, the heading is written again."""
+        if not rows:
+            return
+        widths = {}
+        for name in rows[0].fields:
+            said = max(len(_cell(row.fields[name])) for row in rows if name in row.fields)
+            if name in self._widths or any(_says(row.fields[name]) for row in rows):
+                widths[name] = max(said, len(name), self._widths.get(name, 0))
+        if widths.keys() != self._widths.keys():
+            heading = [name.rjust(width) for name, width in widths.items()]
+            self._out.write(f"  {'  '.join(heading)}\n")
+        self._widths = widths
+
+
+def _is_tabular(row: Row) -> bool:
+    return row.kind not in _UNCOUNTED
+
+
+def _says(value: object) -> bool:
+    return value is not None and value is not False
+
+
+def _cell(value: object) -> str:
+    """A value as the table shows it."""
+    if isinstance(value, bool):
+        return "yes" if value else "-"
+    if value is None:
+        return "-"
+    if isinstance(value, bytes):
+        try:
+            return repr(value.decode())
+        except UnicodeDecodeError:
+            return f"0x{value.hex()}"
+    if isinstance(value, list):
+        return ",".join(f"{_cell(name)}={_cell(content)}" for name, content in value) or "-"
+    return str(value)
+
+
+def _counted(count: int, kind: str) -> str:
+    return f"{count} {kind if count == 1 else _plural(kind)}"

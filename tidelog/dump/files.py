@@ -1,0 +1,242 @@
+"""What is in the files of a log directory, and what is wrong with them.
+
+One reader per kind of file. It yields rows (what the file says) and findings (what cannot be, and
+where), and never writes, so a broker may run meanwhile: of a file that is being appended to, the end may
+then look torn. How a file is laid out is known to storage and protocol alone; here it is judged:
+
+    .log              every checksum, header against records, offsets that grow, no torn end
+    .index            entries grow, and each leads to the batch it means
+    .timeindex        entries grow, and each time is the largest up to its batch
+    .txnindex         transactions that end where they may, in order
+    .appendtimes      offsets grow, known times never go back
+    .snapshot         its checksum, and no producer from behind its offset
+    partition.times   its checksum, segments that grow, and no log shorter than it says
+    meta.properties   that it names a broker
+    partition.metadata, leader epochs, checkpoints       that they can be read at all
+
+A segment's file that waits for its end or its beginning (`.deleted`, `.cleaned`, `.swap`, `.stray`) is
+judged as what it is, beside those that wait for the same.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from storage import checkpoints, filenames
+from storage.log import partition_times
+from storage.log.producers import producer_snapshots
+from storage.time.timestamp import or_none
+from tidelog.dump.indexes import (
+    read_append_times,
+    read_offset_index,
+    read_time_index,
+    read_transaction_index,
+)
+from tidelog.dump.segments import Finding, Row, base_offset_of, known, read_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from storage.log.partition_times import SegmentLine
+
+_FOREVER_MS = 2**62
+
+
+class Kind(NamedTuple):
+    """A kind of file, and the function that reads one: its path, and whether to show records."""
+
+    name: str
+    read: Callable[[Path, bool], Iterator[Row | Finding]]
+
+
+def kind_of(path: Path) -> Kind | None:
+    """Tell by its name what a file is; None for one that is no file of a log directory."""
+    waiting = next((one for one in _WAITING if path.name.endswith(one)), "")
+    segment_file = filenames.parse_segment_file(path.name.removesuffix(waiting))
+    if segment_file is None:
+        return _OTHER_FILES.get(path.name)
+    kind = _SEGMENT_FILES.get(segment_file.suffix)
+    if kind is None or not waiting:
+        return kind
+    return Kind(f"{kind.name}, {waiting[1:]}", partial(_read_waiting, kind, waiting))
+
+
+def _read_waiting(
+    kind: Kind, waiting: str, path: Path, with_records: bool
+) -> Iterator[Row | Finding]:
+    """Read a segment's file under its own name, by links to it and to those that wait with it."""
+    base = path.name.split(".", 1)[0]
+    with tempfile.TemporaryDirectory(prefix="tidelog-dump-") as links:
+        for beside in path.parent.glob(f"{base}.*{waiting}"):
+            (Path(links) / beside.name.removesuffix(waiting)).symlink_to(beside.absolute())
+        yield from kind.read(Path(links) / path.name.removesuffix(waiting), with_records)
+
+
+def _read_snapshot(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    """Every producer; none may have a batch from behind the snapshot's offset."""
+    offset = base_offset_of(path)
+    try:
+        producers = producer_snapshots.read(path, _FOREVER_MS)
+    except producer_snapshots.SnapshotError as error:
+        yield Finding("", _without_path(error, path))
+        return
+    for producer in producers:
+        last = producer.batches[-1] if producer.batches else None
+        yield Row(
+            "producer",
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "last_sequence": known(producer.last_sequence),
+                "first_offset": None if last is None else last.first_offset,
+                "last_offset": None if last is None else last.last_offset,
+                "append_time": or_none(producer.last_append_time_ms),
+                "coordinator_epoch": known(producer.coordinator_epoch),
+                "transaction_first_offset": known(producer.transaction_first_offset),
+            },
+        )
+        if last is not None and last.last_offset >= offset:
+            where = f"producer {producer.producer_id}"
+            yield Finding(
+                where, f"its last batch ends with {last.last_offset}, not before {offset}"
+            )
+
+
+def _read_partition_times(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    """What the partition knows of its times, and of each segment's."""
+    times = partition_times.read(path.parent)
+    if times is None:
+        yield Finding("", "its magic, version or checksum is wrong: it is as good as none")
+        return
+    yield Row(
+        "partition",
+        {
+            "max_event_time": times.max_event_time,
+            "last_append_time": times.last_append_time_ms,
+            "log_start_offset": times.log_start_offset,
+            "covered_offset": times.covered_offset,
+            "back_offset": times.back_offset,
+            "boot_id": times.boot_id,
+        },
+    )
+    next_offset = 0
+    for line in times.segments:
+        yield Row("segment", _segment_fields(line))
+        where = f"segment {line.base_offset}"
+        if not next_offset <= line.base_offset <= line.end_offset:
+            yield Finding(where, f"offset {next_offset} or a later one belongs here")
+        next_offset = line.end_offset
+        log = path.with_name(filenames.segment_file(line.base_offset, filenames.LOG_SUFFIX))
+        size = log.stat().st_size if log.exists() else None
+        if size is not None and size < line.size:
+            yield Finding(where, f"it says {line.size} bytes, and the log has {size}")
+
+
+def _segment_fields(line: SegmentLine) -> dict[str, Any]:
+    times = line.times
+    return {
+        "base_offset": line.base_offset,
+        "end_offset": line.end_offset,
+        "size": line.size,
+        "first_time": times.first,
+        "largest_time": times.largest,
+        "largest_offset": known(times.largest_offset),
+        "event_time": times.event,
+        "aging_time": times.aging,
+        "first_append_time": times.created,
+        "last_append_time": times.last_append,
+        "index_entries": line.index_entries,
+        "time_index_entries": line.time_index_entries,
+        "has_missing": times.has_missing,
+        "has_unknown": times.has_unknown,
+        "is_true": line.is_true,
+    }
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+
+def _without_path(error: ValueError, path: Path) -> str:
+    return str(error).removeprefix(f"{path} ")
+
+
+def _read_offsets(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    if not path.stat().st_size:
+        return  # as Kafka makes them, before it has something to say
+    try:
+        offsets = checkpoints.read_offsets(path)
+    except checkpoints.CheckpointError as error:
+        yield Finding("", _without_path(error, path))
+        return
+    for (topic, index), offset in sorted(offsets.items()):
+        yield Row("offset", {"topic": topic, "partition": index, "offset": offset})
+        if index < 0 or offset < 0:
+            yield Finding(f"{topic}-{index}", f"offset {offset}: numbers here are never negative")
+
+
+def _read_epochs(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    try:
+        epochs = checkpoints.read_epochs(path)
+    except checkpoints.CheckpointError as error:
+        yield Finding("", _without_path(error, path))
+        return
+    for epoch, start_offset in epochs:
+        yield Row("epoch", {"epoch": epoch, "start_offset": start_offset})
+
+
+def _read_metadata(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    try:
+        topic_id = checkpoints.read_topic_id(path.parent)
+    except checkpoints.CheckpointError as error:
+        yield Finding("", _without_path(error, path))
+        return
+    if topic_id is not None:
+        yield Row("topic", {"topic_id": checkpoints.format_topic_id(topic_id)})
+
+
+def _read_meta_properties(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    """Every property of a broker's own; it must say which broker, in version 0 or 1."""
+    properties = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if not line.strip() or line.lstrip().startswith(("#", "!")):
+            continue
+        name, found, value = (part.strip() for part in line.partition("="))
+        if not found:
+            yield Finding("", f"'{name}' is no property: it has no '='")
+            continue
+        properties[name] = value
+        yield Row("property", {"name": name, "value": value})
+    if properties.get("version") not in _BROKER_IDS:
+        yield Finding("", "it names no version, or one that is neither 0 nor 1")
+    elif not properties.get(_BROKER_IDS[properties["version"]], "").isdigit():
+        yield Finding("", f"it names no {_BROKER_IDS[properties['version']]}")
+
+
+_BROKER_IDS = {"0": "broker.id", "1": "node.id"}  # by version: with a ZooKeeper, and KRaft
+_WAITING = (
+    filenames.DELETED_SUFFIX,
+    filenames.CLEANED_SUFFIX,
+    filenames.SWAP_SUFFIX,
+    filenames.STRAY_SUFFIX,
+)
+_SEGMENT_FILES = {
+    filenames.LOG_SUFFIX: Kind("segment", read_segment),
+    filenames.OFFSET_INDEX_SUFFIX: Kind("offset index", read_offset_index),
+    filenames.TIME_INDEX_SUFFIX: Kind("time index", read_time_index),
+    filenames.TXN_INDEX_SUFFIX: Kind("transaction index", read_transaction_index),
+    filenames.APPEND_TIMES_SUFFIX: Kind("append times", read_append_times),
+    filenames.SNAPSHOT_SUFFIX: Kind("producer snapshot", _read_snapshot),
+}
+_OTHER_FILES = {
+    filenames.RECOVERY_POINT_CHECKPOINT: Kind("checkpoint", _read_offsets),
+    filenames.LOG_START_CHECKPOINT: Kind("checkpoint", _read_offsets),
+    filenames.HIGH_WATERMARK_CHECKPOINT: Kind("checkpoint", _read_offsets),
+    filenames.CLEANER_CHECKPOINT: Kind("checkpoint", _read_offsets),
+    filenames.META_PROPERTIES_FILE: Kind("broker properties", _read_meta_properties),
+    filenames.LEADER_EPOCH_CHECKPOINT: Kind("leader epochs", _read_epochs),
+    partition_times.FILE_NAME: Kind("partition times", _read_partition_times),
+    filenames.PARTITION_METADATA_FILE: Kind("partition metadata", _read_metadata),
+}

@@ -1,0 +1,201 @@
+"""A segment as `tidelog dump` sees it: every batch of a `.log`, checked and described.
+
+Judged are checksums, headers against the records they stand for, offsets that must grow, and the
+end of the file. Reading never stops at a bad batch, as long as its size can be believed: what comes
+behind it is shown and judged too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import Compression, records, summarize, verify
+from protocol.records.layout import CODEC_MASK
+from storage import filenames, files
+from storage.segment.append_times import AppendTimes
+from storage.segment.batch_headers import HEADER_SIZE, batch_size
+from storage.segment.log_file import Tail
+from storage.segment.segment import Segment
+from storage.time.stamping import LOG_APPEND_TIME
+from storage.time.timestamp import or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from protocol.records.batch import Batch, Record, Summary
+    from storage.segment.log_file import Found
+
+    AppendedAt = Callable[[int], int | None]
+
+_ZEROS_BLOCK = 1 << 20
+
+
+class Row(NamedTuple):
+    """One thing that a file says; `kind` names what, fields are in the order to show them."""
+
+    kind: str
+    fields: dict[str, Any]
+
+
+class Finding(NamedTuple):
+    """One thing that cannot be: where in the file, and what."""
+
+    where: str
+    what: str
+
+
+def base_offset_of(path: Path) -> int:
+    """Return the offset in the name of a segment's file."""
+    segment_file = filenames.parse_segment_file(path.name)
+    assert segment_file is not None
+    return segment_file.offset
+
+
+def segment_of(log: Path) -> Segment:
+    """Return a `.log` as a segment to walk over; all its bytes belong to it. Raises OSError."""
+    base_offset = base_offset_of(log)
+    return Segment(log.parent, base_offset, Tail(base_offset, log.stat().st_size))
+
+
+def known(number: int) -> int | None:
+    """Turn Kafka's -1 into none."""
+    return None if number == -1 else number
+
+
+def read_segment(path: Path, with_records: bool) -> Iterator[Row | Finding]:
+    """Every batch, checked and described; with their records if asked."""
+    segment = segment_of(path)
+    size, appended = segment.tail.size, _append_times_beside(path)
+    next_offset, position = segment.base_offset, 0
+    try:
+        for found in segment.walk():
+            where, batch = f"byte {found.position}", found.batch
+            faults: list[str] = []
+            summary = _summary(found, faults)
+            first_offset = batch.base_offset if summary is None else summary.base_offset
+            if summary is not None:
+                faults += _lies(batch, summary)
+            if _goes_back(first_offset, batch, next_offset):
+                shown = batch.last_offset if first_offset < 0 else first_offset
+                faults.append(f"offset {shown} where {next_offset} or a later one belongs")
+            yield Row("batch", _batch_fields(found, summary, appended, is_bad=bool(faults)))
+            yield from (Finding(where, fault) for fault in faults)
+            if with_records and summary is not None:
+                yield from _records(found, where)
+            next_offset = max(next_offset, batch.last_offset + 1)
+            position = found.position + batch.size
+    except CorruptMessage as error:
+        yield Finding(f"byte {position}", _torn(path, position, size, error.message))
+
+
+def _summary(found: Found, faults: list[str]) -> Summary | None:
+    """What the records of a batch say of themselves; None, and a fault, where they cannot be read."""
+    try:
+        verify(found.buffer, found.batch)
+        return summarize(found.buffer, found.batch)
+    except CorruptMessage as error:
+        faults.append(_without_position(error, found.batch))
+        return None
+
+
+def _without_position(error: CorruptMessage, batch: Batch) -> str:
+    """Say an error without its position, which is one in the buffer that was read."""
+    return error.message.replace(f"the batch at byte {batch.position}", "the batch")
+
+
+def _lies(batch: Batch, summary: Summary) -> Iterator[str]:
+    """What a batch's header says and its records do not."""
+    if batch.last_offset != summary.last_offset:
+        yield f"the header's offset is {batch.last_offset}, the last record's {summary.last_offset}"
+    claimed = or_none(batch.max_timestamp)
+    if summary.count and claimed != summary.largest:
+        yield (
+            f"the header's largest time is {_time(claimed)}, the records' {_time(summary.largest)}"
+        )
+
+
+def _time(timestamp: int | None) -> str:
+    return "none" if timestamp is None else str(timestamp)
+
+
+def _goes_back(first_offset: int, batch: Batch, next_offset: int) -> bool:
+    """Tell whether a batch does not come after those before it; a wrapper may hide its first."""
+    return (batch.last_offset if first_offset < 0 else first_offset) < next_offset
+
+
+def _batch_fields(
+    found: Found, summary: Summary | None, appended: AppendedAt, *, is_bad: bool
+) -> dict[str, Any]:
+    batch = found.batch
+    return {
+        "position": found.position,
+        "size": batch.size,
+        "base_offset": batch.base_offset if summary is None else summary.base_offset,
+        "last_offset": batch.last_offset,
+        "count": batch.count if summary is None else summary.count,
+        "magic": batch.magic,
+        "compression": _codec(batch),
+        "time_type": _time_type(batch),
+        "max_timestamp": or_none(batch.max_timestamp),
+        "append_time": appended(batch.last_offset),
+        "leader_epoch": known(batch.leader_epoch),
+        "producer_id": known(batch.producer_id),
+        "producer_epoch": known(batch.producer_epoch),
+        "base_sequence": known(batch.base_sequence),
+        "is_transactional": batch.is_transactional,
+        "is_control": batch.is_control,
+        "is_bad": is_bad,
+    }
+
+
+def _codec(batch: Batch) -> str:
+    number = batch.attributes & CODEC_MASK
+    return Compression(number).name.lower() if number in set(Compression) else f"codec {number}"
+
+
+def _time_type(batch: Batch) -> str | None:
+    if batch.magic == 0:
+        return None
+    return LOG_APPEND_TIME if batch.is_log_append_time else "CreateTime"
+
+
+def _records(found: Found, where: str) -> Iterator[Row | Finding]:
+    try:
+        for record in records(found.buffer, found.batch):
+            yield Row("record", _record_fields(record))
+    except CorruptMessage as error:
+        yield Finding(where, _without_position(error, found.batch))
+
+
+def _record_fields(record: Record) -> dict[str, Any]:
+    return {
+        "offset": record.offset,
+        "timestamp": or_none(record.timestamp),
+        "key": record.key,
+        "value": record.value,
+        "headers": list(record.headers),
+    }
+
+
+def _append_times_beside(path: Path) -> AppendedAt:
+    """Return a function from an offset to its append time; None where that is unknown."""
+    times = AppendTimes(path.with_suffix(filenames.APPEND_TIMES_SUFFIX), base_offset_of(path))
+    return times.at if times.load() else lambda _offset: None
+
+
+def _torn(path: Path, position: int, size: int, reason: str) -> str:
+    """Say what lies where no whole batch does."""
+    descriptor, rest = files.Descriptor(path), size - position
+    for start in range(position, size, _ZEROS_BLOCK):
+        if any(files.read_at(descriptor, min(_ZEROS_BLOCK, size - start), start)):
+            break
+    else:
+        return f"{rest} bytes of zeros up to the end"
+    announced = batch_size(files.read_at(descriptor, HEADER_SIZE, position))
+    if announced is None:
+        return f"cut: {rest} bytes up to the end, too few for a batch"
+    if announced > rest:
+        return f"cut: a batch of {announced} bytes, and {rest} up to the end"
+    return f"{reason}; {rest} bytes up to the end not read"
