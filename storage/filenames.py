@@ -9,7 +9,10 @@ for its removal `<topic>-<partition>.<unique>-delete`, one that is nobody's
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -106,3 +109,8 @@ def _renamed_directory(topic: str, partition: int, unique: str, suffix: str) -> 
 def is_deleted_directory(name: str) -> bool:
     """Tell whether a directory only waits for its removal."""
     return _DELETED_DIRECTORY.fullmatch(name) is not None
+
+
+def snapshot_path(directory: Path, offset: int) -> Path:
+    """Name the snapshot of the producers before an offset."""
+    return directory / segment_file(offset, SNAPSHOT_SUFFIX)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from storage import filenames, files
 from storage.compaction.cleaned_segment import SUFFIXES
-from storage.log.recovery import loading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,4 +104,4 @@ def remove_snapshots(sources: Sequence[Segment]) -> None:
     """Remove the producers' snapshots at what is no segment's beginning any more."""
     for source in sources[1:]:
         with contextlib.suppress(OSError):  # the next clean stop removes it
-            files.unlink(loading.snapshot_path(source.directory, source.base_offset))
+            files.unlink(filenames.snapshot_path(source.directory, source.base_offset))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config.topic import TopicConfig
-    from storage.log.partition_times import SegmentLine
+    from storage.segment.segment_line import SegmentLine
     from storage.time.segment_times import SegmentTimes
 
 

@@ -18,11 +18,11 @@ from storage.compaction import plan, swap
 from storage.compaction.cleaner import Job, Source, Writer
 from storage.compaction.explain import Compacting
 from storage.log.durable_log import DurableLog
-from storage.log.partition_times import SegmentLine
 from storage.log.producers.recovered_producers import load_producers
 from storage.log.retention import deletion
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
+from storage.segment.segment_line import SegmentLine
 from storage.time.retention import expired
 
 if TYPE_CHECKING:

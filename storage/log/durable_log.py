@@ -235,7 +235,7 @@ class DurableLog(OpenedLog):
             self._is_closed = self._is_stopped = True
         try:
             self._active.mend()
-            snapshot = loading.snapshot_path(self.directory, self.log_end_offset)
+            snapshot = filenames.snapshot_path(self.directory, self.log_end_offset)
             if self._producers is not None or not snapshot.exists():
                 producer_snapshots.write(self.directory, self.log_end_offset, self.producers)
             loading.remove_stray_snapshots(self.directory, self._segments)

@@ -27,6 +27,7 @@ from storage.log.recovery import loading
 from storage.log.retention import deletion
 from storage.log.retention.pending_deletes import Leaving
 from storage.log.settings import settings_of
+from storage.segment.segment_line import SegmentLine
 from storage.time.arrivals import Arrivals
 from storage.time.event_time import event_slack
 
@@ -244,7 +245,7 @@ class OpenedLog:
             times, size = segment.known_times
             tail = segment.tail
             if size == tail.size and segment.base_offset not in self._replacing:
-                line = partition_times.SegmentLine(
+                line = SegmentLine(
                     segment.base_offset,
                     *tail,
                     times.copy(),

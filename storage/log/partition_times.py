@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from crc32c import crc32c
 
 from storage import files
+from storage.segment.segment_line import SegmentLine
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import NO_TIMESTAMP
 
@@ -49,18 +50,6 @@ _SEGMENT = struct.Struct(">10qiib")
 _HAS_MISSING = 1
 _IS_TRUE = 2
 _HAS_UNKNOWN = 4
-
-
-class SegmentLine(NamedTuple):
-    """What is known of a segment up to a size."""
-
-    base_offset: int
-    end_offset: int
-    size: int
-    times: SegmentTimes
-    index_entries: int
-    time_index_entries: int
-    is_true: bool  # headers and indexes say what the records say
 
 
 class PartitionTimes(NamedTuple):

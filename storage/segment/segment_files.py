@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from protocol.records.batch import Batch
-    from storage.log.partition_times import SegmentLine
     from storage.segment.log_file import Found, Tail
+    from storage.segment.segment_line import SegmentLine
     from storage.segment.time_index import TimeEntry
 
 _log = logging.getLogger("tidelog.storage")

@@ -16,8 +16,9 @@ from protocol.records.batch import records
 from storage import files
 from storage.directory.store import LogStore
 from storage.log import partition_times
-from storage.log.partition_times import PartitionTimes, SegmentLine
+from storage.log.partition_times import PartitionTimes
 from storage.segment import log_file
+from storage.segment.segment_line import SegmentLine
 from storage.segment.time_index import TimeIndex
 from storage.time.segment_times import SegmentTimes
 from tests.broker.subject import eventually

@@ -40,7 +40,7 @@ from tidelog.dump.segments import Finding, Row, base_offset_of, known, read_segm
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from storage.log.partition_times import SegmentLine
+    from storage.segment.segment_line import SegmentLine
 
 _FOREVER_MS = 2**62
 

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
-from storage import files
+from storage import filenames, files
 from storage.log.producers import producer_snapshots
 from storage.log.producers.producer_state import (
     REMEMBERED_BATCHES,
@@ -19,7 +19,7 @@ from storage.log.producers.producer_state import (
     Producers,
     Sequenced,
 )
-from storage.log.recovery.loading import listed, snapshot_path
+from storage.log.recovery.loading import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def load_producers(
     for snapshot in reversed(listed(directory).snapshot_offsets):
         if not segments[0].base_offset <= snapshot <= end_offset:
             continue
-        path = snapshot_path(directory, snapshot)
+        path = filenames.snapshot_path(directory, snapshot)
         try:
             producers, offset = producer_snapshots.read(path, expiration_ms), snapshot
         except producer_snapshots.SnapshotError as error:

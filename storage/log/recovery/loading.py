@@ -346,7 +346,7 @@ def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: i
     """Remove snapshots of what has been cut off, durably: others will have written up to there."""
     later = [offset for offset in offsets if offset > end_offset]
     for offset in later:
-        files.unlink(snapshot_path(directory, offset))
+        files.unlink(filenames.snapshot_path(directory, offset))
     if later:
         files.sync(directory)
 
@@ -356,9 +356,4 @@ def remove_stray_snapshots(directory: Path, segments: Sequence[Segment]) -> None
     wanted = {segment.base_offset for segment in segments} | {segments[-1].tail.end_offset}
     for offset in listed(directory).snapshot_offsets:
         if offset not in wanted:
-            files.unlink(snapshot_path(directory, offset))
-
-
-def snapshot_path(directory: Path, offset: int) -> Path:
-    """Name the snapshot of the producers before an offset."""
-    return directory / filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)
+            files.unlink(filenames.snapshot_path(directory, offset))

@@ -13,8 +13,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
-from storage import files
-from storage.log.recovery import loading
+from storage import filenames, files
 from storage.time.retention import BY_EVENT_TIME, BY_SIZE, BY_TIME, Candidate, stood_in
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def make_room(segments: Sequence[Segment]) -> None:
     """Remove of segments about to go what can be made anew; raises OSError."""
     for segment in segments:
         segment.remove_indexes()
-        files.unlink(loading.snapshot_path(segment.directory, segment.base_offset))
+        files.unlink(filenames.snapshot_path(segment.directory, segment.base_offset))
 
 
 def delete(
@@ -112,7 +111,7 @@ def delete(
         max_event_time,
     )
     away = segment.rename_away()
-    snapshot = loading.snapshot_path(segment.directory, segment.base_offset)
+    snapshot = filenames.snapshot_path(segment.directory, segment.base_offset)
     try:
         files.unlink(snapshot)
     except OSError as error:  # the next clean stop removes it

@@ -1,0 +1,20 @@
+"""The line of `partition.times` about one segment: what is known of it without reading its log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from storage.time.segment_times import SegmentTimes
+
+
+class SegmentLine(NamedTuple):
+    """What is known of a segment up to a size of its log."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    times: SegmentTimes
+    index_entries: int
+    time_index_entries: int
+    is_true: bool  # headers and indexes say what the records say
