@@ -4,8 +4,9 @@
     request, end = codec(api.request, 9).decode(frame, header.body_offset)
     parts = codec(api.response, 9).encode_parts(response)
 
-Nothing is generated before it is used, and knowing which APIs exist imports no schema: a broker that
-has just started has compiled nothing, and a client makes it compile a dozen codecs of a millisecond.
+An API is declared in one file of protocol/api, which is imported when it is first asked for. Nothing is
+generated before it is used: a broker that has just started has compiled nothing, and a client makes it
+compile a dozen codecs of a millisecond.
 """
 
 from __future__ import annotations
@@ -15,19 +16,18 @@ from functools import cached_property
 from importlib import import_module
 from struct import Struct
 from struct import error as struct_error
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from protocol.api import FILES
 from protocol.schema import Api, Message, since
 from protocol.wire import ZERO_UUID, Buffer, DecodeError, EncodeError, skip_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 __all__ = [
     "ZERO_UUID",
     "Api",
-    "ApiEntry",
     "Buffer",
     "Codec",
     "DecodeError",
@@ -39,89 +39,37 @@ __all__ = [
     "known_apis",
     "read_request_header",
     "response_header",
+    "served_apis",
     "since",
 ]
 
 API_VERSIONS: Final = 18
 
 
-class ApiEntry(NamedTuple):
-    """One row of the table of APIs: `module` is the file in protocol/api."""
-
-    key: int
-    name: str
-    module: str
-
-
-_APIS: Final[Mapping[int, ApiEntry]] = MappingProxyType(
-    {
-        entry.key: entry
-        for entry in (
-            ApiEntry(0, "Produce", "produce"),
-            ApiEntry(1, "Fetch", "fetch"),
-            ApiEntry(2, "ListOffsets", "list_offsets"),
-            ApiEntry(3, "Metadata", "metadata"),
-            ApiEntry(8, "OffsetCommit", "offset_commit"),
-            ApiEntry(9, "OffsetFetch", "offset_fetch"),
-            ApiEntry(10, "FindCoordinator", "find_coordinator"),
-            ApiEntry(11, "JoinGroup", "join_group"),
-            ApiEntry(12, "Heartbeat", "heartbeat"),
-            ApiEntry(13, "LeaveGroup", "leave_group"),
-            ApiEntry(14, "SyncGroup", "sync_group"),
-            ApiEntry(15, "DescribeGroups", "describe_groups"),
-            ApiEntry(16, "ListGroups", "list_groups"),
-            ApiEntry(18, "ApiVersions", "api_versions"),
-            ApiEntry(19, "CreateTopics", "create_topics"),
-            ApiEntry(20, "DeleteTopics", "delete_topics"),
-            ApiEntry(21, "DeleteRecords", "delete_records"),
-            ApiEntry(22, "InitProducerId", "init_producer_id"),
-            ApiEntry(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch"),
-            ApiEntry(24, "AddPartitionsToTxn", "add_partitions_to_txn"),
-            ApiEntry(26, "EndTxn", "end_txn"),
-            ApiEntry(29, "DescribeAcls", "describe_acls"),
-            ApiEntry(30, "CreateAcls", "create_acls"),
-            ApiEntry(31, "DeleteAcls", "delete_acls"),
-            ApiEntry(32, "DescribeConfigs", "describe_configs"),
-            ApiEntry(33, "AlterConfigs", "alter_configs"),
-            ApiEntry(35, "DescribeLogDirs", "describe_log_dirs"),
-            ApiEntry(37, "CreatePartitions", "create_partitions"),
-            ApiEntry(42, "DeleteGroups", "delete_groups"),
-            ApiEntry(43, "ElectLeaders", "elect_leaders"),
-            ApiEntry(44, "IncrementalAlterConfigs", "incremental_alter_configs"),
-            ApiEntry(45, "AlterPartitionReassignments", "alter_partition_reassignments"),
-            ApiEntry(46, "ListPartitionReassignments", "list_partition_reassignments"),
-            ApiEntry(47, "OffsetDelete", "offset_delete"),
-            ApiEntry(48, "DescribeClientQuotas", "describe_client_quotas"),
-            ApiEntry(50, "DescribeUserScramCredentials", "describe_user_scram_credentials"),
-            ApiEntry(60, "DescribeCluster", "describe_cluster"),
-            ApiEntry(61, "DescribeProducers", "describe_producers"),
-            ApiEntry(65, "DescribeTransactions", "describe_transactions"),
-            ApiEntry(66, "ListTransactions", "list_transactions"),
-            ApiEntry(75, "DescribeTopicPartitions", "describe_topic_partitions"),
-        )
-    }
-)
-
 _loaded: dict[int, Api] = {}
 
 
-def known_apis() -> tuple[ApiEntry, ...]:
-    """Every API there is a schema for, by ascending key; imports none of them."""
-    return tuple(_APIS.values())
+def known_apis() -> tuple[Api, ...]:
+    """Every API there is a declaration of, by ascending key; imports them all."""
+    return tuple(_api(key) for key in FILES)
+
+
+def served_apis() -> tuple[Api, ...]:
+    """The APIs that the broker serves, by ascending key; imports every declaration."""
+    return tuple(api for api in known_apis() if api.served is not None)
 
 
 def api_of(key: int) -> Api | None:
-    """Return the API of a key, importing its schema on first use; None for an unknown key."""
+    """Return the API of a key, importing its declaration on first use; None for an unknown key."""
+    return _api(key) if key in FILES else None
+
+
+def _api(key: int) -> Api:
     api = _loaded.get(key)
-    if api is not None:
-        return api
-    entry = _APIS.get(key)
-    if entry is None:
-        return None
-    api = import_module(f"protocol.api.{entry.module}").API
-    assert isinstance(api, Api)
-    assert (api.key, api.name) == (key, entry.name)
-    _loaded[key] = api
+    if api is None:
+        api = _loaded[key] = import_module(f"protocol.api.{FILES[key]}").API
+        assert isinstance(api, Api)
+        assert (api.key, api.module) == (key, FILES[key])
     return api
 
 

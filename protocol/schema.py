@@ -25,6 +25,8 @@ from protocol.wire import ZERO_UUID, Buffer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from protocol.acl import Need
+
 Bool: TypeAlias = bool
 Int8: TypeAlias = int
 Int16: TypeAlias = int
@@ -211,10 +213,11 @@ class Message(metaclass=_MessageType):
 
 
 class Api(NamedTuple):
-    """One API: its two messages and the versions they are declared for.
+    """The one declaration of an API; dispatch, ApiVersions, the documentation and the authorizer read it.
 
-    From `first_flexible` on, lengths are varints and structs end in a tag section (KIP-482); None
-    if no version is.
+    `min_version` to `max_version` are the versions the messages are declared for. From `first_flexible`
+    on, lengths are varints and structs end in a tag section (KIP-482); None if no version is. `served` are
+    the lowest and the highest version that the broker serves; None if only clients use the API.
     """
 
     key: int
@@ -224,6 +227,13 @@ class Api(NamedTuple):
     min_version: int
     max_version: int
     first_flexible: int | None
+    served: tuple[int, int] | None
+    needs: tuple[Need, ...]
+
+    @property
+    def module(self) -> str:
+        """The file that declares the API, in protocol/api, and that serves it, in broker/api."""
+        return self.request.__module__.rpartition(".")[2]
 
 
 def struct_of(owner: type[Message], field: Field) -> type[Message]:

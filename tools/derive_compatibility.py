@@ -1,4 +1,4 @@
-"""Writes the table of served APIs into docs/compatibility.md, from the dispatch table.
+"""Writes the table of served APIs into docs/compatibility.md, from the declarations in protocol/api.
 
 Usage: derive_compatibility.py [--check]. With --check nothing is written; exit status 1 says the page is
 stale. Only the lines between the two API markers are derived; the rest of the page is written by hand
@@ -13,8 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from broker.network.dispatch import HANDLERS  # noqa: E402 - needs the path above
-from protocol.message import api_of  # noqa: E402
+from protocol.message import served_apis  # noqa: E402 - needs the path above
 
 PAGE = ROOT / "docs" / "compatibility.md"
 BEGIN = "<!-- apis: derived, see tools/derive_compatibility.py -->\n"
@@ -24,12 +23,11 @@ END = "<!-- /apis -->\n"
 def table() -> str:
     """The served APIs as a Markdown table."""
     rows = ["| key | API | versions | flexible from |", "|---|---|---|---|"]
-    for key, handler in sorted(HANDLERS.items()):
-        api = api_of(key)
-        assert api is not None
+    for api in served_apis():
         flexible = "never" if api.first_flexible is None else api.first_flexible
-        versions = f"{handler.min_version}-{handler.max_version}"
-        rows.append(f"| {key} | {api.name} | {versions} | {flexible} |")
+        assert api.served is not None
+        lowest, highest = api.served
+        rows.append(f"| {api.key} | {api.name} | {lowest}-{highest} | {flexible} |")
     return "\n".join(rows) + "\n"
 
 

@@ -1,8 +1,8 @@
 """ApiVersions (key 18): what this broker serves.
 
-Behaviour: derived from the dispatch table. A version newer than served is answered in version 0 with
-UNSUPPORTED_VERSION and the range of this API (KIP-511): the client then asks again. A software name or
-version that is not made of letters, digits, dots and dashes is INVALID_REQUEST.
+Behaviour: derived from the declarations in protocol/api. A version newer than served is answered in
+version 0 with UNSUPPORTED_VERSION and the range of this API (KIP-511): the client then asks again. A
+software name or version that is not made of letters, digits, dots and dashes is INVALID_REQUEST.
 
 Version notes: 1 throttle time; 3 flexible, software name and version, features; 4 features with minimum 0.
 """
@@ -13,8 +13,9 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.api.api_versions import API, ApiVersion, ApiVersionsResponse
 from protocol.errors import ErrorCode, InvalidRequest
+from protocol.message import served_apis
 
 if TYPE_CHECKING:
     from broker.network.context import Context
@@ -39,17 +40,22 @@ def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVers
 
 @cache
 def _served() -> list[ApiVersion]:
-    from broker.network.dispatch import served_versions
-
     return [
-        ApiVersion(api_key=key, min_version=low, max_version=high)
-        for key, (low, high) in sorted(served_versions().items())
+        ApiVersion(api_key=api.key, min_version=api.served[0], max_version=api.served[1])
+        for api in served_apis()
+        if api.served is not None
     ]
+
+
+def is_served(version: int) -> bool:
+    """Whether this API has the version here."""
+    assert API.served is not None
+    return API.served[0] <= version <= API.served[1]
 
 
 def unsupported_version() -> ApiVersionsResponse:
     """The answer to a version nobody here knows: our range of this one API."""
-    own = [entry for entry in _served() if entry.api_key == 18]
+    own = [entry for entry in _served() if entry.api_key == API.key]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 

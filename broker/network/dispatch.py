@@ -1,9 +1,10 @@
 """From a frame to an answer: decode, call the handler, encode, map errors, count.
 
-HANDLERS is the one table of what this broker serves; ApiVersions, docs/compatibility.md and the request
-metrics are derived from it. A handler is a function `(node, request, context)` that returns a response
-message, an awaitable of one, or None (acks=0). It raises `BrokerError` for a request that fails as a
-whole; its module's `refuse(request, error)` then makes the response that carries the code.
+What is served is declared in protocol/api, one file per API; its handler is the file of the same name in
+broker/api, imported with the first request. A handler is a function `(node, request, context)` that
+returns a response message, an awaitable of one, or None (acks=0). It raises `BrokerError` for a
+request that fails as a whole; its module's `refuse(request, error)` then makes the response that
+carries the code.
 
 Error codes are written in two places only: here, and in a handler's loop over partitions. An exception
 nobody foresaw is UNKNOWN_SERVER_ERROR, a logged traceback and a counter. What cannot be parsed, an
@@ -34,68 +35,11 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.node import Node
     from protocol.errors import BrokerError
-    from protocol.message import Message
+    from protocol.message import Api, Message
 
 Buffer = bytes | bytearray | memoryview
 Answer = list[Buffer] | None
 
-
-class Handler(NamedTuple):
-    """One served API: its module in broker/api and the versions advertised."""
-
-    name: str
-    min_version: int
-    max_version: int
-
-    @property
-    def module(self) -> ModuleType:
-        """The handler's module, imported when first asked for: a start must not wait for them all."""
-        return import_module(f"broker.api.{self.name}")
-
-
-# fmt: off
-HANDLERS: dict[int, Handler] = {
-    0:  Handler("produce", 0, 13),
-    1:  Handler("fetch", 0, 16),
-    2:  Handler("list_offsets", 0, 11),
-    3:  Handler("metadata", 0, 13),
-    8:  Handler("offset_commit", 0, 9),
-    9:  Handler("offset_fetch", 0, 9),
-    10: Handler("find_coordinator", 0, 6),
-    11: Handler("join_group", 0, 9),
-    12: Handler("heartbeat", 0, 4),
-    13: Handler("leave_group", 0, 5),
-    14: Handler("sync_group", 0, 5),
-    15: Handler("describe_groups", 0, 6),
-    16: Handler("list_groups", 0, 5),
-    18: Handler("api_versions", 0, 4),
-    19: Handler("create_topics", 0, 7),
-    20: Handler("delete_topics", 0, 6),
-    21: Handler("delete_records", 0, 2),
-    22: Handler("init_producer_id", 0, 5),
-    23: Handler("offset_for_leader_epoch", 0, 4),
-    29: Handler("describe_acls", 0, 3),
-    30: Handler("create_acls", 0, 3),
-    31: Handler("delete_acls", 0, 3),
-    32: Handler("describe_configs", 0, 4),
-    33: Handler("alter_configs", 0, 2),
-    35: Handler("describe_log_dirs", 0, 4),
-    37: Handler("create_partitions", 0, 3),
-    42: Handler("delete_groups", 0, 2),
-    43: Handler("elect_leaders", 0, 2),
-    44: Handler("incremental_alter_configs", 0, 1),
-    45: Handler("alter_partition_reassignments", 0, 0),
-    46: Handler("list_partition_reassignments", 0, 0),
-    47: Handler("offset_delete", 0, 0),
-    48: Handler("describe_client_quotas", 0, 1),
-    50: Handler("describe_user_scram_credentials", 0, 0),
-    60: Handler("describe_cluster", 0, 2),
-    61: Handler("describe_producers", 0, 0),
-    65: Handler("describe_transactions", 0, 0),
-    66: Handler("list_transactions", 0, 2),
-    75: Handler("describe_topic_partitions", 0, 0),
-}
-# fmt: on
 
 # Module of what may answer a request of the most frequent shape without making messages: its `shortcut`
 # returns None where the request has to go the ordinary way.
@@ -124,9 +68,9 @@ def wrap(wrapper: Callable[[Route], Route] | None) -> None:
     _routes.clear()
 
 
-def served_versions() -> dict[int, tuple[int, int]]:
-    """API key -> (lowest, highest version) served."""
-    return {key: (entry.min_version, entry.max_version) for key, entry in HANDLERS.items()}
+def handler_of(api: Api) -> ModuleType:
+    """The module that serves an API, imported when first asked for: a start must not wait for them all."""
+    return import_module(f"broker.api.{api.module}")
 
 
 def _route(header: RequestHeader) -> Route:
@@ -134,17 +78,15 @@ def _route(header: RequestHeader) -> Route:
 
     Raises CloseConnection for an API or version that is not served.
     """
-    handler = HANDLERS.get(header.api_key)
     version = header.api_version
-    if handler is None:
+    api = api_of(header.api_key)
+    if api is None or api.served is None:
         raise CloseConnection(f"unknown API key {header.api_key} (version {version})")
-    if not handler.min_version <= version <= handler.max_version:
+    if not api.served[0] <= version <= api.served[1]:
         if header.api_key != API_VERSIONS:
             raise CloseConnection(f"API key {header.api_key} has no version {version} here")
         version = 0  # KIP-511: the body is not parsed, the answer has version 0 and error 35
-    api = api_of(header.api_key)
-    assert api is not None
-    module = handler.module
+    module = handler_of(api)
     short = _SHORTCUTS.get(header.api_key)
     route = Route(
         api.name,
@@ -172,10 +114,7 @@ def dispatch(
     try:
         header = read_request_header(frame)
         route = _routes.get((header.api_key, header.api_version)) or _route(header)
-        if (
-            header.api_key == API_VERSIONS
-            and not 0 <= header.api_version <= HANDLERS[API_VERSIONS].max_version
-        ):
+        if header.api_key == API_VERSIONS and not api_versions.is_served(header.api_version):
             return _encode(node, route, header, api_versions.unsupported_version(), started_s)
         if route.shortcut is not None:
             answer = route.shortcut(node, header, frame)

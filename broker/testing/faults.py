@@ -16,11 +16,10 @@ import random
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.network.dispatch import HANDLERS
 from config.instants import parse_duration
 from config.setting import closest
+from protocol import message
 from protocol.error_codes import ErrorCode
-from protocol.message import known_apis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -298,7 +297,7 @@ def _trigger(given: Mapping[str, Any]) -> Trigger:
 
 def served_apis() -> tuple[str, ...]:
     """The names of the APIs this broker serves, as Kafka has them."""
-    return tuple(entry.name for entry in known_apis() if entry.key in HANDLERS)
+    return tuple(api.name for api in message.served_apis())
 
 
 def errno_of(name: str) -> int:

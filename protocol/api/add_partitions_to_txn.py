@@ -5,6 +5,7 @@ v3 flexible; v4 several transactions at once, asked by brokers (KIP-890); v5 sam
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
 
 
@@ -73,4 +74,9 @@ API = Api(
     min_version=0,
     max_version=5,
     first_flexible=3,
+    served=None,
+    needs=(
+        Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        Need(Operation.WRITE, ResourceType.TOPIC),
+    ),
 )

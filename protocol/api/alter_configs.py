@@ -5,6 +5,7 @@ v1 the same as v0; v2 flexible.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, since
 
 
@@ -54,4 +55,9 @@ API = Api(
     min_version=0,
     max_version=2,
     first_flexible=2,
+    served=(0, 2),
+    needs=(
+        Need(Operation.ALTER_CONFIGS, ResourceType.TOPIC),
+        Need(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, by_handler=True),
+    ),
 )

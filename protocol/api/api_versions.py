@@ -64,4 +64,6 @@ API = Api(
     min_version=0,
     max_version=5,
     first_flexible=3,
+    served=(0, 4),
+    needs=(),
 )

@@ -7,6 +7,7 @@ refuse; v7 topic ids in the answer (KIP-516).
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, Uuid, since
 
 
@@ -80,4 +81,10 @@ API = Api(
     min_version=0,
     max_version=7,
     first_flexible=5,
+    served=(0, 7),
+    needs=(
+        Need(Operation.CREATE, ResourceType.TOPIC),
+        Need(Operation.CREATE, ResourceType.CLUSTER, by_handler=True),
+        Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+    ),
 )

@@ -5,6 +5,7 @@ v1 throttle quota rules; v2 flexible.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
@@ -36,4 +37,6 @@ API = Api(
     min_version=0,
     max_version=2,
     first_flexible=2,
+    served=(0, 2),
+    needs=(Need(Operation.DELETE, ResourceType.GROUP),),
 )

@@ -5,6 +5,7 @@ v1 the same as v0; v2 flexible.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
@@ -59,4 +60,6 @@ API = Api(
     min_version=0,
     max_version=2,
     first_flexible=2,
+    served=(0, 2),
+    needs=(Need(Operation.DELETE, ResourceType.TOPIC),),
 )

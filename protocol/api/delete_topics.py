@@ -6,6 +6,7 @@ error messages; v6 topics by id (KIP-516).
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Message, String, Uuid, since
 
 
@@ -48,4 +49,10 @@ API = Api(
     min_version=0,
     max_version=6,
     first_flexible=4,
+    served=(0, 6),
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.TOPIC),
+        Need(Operation.DELETE, ResourceType.TOPIC),
+        Need(Operation.DELETE, ResourceType.CLUSTER, by_handler=True),
+    ),
 )

@@ -5,6 +5,7 @@ v1 kinds of patterns (KIP-290); v2 flexible; v3 the same as v2.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int8, Int16, Int32, Message, String, since
 
 
@@ -55,4 +56,6 @@ API = Api(
     min_version=0,
     max_version=3,
     first_flexible=2,
+    served=(0, 3),
+    needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
 )

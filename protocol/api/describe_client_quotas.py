@@ -5,6 +5,7 @@ v1 flexible.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Float64, Int8, Int16, Int32, Message, String, since
 
 
@@ -61,4 +62,6 @@ API = Api(
     min_version=0,
     max_version=1,
     first_flexible=1,
+    served=(0, 1),
+    needs=(Need(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),),
 )

@@ -47,4 +47,6 @@ API = Api(
     min_version=0,
     max_version=2,
     first_flexible=0,
+    served=(0, 2),
+    needs=(),
 )

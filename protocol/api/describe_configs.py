@@ -6,6 +6,7 @@ behind it (KIP-226); v3 types and documentation (KIP-569); v4 flexible.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, since
 
 
@@ -72,4 +73,9 @@ API = Api(
     min_version=0,
     max_version=4,
     first_flexible=4,
+    served=(0, 4),
+    needs=(
+        Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+        Need(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, by_handler=True),
+    ),
 )

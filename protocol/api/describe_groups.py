@@ -6,6 +6,7 @@ error message, and GROUP_ID_NOT_FOUND for a group that does not exist (KIP-1043)
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Bytes, Int16, Int32, Message, String, since
 
 
@@ -55,4 +56,6 @@ API = Api(
     min_version=0,
     max_version=6,
     first_flexible=5,
+    served=(0, 6),
+    needs=(Need(Operation.DESCRIBE, ResourceType.GROUP),),
 )

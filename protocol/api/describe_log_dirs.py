@@ -5,6 +5,7 @@ v1 the same as v0; v2 flexible; v3 an error at the top; v4 the size of the volum
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
 
 
@@ -63,4 +64,6 @@ API = Api(
     min_version=0,
     max_version=4,
     first_flexible=2,
+    served=(0, 4),
+    needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
 )

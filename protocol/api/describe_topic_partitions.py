@@ -5,6 +5,7 @@ Flexible in its only version. A null cursor is one byte, as any null struct that
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int16, Int32, Message, String, Uuid, since
 
 
@@ -70,4 +71,6 @@ API = Api(
     min_version=0,
     max_version=0,
     first_flexible=0,
+    served=(0, 0),
+    needs=(Need(Operation.DESCRIBE, ResourceType.TOPIC),),
 )

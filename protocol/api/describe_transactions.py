@@ -5,6 +5,7 @@ Flexible in its only version.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
@@ -49,4 +50,9 @@ API = Api(
     min_version=0,
     max_version=0,
     first_flexible=0,
+    served=(0, 0),
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+        Need(Operation.DESCRIBE, ResourceType.TOPIC),
+    ),
 )

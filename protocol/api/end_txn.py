@@ -5,6 +5,7 @@ v3 flexible; v4 same bytes, new error codes; v5 the epoch of the next transactio
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
 
 
@@ -34,4 +35,6 @@ API = Api(
     min_version=0,
     max_version=5,
     first_flexible=3,
+    served=None,
+    needs=(Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),),
 )

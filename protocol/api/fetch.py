@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import (
     Api,
     Bool,
@@ -179,4 +180,9 @@ API = Api(
     min_version=0,
     max_version=18,
     first_flexible=12,
+    served=(0, 16),
+    needs=(
+        Need(Operation.READ, ResourceType.TOPIC),
+        Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, by_handler=True),
+    ),
 )

@@ -7,6 +7,7 @@ KIP-932).
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int8, Int16, Int32, Message, String, since
 
 
@@ -52,4 +53,9 @@ API = Api(
     min_version=0,
     max_version=6,
     first_flexible=3,
+    served=(0, 6),
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.GROUP),
+        Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    ),
 )

@@ -5,6 +5,7 @@ v1 throttle time; v3 static members (KIP-345); v4 flexible.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
@@ -32,4 +33,6 @@ API = Api(
     min_version=0,
     max_version=4,
     first_flexible=4,
+    served=(0, 4),
+    needs=(Need(Operation.READ, ResourceType.GROUP),),
 )

@@ -5,6 +5,7 @@ v1 flexible.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, since
 
 
@@ -55,4 +56,9 @@ API = Api(
     min_version=0,
     max_version=1,
     first_flexible=1,
+    served=(0, 1),
+    needs=(
+        Need(Operation.ALTER_CONFIGS, ResourceType.TOPIC),
+        Need(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, by_handler=True),
+    ),
 )

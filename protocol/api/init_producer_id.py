@@ -6,6 +6,7 @@ PRODUCER_FENCED may be answered (KIP-588); v5 same bytes, new transaction rules 
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
@@ -35,4 +36,10 @@ API = Api(
     min_version=0,
     max_version=5,
     first_flexible=2,
+    served=(0, 5),
+    needs=(
+        Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        Need(Operation.WRITE, ResourceType.TOPIC),
+        Need(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, by_handler=True),
+    ),
 )

@@ -7,6 +7,7 @@ the reason (KIP-800); v9 a leader may be told not to assign (KIP-814).
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Bytes, Int16, Int32, Message, String, since
 
 
@@ -60,4 +61,6 @@ API = Api(
     min_version=0,
     max_version=9,
     first_flexible=6,
+    served=(0, 9),
+    needs=(Need(Operation.READ, ResourceType.GROUP),),
 )

@@ -6,6 +6,7 @@ v1 throttle time; v3 several members, by id or instance id (KIP-345); v4 flexibl
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
@@ -49,4 +50,6 @@ API = Api(
     min_version=0,
     max_version=5,
     first_flexible=4,
+    served=(0, 5),
+    needs=(Need(Operation.READ, ResourceType.GROUP),),
 )

@@ -5,6 +5,7 @@ v1 throttle time; v3 flexible; v4 filter by state (KIP-518); v5 filter by type (
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
@@ -40,4 +41,9 @@ API = Api(
     min_version=0,
     max_version=5,
     first_flexible=3,
+    served=(0, 5),
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.GROUP),
+        Need(Operation.DESCRIBE, ResourceType.CLUSTER, by_handler=True),
+    ),
 )

@@ -8,6 +8,7 @@ timestamp, -3 (KIP-734); v8 the local log start, -4 (KIP-405); v9 the latest tie
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int8, Int16, Int32, Int64, Message, String, since
 
 
@@ -69,4 +70,6 @@ API = Api(
     min_version=0,
     max_version=11,
     first_flexible=6,
+    served=(0, 11),
+    needs=(Need(Operation.DESCRIBE, ResourceType.TOPIC),),
 )

@@ -5,6 +5,7 @@ Flexible in its only version.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
@@ -55,4 +56,6 @@ API = Api(
     min_version=0,
     max_version=0,
     first_flexible=0,
+    served=(0, 0),
+    needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
 )

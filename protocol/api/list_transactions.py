@@ -5,6 +5,7 @@ v1 only those that have run for a while (KIP-994); v2 by a pattern (KIP-1152). F
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
@@ -42,4 +43,6 @@ API = Api(
     min_version=0,
     max_version=2,
     first_flexible=0,
+    served=(0, 2),
+    needs=(Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
 )

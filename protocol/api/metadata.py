@@ -9,6 +9,7 @@ v13 an error for the whole answer (KIP-1102).
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int16, Int32, Message, String, Uuid, since
 
 
@@ -80,4 +81,10 @@ API = Api(
     min_version=0,
     max_version=13,
     first_flexible=9,
+    served=(0, 13),
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.TOPIC),
+        Need(Operation.CREATE, ResourceType.TOPIC),
+        Need(Operation.CREATE, ResourceType.CLUSTER, by_handler=True),
+    ),
 )

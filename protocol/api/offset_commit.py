@@ -7,6 +7,7 @@ same bytes, new error codes (KIP-848).
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
@@ -67,4 +68,9 @@ API = Api(
     min_version=0,
     max_version=9,
     first_flexible=8,
+    served=(0, 9),
+    needs=(
+        Need(Operation.READ, ResourceType.GROUP),
+        Need(Operation.READ, ResourceType.TOPIC),
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
@@ -55,4 +56,9 @@ API = Api(
     min_version=0,
     max_version=0,
     first_flexible=None,
+    served=(0, 0),
+    needs=(
+        Need(Operation.DELETE, ResourceType.GROUP),
+        Need(Operation.READ, ResourceType.TOPIC),
+    ),
 )

@@ -7,6 +7,7 @@ v2 null asks for every topic, an error of the whole group; v3 throttle time; v5 
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
 
 
@@ -101,4 +102,9 @@ API = Api(
     min_version=0,
     max_version=9,
     first_flexible=6,
+    served=(0, 9),
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.GROUP),
+        Need(Operation.DESCRIBE, ResourceType.TOPIC),
+    ),
 )

@@ -6,6 +6,7 @@ replica id; v4 flexible.
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
@@ -62,4 +63,9 @@ API = Api(
     min_version=0,
     max_version=4,
     first_flexible=4,
+    served=(0, 4),
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.TOPIC),
+        Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, by_handler=True),
+    ),
 )

@@ -8,6 +8,7 @@ transaction rules (KIP-890); v13 topics by id instead of name (KIP-516).
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Int16, Int32, Int64, Message, Records, String, Uuid, since
 
 
@@ -95,4 +96,9 @@ API = Api(
     min_version=0,
     max_version=13,
     first_flexible=9,
+    served=(0, 13),
+    needs=(
+        Need(Operation.WRITE, ResourceType.TOPIC),
+        Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    ),
 )

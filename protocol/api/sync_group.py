@@ -6,6 +6,7 @@ answered (KIP-559).
 
 from __future__ import annotations
 
+from protocol.acl import Need, Operation, ResourceType
 from protocol.schema import Api, Bytes, Int16, Int32, Message, String, since
 
 
@@ -46,4 +47,6 @@ API = Api(
     min_version=0,
     max_version=5,
     first_flexible=4,
+    served=(0, 5),
+    needs=(Need(Operation.READ, ResourceType.GROUP),),
 )

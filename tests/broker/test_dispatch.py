@@ -8,9 +8,9 @@ import pytest
 
 from broker.metrics.counters import Metrics
 from broker.network.context import CloseConnection
-from broker.network.dispatch import HANDLERS, Route, _encode, dispatch, served_versions
+from broker.network.dispatch import Route, _encode, dispatch, handler_of
 from protocol.errors import UnknownServerError
-from protocol.message import RequestHeader, api_of, codec, read_request_header
+from protocol.message import RequestHeader, api_of, codec, read_request_header, served_apis
 from tests.broker import asking
 from tests.broker.raw import request
 from tests.oracle import wire
@@ -34,9 +34,9 @@ def codes(value):
             yield from codes(each)
 
 
-def test_the_table_is_what_the_tests_know():
+def test_the_apis_served_are_what_the_tests_know():
     known = {wire.SCHEMAS[api][0].API_KEY: (0, top) for api, top in asking.VERSIONS.items()}
-    assert served_versions() == known
+    assert {api.key: api.served for api in served_apis()} == known
 
 
 @pytest.mark.parametrize(("api", "version"), CASES)
@@ -46,7 +46,7 @@ def test_an_error_nobody_foresaw_is_an_answer_with_minus_1(api, version):
     header = read_request_header(frame)
     declared = api_of(key)
     body, _ = codec(declared.request, version).decode(frame, header.body_offset)
-    answer = HANDLERS[key].module.refuse(body, UnknownServerError("a test"))
+    answer = handler_of(declared).refuse(body, UnknownServerError("a test"))
     encoded = codec(declared.response, version).encode(answer)
     flexible = wire.SCHEMAS[api][1].flexible_version_q(version) and api != "ApiVersions"
     told = wire.decode_answer(api, version, (b"\0" if flexible else b"") + bytes(encoded))

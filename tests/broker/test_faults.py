@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.dispatch import HANDLERS
 from broker.testing.fault_storage import FaultySystem
 from broker.testing.faults import Faults, served_apis
+from protocol import message
 from protocol.error_codes import ErrorCode
 from storage import files
 from tests.broker import asking
@@ -296,7 +296,7 @@ def test_every_api_answers_an_error_in_its_own_shape(broker, connection, api):
 
 def test_every_api_served_has_a_body_above():
     assert set(asking.BODIES) == set(served_apis())
-    assert len(served_apis()) == len(HANDLERS)
+    assert len(served_apis()) == len(message.served_apis())
 
 
 def metadata(connection, topics, version=12):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
+import protocol.api
 from protocol import schema, wire
 from protocol.api.fetch import (
     FetchableTopicResponse,
@@ -37,6 +39,7 @@ from protocol.message import (
     known_apis,
     read_request_header,
     response_header,
+    served_apis,
 )
 from protocol.schema import Message, since
 from protocol.wire import read_uvarint, write_uvarint
@@ -55,18 +58,40 @@ class TestApis:
         assert api_of(4) is None
         assert api_of(-1) is None
 
-    def test_the_table_and_the_codecs_are_there_without_any_schema(self):
+    @pytest.mark.parametrize(
+        ("asked", "imported"),
+        [
+            ("", []),
+            ("m.api_of(18)", ["protocol.api.api_versions"]),
+            ("m.known_apis()", [f"protocol.api.{api.module}" for api in known_apis()]),
+        ],
+    )
+    def test_a_declaration_is_imported_when_it_is_asked_for_and_makes_no_codec(
+        self, asked, imported
+    ):
         code = (
             "import sys; before = set(sys.modules)\n"
-            "import protocol.message as m; m.known_apis()\n"
+            f"import protocol.message as m; {asked}\n"
             "new = set(sys.modules) - before\n"
-            "print([n for n in new if n.startswith('protocol.api') or n in "
-            "('inspect', 'dataclasses', 'protocol.decoder', 'protocol.encoder')])"
+            "print(*sorted(n for n in new if n.startswith('protocol.api.') or n in "
+            "('inspect', 'dataclasses', 'protocol.decoder', 'protocol.encoder')))"
         )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
-        assert done.stdout.strip() == "[]"
+        assert done.stdout.split() == sorted(imported)
+
+    def test_every_file_of_the_folder_is_an_api(self):
+        folder = Path(protocol.api.__file__).parent
+        files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+        assert {api.module for api in known_apis()} == files - {
+            name for name in files if name.endswith("_single")
+        }
+
+    def test_a_version_served_is_one_that_is_declared(self):
+        for api in served_apis():
+            lowest, highest = api.served
+            assert api.min_version <= lowest <= highest <= api.max_version
 
 
 class TestMessages:
