@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage import files
-from tests.storage.power_loss import Disk
+from tests.simulation.power_loss import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

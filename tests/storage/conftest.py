@@ -11,7 +11,7 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
 from storage import files
 from storage.directory.store import LogStore
-from tests.storage.disks import Unsynced
+from tests.simulation.disks import Unsynced
 
 TOPIC_ID = uuid.UUID(int=7)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from storage import files
-from tests.storage.disks import Unsynced
+from tests.simulation.disks import Unsynced
 
 
 @pytest.fixture(autouse=True)

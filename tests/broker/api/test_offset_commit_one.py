@@ -21,7 +21,7 @@ from config import load, topic_config
 from protocol.errors import KafkaStorageError, MessageTooLarge
 from protocol.message import read_request_header
 from storage.directory.store import LogStore
-from tests.broker.api import two_ways
+from tests.broker.api import both_paths as two_ways
 from tests.broker.raw import request
 
 VERSIONS = range(5, 10)

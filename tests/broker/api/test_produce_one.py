@@ -18,7 +18,7 @@ from broker.node import Node
 from config import load, topic_config
 from protocol.message import read_request_header
 from storage.directory.store import LogStore
-from tests.broker.api import two_ways
+from tests.broker.api import both_paths as two_ways
 from tests.broker.asking import batch_of, produce_fields, records_for
 from tests.broker.raw import request
 

@@ -1,0 +1,399 @@
+"""Metrics of time, as an operator sees them: real produce requests, a clock in the hand, and /metrics.
+
+The mistakes at the end are planted into a node that serves the same requests; each changes what a check
+of this file sees.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from storage.time.arrivals import Expected
+from storage.time.timestamp import MAX_TIMESTAMP
+from tests.broker import asking
+from tests.broker.conftest import healthy
+from tests.broker.inside import Inside
+from tests.oracle.recordset import batch, plain_set
+from tests.time_rules import time_rules
+
+NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
+SECOND_MS, HOUR_MS, DAY_MS = 1_000, 3_600_000, 86_400_000
+INVALID_TIMESTAMP = 32
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
+        yield subject
+
+
+@pytest.fixture
+def broker(one):
+    """The broker of this file, at new year."""
+    one.clock.freeze(NOW_MS)
+    return one
+
+
+@pytest.fixture
+def connection(broker):
+    with broker.connect() as connection:
+        yield connection
+
+
+def produce(connection, topic, *times, error=0, **more):
+    """One batch with a record of each time; a list of times is one batch, too."""
+    records = [record for time in times for record in asking.values("x", timestamp=time)]
+    answer = asking.produce(connection, topic, batch(records), **more)
+    assert answer["error_code"] == error, answer
+    return answer
+
+
+def new_topic(connection, **settings):
+    topic = asking.new_name("times")
+    asking.create(connection, topic, **settings)
+    return topic
+
+
+def bucket(broker, name, topic, bound):
+    return broker.metric(f"tidelog_{name}_bucket", topic=topic, le=bound)
+
+
+def test_append_minus_event_time_is_a_histogram_with_the_future_apart(broker, connection):
+    topic = new_topic(connection)
+    for time in (NOW_MS, NOW_MS - 10, NOW_MS - 11, NOW_MS - 2 * HOUR_MS, NOW_MS + 1):
+        produce(connection, topic, time)
+    counts = {
+        bound: bucket(broker, "append_delay_seconds", topic, bound)
+        for bound in ("-0.001", "0.0", "0.01", "0.1", "3600.0", "21600.0", "+Inf")
+    }
+    assert counts == {
+        "-0.001": 1,
+        "0.0": 2,
+        "0.01": 3,
+        "0.1": 4,
+        "3600.0": 4,
+        "21600.0": 5,
+        "+Inf": 5,
+    }
+    assert broker.metric("tidelog_append_delay_seconds_count", topic=topic) == 5
+    assert broker.metric("tidelog_append_delay_seconds_sum", topic=topic) == 0  # there is none
+    assert broker.metric("tidelog_max_latency_seconds", topic=topic) == 2 * 3600
+
+
+def test_the_first_record_of_a_batch_counts(broker, connection):
+    topic = new_topic(connection)
+    produce(connection, topic, NOW_MS - 50, NOW_MS)
+    assert bucket(broker, "append_delay_seconds", topic, "0.01") == 0
+    assert bucket(broker, "append_delay_seconds", topic, "0.1") == 1
+    assert broker.metric("tidelog_max_latency_seconds", topic=topic) == 0.05
+
+
+def test_late_batches_are_counted_by_partition_and_summed_by_topic(broker, connection):
+    topic = asking.new_name("times")
+    asking.create(connection, topic, 2)
+    produce(connection, topic, NOW_MS - 1)
+    produce(connection, topic, NOW_MS - 5_001, NOW_MS - 4_001)  # 5 s late, two records
+    produce(connection, topic, NOW_MS - 1)  # as late as the largest: not late
+    produce(connection, topic, NOW_MS - HOUR_MS, partition=1)  # the first one there
+    assert broker.metric("tidelog_late_batches_total", topic=topic) == 1
+    assert broker.metric("tidelog_late_records_total", topic=topic) == 2
+    assert broker.metric("tidelog_max_lateness_seconds", topic=topic) == 5
+    assert bucket(broker, "lateness_seconds", topic, "1.0") == 0
+    assert bucket(broker, "lateness_seconds", topic, "10.0") == 1
+
+
+def test_one_absurd_stamp_does_not_make_all_that_follows_late(broker, connection):
+    topic = new_topic(connection)
+    produce(connection, topic, NOW_MS + 400 * DAY_MS)
+    broker.clock.step("1h")
+    produce(connection, topic, NOW_MS + HOUR_MS)
+    assert broker.metric("tidelog_late_batches_total", topic=topic) == 0
+    assert broker.metric("tidelog_largest_record_time_ms", topic=topic) == NOW_MS + 400 * DAY_MS
+
+
+def test_what_was_reached_outlives_a_restart(start):
+    broker = start({"clock": "manual"})
+    broker.clock.freeze(NOW_MS)
+    with broker.connect() as connection:
+        topic = new_topic(connection)
+        produce(connection, topic, NOW_MS)
+    broker.stop()
+    broker.restart()
+    with broker.connect() as connection:
+        produce(connection, topic, NOW_MS - 1)
+    assert broker.metric("tidelog_late_batches_total", topic=topic) == 1
+
+
+def test_batches_without_times(broker, connection):
+    topic = new_topic(connection, **{"message.format.version": "0.9"})
+    produce(connection, topic, NOW_MS)
+    assert broker.metric("tidelog_batches_without_time_total", topic=topic) == 1
+    newer = new_topic(connection)
+    produce(connection, newer, -1)
+    produce(connection, newer, -1, NOW_MS - 5)
+    assert broker.metric("tidelog_batches_without_time_total", topic=newer) == 1
+    assert broker.metric("tidelog_append_delay_seconds_count", topic=newer) == 1
+
+
+def test_a_set_of_old_messages_is_one_batch(broker, connection):
+    topic = new_topic(connection, **{"message.format.version": "0.10.0"})
+    messages = plain_set(1, asking.values("a", "b", "c", timestamp=NOW_MS - 100))
+    assert asking.produce(connection, topic, messages, version=2)["error_code"] == 0
+    assert broker.metric("tidelog_append_delay_seconds_count", topic=topic) == 1
+    assert asking.produce(connection, topic, messages, version=2)["error_code"] == 0
+    assert broker.metric("tidelog_late_batches_total", topic=topic) == 1
+    assert broker.metric("tidelog_late_records_total", topic=topic) == 3
+
+
+# --- doomed on arrival ---------------------------------------------------------------------------
+
+
+def doomed(broker, topic, policy="retention.ms"):
+    return broker.metric("tidelog_doomed_records_total", topic=topic, policy=policy)
+
+
+def doom_lines(broker, topic):
+    return broker.lines("records arrive older than they are kept", f"topic={topic} ")
+
+
+def test_doomed_on_arrival_is_counted_and_logged_once_a_minute(broker, connection):
+    topic = new_topic(connection, **{"retention.ms": str(DAY_MS)})
+    produce(connection, topic, NOW_MS - DAY_MS)  # as old as may be: not doomed
+    assert doomed(broker, topic) == 0
+    produce(connection, topic, NOW_MS - DAY_MS - 2, NOW_MS - DAY_MS - 1)
+    assert doomed(broker, topic) == 2
+    (line,) = doom_lines(broker, topic)
+    assert f"records=2 newest_ms={NOW_MS - DAY_MS - 1} newest=2025-12-30T23:59:59.999Z" in line
+    assert f"policy=retention.ms limit_ms={DAY_MS} beyond_ms=1" in line
+    assert "retention.time.basis=append" in line
+    broker.clock.step("59s")
+    produce(connection, topic, NOW_MS - 2 * DAY_MS)
+    assert (doomed(broker, topic), len(doom_lines(broker, topic))) == (3, 1)
+    broker.clock.step("1s")
+    produce(connection, topic, NOW_MS - 2 * DAY_MS)
+    assert doomed(broker, topic) == 4
+    assert "records=2 " in doom_lines(broker, topic)[1]  # with the one that was not told of
+    other = new_topic(connection, **{"retention.ms": str(DAY_MS)})
+    produce(connection, other, NOW_MS - 2 * DAY_MS)
+    assert len(doom_lines(broker, other)) == 1  # each topic has its own minute
+
+
+def test_what_the_settings_keep_is_not_doomed(broker, connection):
+    old = NOW_MS - 30 * DAY_MS
+    by_append = new_topic(connection, **{"retention.time.basis": "append"})
+    for_ever = new_topic(connection, **{"retention.ms": "-1"})
+    compacted = new_topic(connection, **{"cleanup.policy": "compact"})
+    stamped = new_topic(connection, **{"message.timestamp.type": "LogAppendTime"})
+    for topic in (by_append, for_ever, stamped):
+        produce(connection, topic, old)
+    records = [asking.Rec(old, b"value", key=b"key")]
+    assert asking.produce(connection, compacted, batch(records))["error_code"] == 0
+    mixed = new_topic(connection)
+    produce(connection, mixed, old, NOW_MS)  # its youngest record keeps it
+    produce(connection, mixed, old, -1)  # one without a time counts as written now
+    for topic in (by_append, for_ever, compacted, stamped, mixed):
+        assert doomed(broker, topic) == 0, topic
+
+
+def test_a_changed_setting_holds_from_the_next_append_on(broker, connection):
+    topic = new_topic(connection)
+    old = NOW_MS - 6 * DAY_MS
+    produce(connection, topic, old)
+    produce(connection, topic, old)
+    assert doomed(broker, topic) == 0
+    change = ("retention.ms", 0, str(DAY_MS))
+    assert asking.alter(connection, asking.TOPIC, topic, change)[0] == 0
+    produce(connection, topic, old)
+    assert doomed(broker, topic) == 1
+
+
+def test_doomed_by_event_time(broker, connection):
+    topic = new_topic(connection, **{"retention.max.eventtime.ms": str(HOUR_MS)})
+    produce(connection, topic, NOW_MS)
+    produce(connection, topic, NOW_MS - HOUR_MS)
+    policy = "retention.max.eventtime.ms"
+    assert doomed(broker, topic, policy) == 0
+    produce(connection, topic, NOW_MS - HOUR_MS - 1)
+    assert doomed(broker, topic, policy) == 1
+    (line,) = doom_lines(broker, topic)
+    assert f"policy={policy} limit_ms={HOUR_MS} beyond_ms=1" in line
+
+
+# --- another unit --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("unit", "timestamp", "meant"),
+    [
+        ("seconds", 1_700_000_000, "2023-11-14T22:13:20.000Z"),
+        ("microseconds", 1_700_000_000_000_000, "2023-11-14T22:13:20.000Z"),
+        ("nanoseconds", 1_700_000_000_000_000_000, "2023-11-14T22:13:20.000Z"),
+    ],
+)
+def test_a_wrong_unit_is_counted_and_logged(broker, connection, unit, timestamp, meant):
+    topic = new_topic(connection)
+    suspects = lambda: broker.metric(  # noqa: E731
+        "tidelog_suspect_time_batches_total", topic=topic, unit=unit
+    )
+    told = lambda: broker.lines("times in Kafka are milliseconds", f"topic={topic} ")  # noqa: E731
+    produce(connection, topic, timestamp, timestamp)
+    produce(connection, topic, timestamp)
+    assert suspects() == 2
+    (line,) = told()
+    assert f'msg="{timestamp} looks like {unit}: {meant}; ' in line
+    assert "batches=1" in line
+    broker.clock.step("60s")
+    produce(connection, topic, timestamp)
+    assert "batches=2" in told()[1]
+    assert suspects() == 3
+    # It would say nothing of the topic: the longest delay is that of times that can be.
+    assert broker.metric("tidelog_max_latency_seconds", topic=topic) == 0
+
+
+def test_what_lies_far_back_in_milliseconds_is_no_suspect(broker, connection):
+    topic = new_topic(connection)
+    for time in (-1, 0, 1, -2, 946_684_800_000, -14_182_980_000, -(2**63), 2**63 - 1, NOW_MS):
+        produce(connection, topic, time)
+    assert broker.metric("tidelog_suspect_time_batches_total", topic=topic) == 0
+    assert broker.lines("looks like", f"topic={topic} ") == []
+
+
+# --- the window ----------------------------------------------------------------------------------
+
+
+def test_what_the_window_refuses_is_counted_and_its_unit_noticed(broker, connection):
+    topic = new_topic(connection, **{"message.timestamp.difference.max.ms": str(HOUR_MS)})
+    produce(connection, topic, NOW_MS)
+    produce(connection, topic, NOW_MS, NOW_MS + 2 * HOUR_MS, 5, error=INVALID_TIMESTAMP)
+    produce(connection, topic, NOW_MS * 1000, error=INVALID_TIMESTAMP)
+    assert broker.metric("tidelog_window_refused_batches_total", topic=topic) == 2
+    assert broker.metric("tidelog_window_refused_records_total", topic=topic) == 3
+    suspects = broker.metric("tidelog_suspect_time_batches_total", topic=topic, unit="microseconds")
+    assert suspects == 1
+    stamped = batch(asking.values("x", timestamp=NOW_MS), attributes=0x08)  # the bit, no window
+    assert asking.produce(connection, topic, stamped)["error_code"] == INVALID_TIMESTAMP
+    assert broker.metric("tidelog_window_refused_batches_total", topic=topic) == 2
+
+
+# --- what is kept, and what goes next ------------------------------------------------------------
+
+
+def test_oldest_and_newest_times_and_the_next_expiry(broker, connection):
+    topic = new_topic(connection, **{"retention.ms": str(DAY_MS), "segment.ms": str(HOUR_MS)})
+    value = lambda name: broker.metric(name, topic=topic)  # noqa: E731
+    expiry = lambda: broker.metric(  # noqa: E731
+        "tidelog_next_expiry_seconds", topic=topic, policy="retention.ms"
+    )
+    produce(connection, topic, NOW_MS - 7 * SECOND_MS)
+    broker.clock.step("2h")
+    produce(connection, topic, NOW_MS + 2 * HOUR_MS)  # rolls
+    assert value("tidelog_oldest_event_time_ms") == NOW_MS - 7 * SECOND_MS
+    assert value("tidelog_largest_record_time_ms") == NOW_MS + 2 * HOUR_MS
+    assert value("tidelog_oldest_append_time_ms") == NOW_MS
+    assert value("tidelog_newest_append_time_ms") == NOW_MS + 2 * HOUR_MS
+    assert expiry() == (DAY_MS - 2 * HOUR_MS - 7 * SECOND_MS + 1) / 1000
+    broker.clock.step(DAY_MS - 2 * HOUR_MS - 7 * SECOND_MS)
+    assert broker.sweep(topic) == []
+    assert expiry() == 0.001
+    broker.clock.step(1)
+    assert expiry() == 0
+    (gone,) = broker.sweep(topic)
+    assert gone["end_offset"] == 1
+    assert value("tidelog_oldest_event_time_ms") == NOW_MS + 2 * HOUR_MS
+    assert expiry() == (2 * HOUR_MS + 7 * SECOND_MS) / 1000  # the other one's
+
+
+def test_what_is_kept_for_ever_has_no_next_expiry(broker, connection):
+    topic = new_topic(connection, **{"retention.ms": "-1"})
+    produce(connection, topic, NOW_MS)
+    assert f'tidelog_next_expiry_seconds{{policy="retention.ms",topic="{topic}"' not in broker.page(
+        "/metrics"
+    )
+
+
+def test_an_append_time_ahead_of_the_clock_shows(broker, connection):
+    topic = new_topic(connection)
+    produce(connection, topic, NOW_MS)
+    assert f'topic="{topic}"' not in ahead_lines(broker)
+    broker.clock.set(NOW_MS - HOUR_MS)
+    assert broker.metric("tidelog_append_time_ahead_ms", topic=topic, partition="0") == HOUR_MS
+
+
+def ahead_lines(broker):
+    lines = broker.page("/metrics").splitlines()
+    return "\n".join(line for line in lines if line.startswith("tidelog_append_time_ahead_ms{"))
+
+
+def test_a_deleted_topic_leaves_no_metric_behind(broker, connection):
+    topic = new_topic(connection, **{"retention.ms": "1"})
+    produce(connection, topic, 1_700_000_000)
+    assert f'topic="{topic}"' in broker.page("/metrics")
+    answer = connection.ask("DeleteTopics", 1, topic_names=[topic], timeout_ms=10_000)
+    assert answer["responses"][0]["error_code"] == 0
+    assert f'topic="{topic}"' not in broker.page("/metrics")
+
+
+def test_every_metric_is_on_its_page_and_the_other_way_round(broker):
+    told = {
+        line.split()[2].removesuffix("_total")
+        for line in broker.page("/metrics").splitlines()
+        if line.startswith("# HELP ") and not line.startswith(("# HELP process_", "# HELP python_"))
+    }
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    declared = {
+        name.removesuffix("_total").removesuffix("_bucket")
+        for name in re.findall(r"^\| `(\w+)`", page, re.MULTILINE)
+    }
+    assert told == declared
+
+
+# --- the checks can fail -------------------------------------------------------------------------
+
+
+def _nothing_odd(monkeypatch):
+    monkeypatch.setattr(time_rules, "suspect_unit", lambda *_: None)
+
+
+def _no_slack(monkeypatch):
+    monkeypatch.setattr(time_rules, "capped", lambda *_: MAX_TIMESTAMP)
+
+
+def _no_expectations(monkeypatch):
+    nothing = Expected(None, None, HOUR_MS)
+    monkeypatch.setattr(time_rules, "expected_of", lambda _: nothing)
+
+
+def _fewer_buckets(monkeypatch):
+    monkeypatch.setattr("storage.time.arrivals.bisect_left", lambda bounds, _: len(bounds))
+
+
+@pytest.mark.parametrize(
+    ("plant", "changes"),
+    [
+        (None, set()),
+        (_nothing_odd, {"suspects", "late"}),  # nor are they left out of how late anything was
+        (_no_slack, {"late"}),
+        (_no_expectations, {"doomed"}),
+        (_fewer_buckets, {"delays"}),
+    ],
+)
+def test_a_planted_mistake_is_seen(tmp_path, monkeypatch, plant, changes):
+    if plant is not None:
+        plant(monkeypatch)
+    with Inside(tmp_path) as inside, inside.connect() as connection:
+        now_ms = inside.node.clock.now_ms()
+        topic = new_topic(connection, **{"retention.ms": str(30 * DAY_MS)})
+        for time in (now_ms - DAY_MS, now_ms + 400 * DAY_MS, now_ms, now_ms - 31 * DAY_MS):
+            produce(connection, topic, time)
+        produce(connection, topic, now_ms // 1000)
+        partition = inside.node.partition(topic, 0)
+        odds = inside.node.time_watch.topics[topic]
+        seen = {
+            "suspects": dict(odds.suspects),
+            "late": partition.arrivals.most_late_ms // DAY_MS,
+            "doomed": dict(odds.doomed),
+            "delays": sum(partition.arrivals.delays[:-1]),
+        }
+    right = {"suspects": {"seconds": 1}, "late": 31, "doomed": {"retention.ms": 2}, "delays": 4}
+    assert {name for name in right if seen[name] != right[name]} == changes, seen

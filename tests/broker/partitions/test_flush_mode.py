@@ -1,0 +1,275 @@
+"""Flush mode over TCP: who is answered when, how many share a sync, and what a failed one does."""
+
+import asyncio
+import contextlib
+import errno
+import threading
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+
+from broker.node import Node
+from storage import files
+from tests.broker import asking
+from tests.broker.inside import Inside
+from tests.broker.subject import eventually
+from tests.simulation.disks import Disk
+
+STORAGE_ERROR = 56
+PRODUCERS = 8
+
+
+@pytest.fixture
+def disk():
+    disk = Disk()
+    before = files.use(disk)
+    yield disk
+    disk.may_sync.set()
+    files.use(before)
+
+
+@pytest.fixture
+def broker(tmp_path, disk):
+    with Inside(tmp_path) as broker:
+        yield broker
+        disk.may_sync.set()  # or it could not stop
+
+
+def create(broker, **settings):
+    topic = asking.new_name()
+    with broker.connect() as connection:
+        asking.create(connection, topic, **settings)
+        assert asking.produce(connection, topic, asking.batch_of("first"))["error_code"] == 0
+    return topic
+
+
+class Producing:
+    """One connection that produces in a thread; `answer` is what it got."""
+
+    def __init__(self, broker, topic, acks=-1):
+        self.answer = None
+        self._thread = threading.Thread(target=self._work, args=(broker, topic, acks))
+        self._thread.start()
+
+    def _work(self, broker, topic, acks):
+        with broker.connect() as connection:
+            self.answer = asking.produce(connection, topic, asking.batch_of("more"), acks=acks)
+
+    def join(self):
+        self._thread.join(60)
+        return self.answer
+
+
+def many_wait_for_one_sync(broker, disk):
+    """Hold the disk, let many produce, release it; the answers, and how often a log was committed."""
+    topic = create(broker, **{"flush.messages": "1"})
+    partition = broker.node.store.partition(topic, 0)
+    eventually(lambda: partition.high_watermark == 1, what="the first record to be durable")
+    before = broker.node.metrics.commits
+    disk.is_syncing.clear()
+    disk.may_sync.clear()
+    producing = [Producing(broker, topic, acks) for acks in (-1, 1) * (PRODUCERS // 2)]
+    eventually(lambda: partition.log_end_offset == PRODUCERS + 1, what="all to be written")
+    assert disk.is_syncing.wait(60)
+    with broker.connect() as connection:
+        assert asking.list_offset(connection, topic, -1)["offset"] == 1, "the end moved too early"
+        assert asking.fetch(connection, topic, 1)["records"] in (None, b""), "shown too early"
+    early = [each.answer for each in producing if each.answer is not None]
+    assert not early, "acknowledged before the sync"
+    disk.may_sync.set()
+    answers = [each.join() for each in producing]
+    assert [answer["error_code"] for answer in answers] == [0] * PRODUCERS
+    assert sorted(answer["base_offset"] for answer in answers) == list(range(1, PRODUCERS + 1))
+    return broker.node.metrics.commits - before
+
+
+def test_many_producers_share_a_sync(broker, disk):
+    assert 1 <= many_wait_for_one_sync(broker, disk) <= 2
+
+
+def test_an_acknowledgement_before_the_sync_is_caught(broker, disk, monkeypatch):
+    honest = Node.append
+
+    def hasty(node, partition, records, version, *, waits=True):
+        return honest(node, partition, records, version, waits=False)
+
+    monkeypatch.setattr(Node, "append", hasty)
+    begun = Producing.__init__
+
+    def begin(self, *arguments):
+        begun(self, *arguments)
+        self._thread.join(60)  # it is answered although the disk is held
+
+    monkeypatch.setattr(Producing, "__init__", begin)
+    with pytest.raises(AssertionError, match="acknowledged before the sync"):
+        many_wait_for_one_sync(broker, disk)
+
+
+def test_acks_0_waits_for_no_disk(broker, disk):
+    topic = create(broker, **{"flush.messages": "1"})
+    partition = broker.node.store.partition(topic, 0)
+    disk.may_sync.clear()
+    with broker.connect() as connection:
+        for _ in range(3):
+            asking.produce(connection, topic, asking.batch_of("x"), acks=0)
+        eventually(lambda: partition.log_end_offset == 4, what="three appends without an answer")
+        assert partition.high_watermark == 1
+        disk.may_sync.set()
+        eventually(lambda: partition.high_watermark == 4, what="the sync all the same")
+
+
+def test_a_waiting_consumer_is_woken_by_the_sync(broker, disk):
+    topic = create(broker, **{"flush.messages": "1"})
+    partition = broker.node.store.partition(topic, 0)
+    disk.may_sync.clear()
+    producing = Producing(broker, topic)
+    eventually(lambda: partition.log_end_offset == 2, what="the append")
+    got = []
+    with broker.connect() as connection:
+        waiting = threading.Thread(
+            target=lambda: got.append(asking.fetch(connection, topic, 1, max_wait_ms=200_000))
+        )
+        waiting.start()
+        eventually(lambda: len(broker.node.waiting) == 1, what="the consumer to wait")
+        disk.may_sync.set()
+        waiting.join(60)
+    assert got
+    assert got[0]["records"]
+    assert producing.join()["error_code"] == 0
+
+
+def test_flush_ms_makes_records_durable_in_the_background(broker):
+    topic = create(broker, **{"flush.ms": "5"})
+    partition = broker.node.store.partition(topic, 0)
+    eventually(lambda: partition.durable_offset == 1, what="the first record to be durable")
+    with broker.connect() as connection:
+        assert asking.produce(connection, topic, asking.batch_of("x"))["error_code"] == 0
+    eventually(lambda: partition.durable_offset == 2, what="the second, by another timer")
+
+
+def test_flush_messages_of_three_lets_the_third_wait(broker, disk):
+    topic = create(broker, **{"flush.messages": "3"})
+    partition = broker.node.store.partition(topic, 0)
+    with broker.connect() as connection:
+        disk.may_sync.clear()
+        assert asking.produce(connection, topic, asking.batch_of("x"))["error_code"] == 0
+        assert partition.durable_offset == 0
+        third = Producing(broker, topic)
+        assert disk.is_syncing.wait(60)
+        eventually(lambda: partition.log_end_offset == 3, what="the third append")
+        assert third.answer is None
+        disk.may_sync.set()
+        assert third.join()["error_code"] == 0
+    assert partition.durable_offset == 3
+
+
+def test_a_failed_sync_is_said_to_everybody(broker, disk):
+    topic, other = create(broker, **{"flush.messages": "1"}), create(broker)
+    assert broker.page("/readyz")[0] == 200
+    disk.failures = 1
+    with broker.connect() as connection:
+        refused = asking.produce(connection, topic, asking.batch_of("lost"))
+        assert refused["error_code"] == STORAGE_ERROR
+        assert "Input/output error" in refused["error_message"]
+        again = asking.produce(connection, topic, asking.batch_of("again"))
+        assert (again["error_code"], "offline" in again["error_message"]) == (STORAGE_ERROR, True)
+        assert asking.fetch(connection, topic, 0)["error_code"] == STORAGE_ERROR
+        assert asking.list_offset(connection, topic, -1)["error_code"] == STORAGE_ERROR
+        assert asking.list_offset(connection, topic, 0)["error_code"] == STORAGE_ERROR
+        assert asking.produce(connection, other, asking.batch_of("fine"))["error_code"] == 0
+    status, reason = broker.page("/readyz")
+    assert (status, f"{topic}-0 is offline" in reason) == (503, True)
+    assert "Input/output error" in reason
+    _, metrics = broker.page("/metrics")
+    assert "tidelog_offline_logs 1.0" in metrics
+    assert "kafka_log_logmanager_offlinelogdirectorycount 1.0" in metrics
+
+
+def test_after_a_restart_the_disk_decides(tmp_path, disk):
+    with Inside(tmp_path) as broker:
+        topic = create(broker, **{"flush.messages": "1"})
+        disk.failures = 1
+        with broker.connect() as connection:
+            assert asking.produce(connection, topic, asking.batch_of("x"))["error_code"] == 56
+    with Inside(tmp_path) as broker, broker.connect() as connection:
+        assert asking.read_values(connection, topic)[0] == b"first"
+        assert asking.produce(connection, topic, asking.batch_of("y"))["error_code"] == 0
+        assert broker.page("/readyz")[0] == 200
+
+
+def test_a_real_client_meets_a_full_disk_and_gets_over_it(broker, disk):
+    """Librdkafka retries what is refused, and its records arrive once there is room."""
+    topic = create(broker)
+    disk.room = 0
+    delivered = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "retry.backoff.ms": 20})
+    producer.produce(topic, b"late", on_delivery=lambda error, _: delivered.append(error))
+    eventually(
+        lambda: producer.poll(0.01) or broker.node.metrics.failed_produces,
+        what="a refusal",
+    )
+    assert not delivered
+    with broker.connect() as connection:
+        refused = asking.produce(connection, topic, asking.batch_of("x"))
+        assert (refused["error_code"], "the disk is full" in refused["error_message"]) == (56, True)
+        assert asking.list_offset(connection, topic, 0)["offset"] == 0
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+    with contextlib.closing(consumer):
+        assert consumer.list_topics(timeout=60).topics[topic].error is None
+    with broker.connect() as connection:
+        assert asking.read_values(connection, topic) == [b"first"]
+        disk.room = None
+        assert producer.flush(60) == 0
+        assert delivered == [None] or delivered[0].code() == KafkaError.NO_ERROR
+        assert asking.read_values(connection, topic) == [b"first", b"late"]
+    assert broker.page("/readyz")[0] == 200
+
+
+class Picky(Disk):
+    """A disk on which partition.times finds no room, so that no commit that needs it comes to its end."""
+
+    is_full = False
+
+    def rename(self, path, target):
+        if self.is_full and target.name == "partition.times":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().rename(path, target)
+
+
+@pytest.mark.parametrize("later", ["checkpoint", "append"])
+def test_what_failed_to_become_durable_at_first_wakes_who_waits_once_it_has(tmp_path, later):
+    disk = Picky()
+    before = files.use(disk)
+    try:
+        with Inside(tmp_path) as broker:
+            topic, node = asking.new_name(), broker.node
+            with broker.connect() as connection:
+                asking.create(connection, topic, **{"flush.messages": "1"})
+                disk.is_full = True
+                for _ in range(2):
+                    answer = asking.produce(connection, topic, asking.batch_of("more"))
+                    assert answer["error_code"] == STORAGE_ERROR
+                partition = node.store.partition(topic, 0)
+                assert (partition.high_watermark, partition.log_end_offset) == (0, 2)
+                size, fetched = partition.size, []
+
+                def wait():
+                    with broker.connect() as other:
+                        fetched.append(
+                            asking.fetch(other, topic, 0, min_bytes=size, max_wait_ms=200_000)
+                        )
+
+                waiting = threading.Thread(target=wait)
+                waiting.start()
+                eventually(lambda: len(node.waiting) == 1, what="a fetch to wait")
+                disk.is_full = False
+                if later == "checkpoint":
+                    checkpoint = node.checkpoint()
+                    asyncio.run_coroutine_threadsafe(checkpoint, broker._loop).result(60)
+                else:
+                    asking.produce(connection, topic, asking.batch_of("x"))
+                waiting.join(60)
+                assert fetched, "nobody has told it"
+                assert len(fetched[0]["records"]) >= size
+    finally:
+        files.use(before)

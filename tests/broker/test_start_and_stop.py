@@ -1,0 +1,269 @@
+"""Start and stop: the ready line, SIGTERM under load, the lock on the log directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.asking import batch_of, create, fetch, produce, read_values
+from tests.broker.network.test_connection import AT_ONCE_S, heavy, wait_fields
+from tests.broker.raw import Pipe, frame, header
+from tests.broker.subject import eventually
+
+PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from tidelog.cli import main; sys.exit(main())"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def serve(*options):
+    """`tidelog serve` as a plain subprocess."""
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(ROOT), "serve", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_ready_line_tells_the_ports_that_were_bound(tmp_path):
+    process = serve(
+        "--listeners",
+        "PLAINTEXT://127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--log-dirs",
+        str(tmp_path),
+    )
+    with process:
+        line = process.stdout.readline()
+        told = dict(part.partition("=")[::2] for part in line.split()[1:])
+        assert line.startswith("ready ")
+        assert int(told["pid"]) == process.pid
+        port = int(told["listeners"].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(frame(header(18, 0)))
+            assert client.recv(10)
+        http_port = int(told["http"].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", http_port), timeout=60):
+            pass
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert rest == "", "one line on standard output, and no more"
+
+
+def test_an_authorizer_that_nothing_asks_is_warned_about(start):
+    guarded = start({"authorizer.class.name": "org.apache.kafka.x.StandardAuthorizer"})
+    (line,) = guarded.lines("level=warning", "setting=authorizer.class.name")
+    assert "there are no access rules here: whoever reaches a listener may do everything" in line
+    for settings in ({"authorizer.class.name": ""}, {"broker.rack": "r"}):
+        assert not start(settings).lines("there are no access rules")
+
+
+def test_a_second_process_on_the_same_directory_is_refused(start):
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t")
+        process = serve("--listeners", "PLAINTEXT://127.0.0.1:0", "--log-dirs", str(broker.log_dir))
+        with process:
+            told, said = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert told == ""
+        assert "Traceback" not in said
+        assert str(broker.log_dir) in said
+        assert "lock" in said.lower() or "use" in said.lower(), said
+        assert produce(connection, "t", batch_of("x"))["base_offset"] == 0
+
+
+def test_a_port_that_is_taken_is_told_in_a_sentence(start, tmp_path):
+    broker = start()
+    process = serve("--listeners", f"PLAINTEXT://{broker.bootstrap}", "--log-dirs", str(tmp_path))
+    with process:
+        told, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert told == ""
+    assert "Traceback" not in said
+    assert str(broker.port) in said
+
+
+def test_sigterm_with_waiting_fetches_and_open_connections(start):
+    """Exit status 0 within seconds; who waits is answered or closed, nobody is left hanging."""
+    broker = start()
+    with ExitStack() as stack:
+        connection = stack.enter_context(broker.connect())
+        create(connection, "t")
+        produce(connection, "t", batch_of("kept"))
+        waiting = [stack.enter_context(Pipe(broker)) for _ in range(50)]
+        for pipe in waiting:
+            pipe.push("Fetch", 12, **wait_fields("t", 1))
+        for _ in range(50):
+            idle = stack.enter_context(Pipe(broker))
+            idle.push("ApiVersions", 0)
+            idle.pull()
+        half = stack.enter_context(Pipe(broker))
+        half.send(frame(header(18, 0))[:-2])
+        slow = stack.enter_context(Pipe(broker))
+        slow.push("ApiVersions", 0)
+        slow.pull()
+        for _ in range(2_000):
+            slow.push("Metadata", 9, topics=None, allow_auto_topic_creation=False)
+        started = time.monotonic()
+        assert broker.stop() == 0
+        assert time.monotonic() - started < AT_ONCE_S
+        for pipe in waiting:
+            answer = pipe.pull()
+            if answer is not None:
+                assert answer[1]["responses"][0]["partitions"][0]["error_code"] == 0
+                assert pipe.pull() is None
+    broker.restart()
+    with broker.connect() as connection:
+        assert read_values(connection, "t") == [b"kept"]
+    assert not broker.lines("recover", "level=warning")
+
+
+def test_sigterm_under_load_keeps_what_was_acknowledged(start):
+    """Producers at full speed, small batches and batches that go through a thread."""
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t", partitions=4)
+    acknowledged = [0] * 4
+    going = threading.Event()
+
+    def work(partition):
+        with broker.connect() as mine:
+            while True:
+                number = acknowledged[partition]
+                records = heavy(f"{number}") if partition == 0 else batch_of(f"{number}")
+                try:
+                    got = produce(mine, "t", records, partition=partition)
+                except OSError:
+                    return
+                if got is None or got["error_code"]:
+                    return
+                acknowledged[partition] += 1
+                if number == 20:
+                    going.set()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    assert going.wait(60)
+    assert broker.stop() == 0
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    broker.restart()
+    with broker.connect() as connection:
+        for partition in range(4):
+            found = [v for v in read_values(connection, "t", partition=partition) if len(v) < 10]
+            wanted = [b"%d" % number for number in range(acknowledged[partition])]
+            assert found[: len(wanted)] == wanted
+            assert len(found) <= len(wanted) + 1, "at most the one that was under way"
+
+
+def test_sigterm_loses_no_answer_of_a_pipelining_producer(start):
+    """What was appended was answered, though requests were on their way when the broker left."""
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t", partitions=4)
+
+    def push(pipe, partition):
+        """No more at once than answers have room with us, or a stop might wait too short for them."""
+        fields = asking.produce_fields("t", batch_of("x" * 500), partition=partition)
+        with contextlib.suppress(OSError):
+            data = frame(pipe.encoded("Produce", 7, **fields))
+            while not gone.is_set():
+                if room[partition].acquire(timeout=0.1):
+                    pipe._socket.sendall(data)
+
+    def count(pipe, answers, partition):
+        while pipe.receive() is not None:
+            answers[partition] += 1
+            room[partition].release()
+            if answers[partition] == 200:
+                going.release()
+
+    gone, going, answers = threading.Event(), threading.Semaphore(0), [0] * 4
+    room = [threading.Semaphore(500) for _ in range(4)]
+    with ExitStack() as stack:
+        threads = []
+        for partition in range(4):
+            pipe = stack.enter_context(Pipe(broker))
+            pipe.push("ApiVersions", 0)
+            pipe.pull()
+            threads.append(threading.Thread(target=push, args=(pipe, partition)))
+            threads.append(threading.Thread(target=count, args=(pipe, answers, partition)))
+        for thread in threads:
+            thread.start()
+        for _ in range(4):
+            assert going.acquire(timeout=60)
+        assert broker.stop() == 0
+        gone.set()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    broker.restart()
+    with broker.connect() as connection:
+        ends = [asking.list_offset(connection, "t", -1, partition=i)["offset"] for i in range(4)]
+    assert ends == answers
+
+
+def test_everything_is_there_after_a_proper_stop(start):
+    """Topics, ids, settings, records, ends; and nothing had to be recovered."""
+    broker = start()
+    with broker.connect() as connection:
+        topic_id = create(connection, "t", partitions=3, message_timestamp_type="LogAppendTime")
+        for partition in range(3):
+            for number in range(5):
+                produce(connection, "t", batch_of(f"{number}"), partition=partition)
+        asking.alter(connection, asking.TOPIC, "t", ("retention.ms", 0, "77777"))
+        before = [fetch(connection, "t", 0, partition=i) for i in range(3)]
+    assert broker.stop() == 0
+    broker.restart()
+    with broker.connect() as connection:
+        assert asking.topic_id_of(connection, "t") == topic_id
+        assert [fetch(connection, "t", 0, partition=i) for i in range(3)] == before
+        described = connection.ask(
+            "DescribeConfigs",
+            1,
+            resources=[
+                {"resource_type": 2, "resource_name": "t", "configuration_keys": ["retention.ms"]}
+            ],
+        )
+        assert described["results"][0]["configs"][0]["value"] == "77777"
+
+
+def test_readyz_follows_the_broker(start):
+    broker = start()
+    assert broker.page("/readyz") == "ready\n"
+    assert broker.page("/healthz") == "ok\n"
+
+
+def test_two_sigterms_are_one(start):
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t")
+        pid = broker.pid
+        os.kill(pid, signal.SIGTERM)
+        assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_stopping_right_after_the_start(start, moment):
+    broker = start()
+    if moment == "after":
+        assert eventually(lambda: broker.page("/readyz"))
+    assert broker.stop() == 0
+    broker.restart()
+    with broker.connect() as connection:
+        assert connection.ask("ApiVersions", 0)["error_code"] == 0

@@ -1,0 +1,108 @@
+"""Archiving and restoring by Spark's tasks: the same bytes as without, and workers that are killed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from pipeline import cli
+from pipeline.archive import writing
+from pipeline.archive.store import Store
+from pipeline.errors import OK
+from pipeline.session import Session
+from tests.pipeline.archive.archives import DATES, TIMES, contents, in_force, leftovers, tree
+from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tests.pipeline.archive.test_restore import FOREVER, rows, stored
+
+pytestmark = pytest.mark.spark
+SMALL = ("--task-offsets", "70", "--file-bytes", "8000")
+LOCAL = ("--master", "local[2]")
+
+
+@pytest.fixture
+def on_spark(spark, monkeypatch):
+    monkeypatch.setattr(cli, "Session", functools.partial(Session, spark=spark))
+    return spark
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "logs").mkdir()
+    with_logs(tmp_path, [(0, some(200, 1)), (1, some(90, 2))])
+    return tmp_path
+
+
+def archive(root, *more, to="archive", run="one"):
+    return cli.main(
+        [
+            *("archive", "--logs", str(root / "logs"), "--upto", "log-end"),
+            *("--to", str(root / to), "--out", str(root / "runs"), "--run", run),
+            *(LOCAL if "--master" not in more else ()),
+            *SMALL,
+            *more,
+        ]
+    )
+
+
+def action(name, root, *more):
+    where = (str(root / "archive"), "--out", str(root / "runs"), *LOCAL)
+    return cli.main(["archive", name, *where, *more])
+
+
+def test_by_tasks_of_spark_there_and_back(on_spark, broker, topic, root):
+    assert archive(root) == OK
+    assert archive(root, "--master", "inline", to="inline", run="two") == OK
+    assert tree(root) == tree(root, "inline")
+    assert action("verify", root) == OK
+    assert action("compact", root, "--run", "c") == OK
+    assert len(in_force(root)) == 16
+    assert contents(root) == expected(root)
+    found = on_spark.read.parquet(str(root / "archive"))
+    seen = found.selectExpr("topic", "cast(event_date as string)", "timestamp_ms").collect()
+    assert {tuple(row) for row in seen} == {
+        ("t", None if time_ms == -1 else DATES[time_ms], time_ms) for time_ms in TIMES
+    }
+    how = ("--rename", f"t={topic}", "--create", *FOREVER, "--out", str(root / "runs"), *LOCAL)
+    assert (
+        cli.main(
+            ["restore", str(root / "archive"), "--to-brokers", broker.bootstrap, *how, "--run", "b"]
+        )
+        == OK
+    )
+    assert stored(broker.bootstrap, topic, 2) == [rows(some(200, 1)), rows(some(90, 2))]
+
+
+write = writing.write
+
+
+def dying(chunk, *, after):
+    """Archive a chunk in a worker that is killed, once, after so many files."""
+    mark = Path(chunk.store.place).parent / f"died-{chunk.partition}-{chunk.start_offset}"
+    left = iter(range(after))
+    publish = Store.publish
+
+    def stopping(self, name, data):
+        if next(left, None) is None and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        publish(self, name, data)
+
+    Store.publish = stopping
+    try:
+        return write(chunk)
+    finally:
+        Store.publish = publish
+
+
+def test_workers_that_are_killed_write_the_same(on_spark, root, monkeypatch):
+    assert archive(root, "--master", "inline", to="inline", run="whole") == OK
+    monkeypatch.setattr(writing, "write", functools.partial(dying, after=2))
+    assert archive(root) == OK
+    assert len(list(root.glob("died-*"))) == 5
+    assert tree(root) == tree(root, "inline")
+    assert contents(root) == expected(root)
+    assert not leftovers(root)

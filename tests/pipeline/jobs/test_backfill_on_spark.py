@@ -1,0 +1,225 @@
+"""Backfill from files through Spark to a broker: what arrives, in which order, what is refused."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from kafka.partitioner.default import murmur2
+
+from pipeline import cli
+from pipeline.client import Client
+from pipeline.errors import FAILED, FINDINGS, OK, USAGE
+from pipeline.jobs import staging
+from pipeline.session import Session
+from pipeline.times import to_iso
+from tests.pipeline.jobs.test_mirror import everything
+
+pytestmark = pytest.mark.spark
+DAY_MS = 86_400_000
+TIMES = [-62135596800000, -DAY_MS - 1, -1000, 0, 1, 1_700_000_000_000]
+
+
+@pytest.fixture
+def on_spark(spark, monkeypatch):
+    monkeypatch.setattr(cli, "Session", functools.partial(Session, spark=spark))
+    return spark
+
+
+def table_of(times):
+    return pa.table(
+        {
+            "when": pa.array(times, pa.int64()),
+            "id": pa.array([f"id-{n % 3}" for n in range(len(times))]),
+            "amount": pa.array(range(len(times)), pa.int64()),
+        }
+    )
+
+
+def backfill(broker, topic, table, out, *more):
+    return cli.main(
+        [
+            "backfill",
+            *("--table", str(table), "--time-column", "when", "--key-column", "id"),
+            *("--to-brokers", broker.bootstrap, "--topic", topic, "--create", "--partitions", "3"),
+            *("--out", str(out), "--run", "r"),
+            *more,
+        ]
+    )
+
+
+def arrived(broker, topic):
+    with Client(broker.bootstrap) as client:
+        return {partition: everything(client, topic, partition) for partition in range(3)}
+
+
+def check(found, times, expected_ms):
+    """Every row once, where the Java clients would send it, in the order of its time."""
+    rows = [
+        (expected_ms[n], f"id-{n % 3}".encode(), {"when": when, "id": f"id-{n % 3}", "amount": n})
+        for n, when in enumerate(times)
+    ]
+    for partition, records in found.items():
+        here = [row for row in rows if (murmur2(row[1]) & 0x7FFFFFFF) % 3 == partition]
+        assert sorted(
+            [(one.timestamp, one.key, json.loads(one.value)) for one in records], key=repr
+        ) == sorted(here, key=repr)
+        stamps = [one.timestamp for one in records]
+        assert stamps == sorted(stamps)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_numbers_of_every_unit(on_spark, broker, topic, tmp_path, unit):
+    times = [
+        {"s": t // 1000, "ms": t, "us": t * 1000 + 999, "ns": t * 1_000_000 + 1}[unit]
+        for t in (TIMES[1:] if unit == "ns" else TIMES)
+    ]
+    expected = [
+        t // 1000 * 1000 if unit == "s" else t for t in (TIMES[1:] if unit == "ns" else TIMES)
+    ]
+    pq.write_table(table_of(times), tmp_path / "t.parquet")
+    how = ("--time-unit", unit, "--set", "retention.ms=-1")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how) == OK
+    check(arrived(broker, topic), times, expected)
+
+
+def test_csv_with_iso_times_of_any_year(on_spark, broker, topic, tmp_path):
+    texts = [
+        "-0044-03-15T12:00Z",
+        "0001-01-01T00:00Z",
+        "1970-01-01T00:00Z",
+        "2024-02-29T23:59:59.999+02:00",
+    ]
+    lines = ["when,id,amount", *(f"{text},k{n},{n}" for n, text in enumerate(texts))]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    how = ("--time-unit", "iso", "--option", "header=true", "--set", "retention.ms=-1")
+    raw = ("--format", "raw", "--value-columns", "amount")
+    assert backfill(broker, topic, tmp_path / "t.csv", tmp_path / "out", *how, *raw) == OK
+    found = sorted(
+        (one.timestamp, one.key, one.value)
+        for part in arrived(broker, topic).values()
+        for one in part
+    )
+    assert found == [
+        (-63549316800000, b"k0", b"0"),
+        (-62135596800000, b"k1", b"1"),
+        (0, b"k2", b"2"),
+        (1709243999999, b"k3", b"3"),
+    ]
+
+
+def test_json_and_timestamps_of_sparks_own(on_spark, broker, topic, tmp_path):
+    on_spark.createDataFrame(
+        [(n, f"id-{n % 3}") for n in range(5)], "amount long, id string"
+    ).selectExpr(
+        "id", "amount", "timestamp_millis(-62135596800000 + amount) as when"
+    ).write.parquet(str(tmp_path / "t.parquet"))
+    values = ("--value-columns", "amount", "--set", "retention.ms=-1")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *values) == OK
+    found = [one for part in arrived(broker, topic).values() for one in part]
+    assert sorted((one.timestamp, one.value) for one in found) == [
+        (-62135596800000 + n, b'{"amount":%d}' % n) for n in range(5)
+    ]
+
+
+def test_a_run_again_writes_nothing_twice(on_spark, broker, topic, tmp_path):
+    pq.write_table(table_of(TIMES), tmp_path / "t.parquet")
+    how = ("--time-unit", "ms", "--set", "retention.ms=-1")
+    for _ in range(2):
+        assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how) == OK
+        pq.write_table(table_of([5]), tmp_path / "t.parquet")  # what is staged counts
+    check(arrived(broker, topic), TIMES, TIMES)
+    report = json.loads((tmp_path / "out" / "r" / "report.json").read_text())
+    assert (report["records"], report["records_found"]) == (6, 6)
+
+
+def test_what_the_window_rejects_is_counted_and_nothing_written(
+    on_spark, broker, topic, tmp_path, capsys
+):
+    pq.write_table(table_of([*TIMES, 4_000_000_000_000]), tmp_path / "t.parquet")
+    window = (
+        "message.timestamp.before.max.ms=1000000000000",
+        "message.timestamp.after.max.ms=1000",
+    )
+    how = ("--time-unit", "ms", "--set", window[0], "--set", window[1], "--set", "retention.ms=-1")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how) == FINDINGS
+    said = capsys.readouterr().out
+    assert f"7 rows, from {to_iso(TIMES[0])} to {to_iso(4_000_000_000_000)}" in said
+    assert "6 rows outside the window" in said
+    assert "refused (5 older" in said
+    with Client(broker.bootstrap) as client:
+        assert not client.has_topic(topic)
+    left = (*how, "--outside", "drop")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out2", *left) == OK
+    found = [one.timestamp for part in arrived(broker, topic).values() for one in part]
+    assert found == [1_700_000_000_000]
+
+
+def test_rows_without_a_time_are_refused_kept_or_left_out(
+    on_spark, broker, topic, tmp_path, capsys
+):
+    pq.write_table(table_of([None, 5, -1]), tmp_path / "t.parquet")  # -1 ms means none
+    how = ("--time-unit", "ms")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how) == FINDINGS
+    said = capsys.readouterr().out
+    assert "2 rows without a time (null, or -1 ms, which means none): refused" in said
+    assert "warning: 1 rows are older than retention.ms" in said
+    kept = (*how, "--set", "retention.ms=-1", "--without-time", "keep")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out2", *kept) == OK
+    times = sorted(one.timestamp for part in arrived(broker, topic).values() for one in part)
+    assert times == [-1, -1, 5]
+    without = (*how, "--without-time", "drop", "--exclusive")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out3", *without) == OK
+    times = sorted(one.timestamp for part in arrived(broker, topic).values() for one in part)
+    assert times == [-1, -1, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ((), "say its --time-unit"),
+        (("--time-unit", "ms", "--value-columns", "nothing"), "no column nothing"),
+        (("--time-unit", "ms", "--format", "raw"), "--format raw needs one"),
+        (("--time-unit", "ms", "--partitions", "0"), "at least one"),
+    ],
+)
+def test_mistakes_are_said_before_anything_is_done(
+    on_spark, broker, topic, tmp_path, capsys, more, sentence
+):
+    pq.write_table(table_of([5]), tmp_path / "t.parquet")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *more) == USAGE
+    assert sentence in capsys.readouterr().err
+    with Client(broker.bootstrap) as client:
+        assert not client.has_topic(topic)
+
+
+def test_a_table_that_changes_after_it_was_counted(
+    on_spark, broker, topic, tmp_path, monkeypatch, capsys
+):
+    """What was counted is what is written, or nothing is."""
+    table, out = tmp_path / "t.csv", tmp_path / "out"
+
+    def write(count):
+        lines = [f"{n * DAY_MS},id-{n % 3},{n}\n" for n in range(count)]
+        table.write_text("when,id,amount\n" + "".join(lines))
+
+    given = (broker, topic, table, out, "--option", "header=true", "--time-unit", "ms")
+    write(30)
+    count = staging.count
+
+    def counted(*arguments):
+        found = count(*arguments)
+        write(20)
+        return found
+
+    with monkeypatch.context() as planted:
+        planted.setattr(staging, "count", counted)
+        assert backfill(*given) == FAILED
+    assert "20 rows are there of 30 that were counted" in capsys.readouterr().err
+    with Client(broker.bootstrap) as client:
+        assert not client.has_topic(topic)
+    assert backfill(*given) == OK
+    assert sum(map(len, arrived(broker, topic).values())) == 20

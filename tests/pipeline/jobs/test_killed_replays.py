@@ -1,0 +1,424 @@
+"""Exactly once, whatever is killed: the driver, the target, a task beside its zombie; and who else writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from pipeline import delivery, replay
+from pipeline.client import Client
+from pipeline.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
+from pipeline.errors import OK
+from pipeline.offset_map import target_offset_of
+from pipeline.producing import Fenced
+from pipeline.replay import Task, replay_partition
+from pipeline.transactions import ensure_progress_topic
+from protocol.records.batch import Record, build
+from protocol.records.column_batches import NOBODY, encode_batches
+from protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tests.pipeline.drivers import standing_still
+from tests.pipeline.jobs.test_mirror import KEEP, check, delete, everything, mirror, plain, some
+from tidelog.process import BrokerProcess
+
+DEADLINE_S = 90
+
+
+@dataclasses.dataclass
+class Rows:
+    count: int
+    buffers: ColumnBuffers
+    offset: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class ListSource:
+    """Records of a list, `step` of them at a time; their offsets are 0, 2, 4 ..."""
+
+    records: tuple[Record, ...]
+    step: int = 50
+
+    def read(self):
+        for start in range(0, len(self.records), self.step):
+            part = self.records[start : start + self.step]
+            columns = ColumnBuffers()
+            data = build([one._replace(offset=n) for n, one in enumerate(part)])
+            append_set(data, columns, Wanted())
+            numbers = np.arange(start, start + len(part), dtype=np.int64) * 2
+            yield Rows(len(part), columns, numbers)
+
+
+def task_of(bootstrap, topic, wanted, mode, *, name="test/run", start=0, **more):
+    with Client(bootstrap) as client:
+        if mode == TRANSACTIONS:
+            ensure_progress_topic(client)
+        producer_id, _ = client.init_producer_id()
+    return Task(
+        brokers=bootstrap,
+        topic=topic,
+        partition=0,
+        delivery=Delivery(mode, name, start, producer_id),
+        source=ListSource(tuple(wanted)),
+        source_topic="source",
+        source_partition=0,
+        **{"batch_limit": 2000, "compression": 0, **more},
+    )
+
+
+def made(bootstrap, topic):
+    with Client(bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+
+
+def stored(bootstrap, topic):
+    with Client(bootstrap) as client:
+        return everything(client, topic, 0)
+
+
+def is_exact(outcome, bootstrap, topic, wanted):
+    """Whether every record is there once, in order, and where the map says."""
+    found = stored(bootstrap, topic)
+    return (
+        outcome.error is None
+        and plain(found) == plain(wanted)
+        and [target_offset_of(outcome.map.runs, 2 * n) for n in range(len(wanted))]
+        == [one.offset for one in found]
+    )
+
+
+# --- what stops and goes on -----------------------------------------------------------------------
+
+
+@pytest.fixture(params=[POSITION, pytest.param(TRANSACTIONS, marks=pytest.mark.oracle)])
+def place(request):
+    """A target and the mode that is exact there."""
+    name = "kafka" if request.param == TRANSACTIONS else "broker"
+    return request.getfixturevalue(name).bootstrap, request.param
+
+
+@pytest.mark.parametrize("stop_after", [1, 137, 900])
+def test_a_task_that_died_is_done_again(place, topic, stop_after):
+    bootstrap, mode = place
+    wanted = some(1000, 11)
+    made(bootstrap, topic)
+    task = task_of(bootstrap, topic, wanted, mode)
+
+    class DiedError(Exception):
+        pass
+
+    @dataclasses.dataclass(frozen=True)
+    class Dying(ListSource):
+        def read(self):
+            seen = 0
+            for rows in super().read():
+                yield rows
+                seen += rows.count
+                if seen >= stop_after:
+                    raise DiedError
+
+    with pytest.raises(DiedError):
+        replay_partition(dataclasses.replace(task, source=Dying(tuple(wanted))))
+    for _ in range(2):
+        outcome = replay_partition(task)
+        assert is_exact(outcome, bootstrap, topic, wanted)
+    assert outcome.found == 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Together(ListSource):
+    """It gives its records to nobody before all have asked for them: nobody is done before another begins."""
+
+    all_ask: threading.Barrier = dataclasses.field(kw_only=True)
+    have_asked: threading.Event = dataclasses.field(default_factory=threading.Event, kw_only=True)
+
+    def read(self):
+        if not self.have_asked.is_set():  # who comes second reads again
+            self.all_ask.wait(DEADLINE_S)
+            self.have_asked.set()
+        yield from super().read()
+
+
+def three_at_once(task):
+    outcomes = []
+    together = Together(task.source.records, all_ask=threading.Barrier(3))
+    task = dataclasses.replace(task, source=together)
+    threads = [
+        threading.Thread(target=lambda: outcomes.append(replay_partition(task))) for _ in range(3)
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(DEADLINE_S)
+    assert len(outcomes) == 3
+    return outcomes
+
+
+def test_two_tasks_at_once_write_each_record_once(broker, topic):
+    """A speculative task, or one whose machine was only out of sight."""
+    wanted = some(3000, 12)
+    made(broker.bootstrap, topic)
+    outcomes = three_at_once(task_of(broker.bootstrap, topic, wanted, POSITION))
+    assert all(is_exact(one, broker.bootstrap, topic, wanted) for one in outcomes)
+
+
+def test_it_is_the_sequences_that_keep_tasks_apart(broker, topic, monkeypatch):
+    """Planted: the same without sequences. What the target answers gives it away, too late."""
+    wanted = some(3000, 12)
+    made(broker.bootstrap, topic)
+    monkeypatch.setattr(delivery.Writer, "sequence", lambda self, number: -1)
+    monkeypatch.setattr(delivery, "Producer", lambda *identity: NOBODY)
+    outcomes = three_at_once(task_of(broker.bootstrap, topic, wanted, POSITION))
+    assert not all(is_exact(one, broker.bootstrap, topic, wanted) for one in outcomes)
+    assert any("somebody else writes to this partition" in (one.error or "") for one in outcomes)
+
+
+def test_the_check_notices_a_record_too_many(broker, topic, monkeypatch):
+    """Planted: a task that trusts itself instead of asking the target, and is somebody new each time."""
+    wanted = some(300, 13)
+    made(broker.bootstrap, topic)
+    assert replay_partition(task_of(broker.bootstrap, topic, wanted, AT_LEAST_ONCE)).error is None
+    monkeypatch.setattr(delivery.SharedWriter, "begin", lambda self: 0)
+    outcome = replay_partition(task_of(broker.bootstrap, topic, wanted, AT_LEAST_ONCE))
+    assert outcome.error is None
+    assert not is_exact(outcome, broker.bootstrap, topic, wanted)
+    assert len(stored(broker.bootstrap, topic)) == 600
+
+
+@pytest.mark.oracle
+def test_a_fenced_zombie_stops(kafka, topic):
+    wanted = some(400, 14)
+    made(kafka.bootstrap, topic)
+    task = task_of(kafka.bootstrap, topic, wanted, TRANSACTIONS, name=f"zombie/{topic}")
+    with Client(kafka.bootstrap) as client:
+        zombie = delivery.writer(client, topic, 0, task.delivery)
+        assert zombie.begin() == 0
+        (rows,) = ListSource(tuple(wanted), step=400).read()
+
+        def append(start, end):
+            for batch in encode_batches(
+                rows.buffers, start, end, producer=zombie.producer, base_sequence=zombie.sequence(0)
+            ):
+                zombie.append(batch, rows.offset[start:end])
+
+        append(0, 100)  # in a transaction that is never committed
+        assert is_exact(replay_partition(task), kafka.bootstrap, topic, wanted)
+
+        def go_on():
+            append(100, 200)
+            zombie.finish()
+
+        with pytest.raises(Fenced, match="a newer task"):
+            go_on()
+    assert is_exact(replay_partition(task), kafka.bootstrap, topic, wanted)
+
+
+def test_a_broker_killed_in_the_middle(broker, topic, tmp_path):
+    wanted = some(20_000, 15, odd=False)
+    with BrokerProcess(tmp_path / "data") as target:
+        made(target.bootstrap, topic)
+        task = task_of(target.bootstrap, topic, wanted, POSITION, timeout_s=DEADLINE_S)
+        outcomes = []
+        writing = threading.Thread(target=lambda: outcomes.append(replay_partition(task)))
+        writing.start()
+        for share in (0.2, 0.6):
+            wait_for(target.bootstrap, topic, int(share * len(wanted)))
+            target.kill()
+            target.restart()
+        writing.join(DEADLINE_S)
+        assert is_exact(outcomes[0], target.bootstrap, topic, wanted)
+
+
+def wait_for(bootstrap, topic, count):
+    deadline = time.monotonic() + DEADLINE_S
+    with Client(bootstrap, timeout_s=DEADLINE_S) as client:
+        while client.end_offset(topic, 0) < count:
+            assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("target", ["tidelog", pytest.param("kafka", marks=pytest.mark.oracle)])
+def test_a_driver_killed_in_the_middle(request, broker, topic, tmp_path, target):
+    bootstrap = broker.bootstrap
+    to = request.getfixturevalue("kafka").bootstrap if target == "kafka" else bootstrap
+    copy = f"{topic}-copy"
+    wanted = some(30_000, 16, odd=False)
+    with Client(bootstrap) as client, Client(to) as there:
+        client.create_topic(topic, 1, KEEP)
+        there.create_topic(copy, 1, KEEP)
+        for start in range(0, len(wanted), 5000):
+            part = [one._replace(offset=n) for n, one in enumerate(wanted[start : start + 5000])]
+            client.produce(topic, 0, build(part))
+    how = ("--rename", f"{topic}={copy}", "--batch-bytes", "2000")
+    command = ["mirror", "--brokers", bootstrap, "--to-brokers", to, "--topics", topic]
+    command += ["--master", "inline", "--run", "r", "--out", str(tmp_path), *how]
+    for share in (0.1, 0.5, math.inf):
+        with standing_still(command, after=share * len(wanted)) as driver:
+            driver.kill()
+        assert driver.returncode == -signal.SIGKILL
+        assert not (tmp_path / "r" / "report.json").exists()
+    assert mirror(bootstrap, to, topic, tmp_path, *how) == OK
+    check(to, copy, {0: wanted}, tmp_path)
+
+
+# --- who else writes ------------------------------------------------------------------------------
+
+
+def test_somebody_else_in_the_partition_is_noticed(broker, topic):
+    wanted = some(500, 17)
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, wanted, POSITION)
+
+    @dataclasses.dataclass(frozen=True)
+    class Disturbed(ListSource):
+        def read(self):
+            for number, rows in enumerate(super().read()):
+                if number == 5:
+                    with Client(broker.bootstrap) as other:
+                        other.produce(topic, 0, build([Record(0, 5, b"theirs", b"")]))
+                yield rows
+
+    outcome = replay_partition(dataclasses.replace(task, source=Disturbed(tuple(wanted))))
+    assert "somebody else writes to this partition" in outcome.error
+    again = replay_partition(task)
+    assert "has another record at offset" in again.error or "has" in again.error
+    theirs = [one for one in stored(broker.bootstrap, topic) if one.key == b"theirs"]
+    assert len(theirs) == 1
+
+
+def test_another_record_before_the_place_to_go_on_is_noticed(broker, topic):
+    wanted = some(300, 18, odd=False)
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, wanted[:200], POSITION)
+    assert replay_partition(task).error is None
+    for changed in (
+        wanted[199]._replace(timestamp=wanted[199].timestamp + 1),
+        wanted[199]._replace(value=b"other"),
+        wanted[199]._replace(headers=((b"h", b"other"),)),
+    ):
+        other = dataclasses.replace(
+            task, source=ListSource((*wanted[:199], changed, *wanted[200:]))
+        )
+        outcome = replay_partition(other)
+        assert f"{topic}-0 has another record at offset 199" in outcome.error
+    assert len(stored(broker.bootstrap, topic)) == 200
+    whole = dataclasses.replace(task, source=ListSource(tuple(wanted)))
+    assert is_exact(replay_partition(whole), broker.bootstrap, topic, wanted)
+
+
+def test_times_are_not_compared_where_the_target_stamps(broker, topic):
+    wanted = some(200, 19)
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, {"message.timestamp.type": "LogAppendTime"})
+    task = task_of(broker.bootstrap, topic, wanted, POSITION, is_stamped=True)
+    assert replay_partition(task).error is None
+    assert replay_partition(task).error is None
+    assert (
+        "has another record" in replay_partition(dataclasses.replace(task, is_stamped=False)).error
+    )
+
+
+def test_a_shared_partition_gets_each_record_once_while_it_remembers(broker, topic):
+    wanted = some(600, 20)
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, wanted, AT_LEAST_ONCE)
+    with Client(broker.bootstrap) as other:
+        part = dataclasses.replace(task, source=ListSource(tuple(wanted[:250])))
+        assert replay_partition(part).error is None
+        other.produce(topic, 0, build([Record(0, 5, b"theirs", b"")]))
+        outcome = replay_partition(task)
+    assert (outcome.error, outcome.found, outcome.map.is_complete) == (None, 250, False)
+    found = stored(broker.bootstrap, topic)
+    assert plain([one for one in found if one.key != b"theirs"]) == plain(wanted)
+
+
+def test_a_source_that_lost_records_is_noticed(broker, topic):
+    wanted = some(100, 21)
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, wanted, POSITION)
+    assert replay_partition(task).error is None
+    shorter = dataclasses.replace(task, source=ListSource(tuple(wanted[:40])))
+    assert "has 100 records where the run reads 40" in replay_partition(shorter).error
+
+
+def test_a_topic_that_was_made_anew_is_noticed(broker, topic):
+    made(broker.bootstrap, topic)
+    task = task_of(broker.bootstrap, topic, some(5, 22), POSITION, start=10)
+    assert "ended at 10 before" in replay_partition(task).error
+
+
+def test_a_record_that_is_too_large_is_said(broker, topic):
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, {"max.message.bytes": "500", **KEEP})
+    task = task_of(broker.bootstrap, topic, [Record(0, 5, b"k", bytes(1000))], POSITION)
+    assert "MESSAGE_TOO_LARGE" in replay_partition(task).error
+    assert replay.AS_SOURCE == -1
+
+
+# --- what a task is told and what it reads do not fit -----------------------------------------------
+
+
+@pytest.mark.oracle
+def test_a_run_of_the_same_name_is_another_run(kafka, topic):
+    """The directory of a run was removed, or is another: its name alone says nothing of what is there."""
+    made(kafka.bootstrap, topic)
+    for seed in (21, 22):
+        wanted = some(300, seed)
+        with Client(kafka.bootstrap) as client:
+            start = client.end_offset(topic, 0)
+        task = task_of(kafka.bootstrap, topic, wanted, TRANSACTIONS, start=start)
+        outcome = replay_partition(task)
+        assert (outcome.count, outcome.found, outcome.error) == (300, 0, None)
+        assert plain(stored(kafka.bootstrap, topic))[-300:] == plain(wanted)
+
+
+@pytest.mark.oracle
+def test_a_target_that_was_made_anew_stops_the_run(kafka, topic):
+    """What the progress counts is not there any more."""
+    wanted = some(300, 23)
+    made(kafka.bootstrap, topic)
+    task = task_of(kafka.bootstrap, topic, wanted, TRANSACTIONS)
+    assert replay_partition(task).error is None
+    delete(kafka.bootstrap, topic)
+    made(kafka.bootstrap, topic)
+    outcome = replay_partition(task)
+    assert outcome.error is not None
+    assert "its topic was deleted or cut" in outcome.error
+
+
+@dataclasses.dataclass(frozen=True)
+class Compacted(ListSource):
+    """The same source when its first records are gone."""
+
+    gone: int = 0
+
+    def read(self):
+        for rows in super().read():
+            first = min(max(0, self.gone - int(rows.offset[0]) // 2), rows.count)
+            if first < rows.count:
+                columns = ColumnBuffers()
+                part = self.records[int(rows.offset[first]) // 2 : int(rows.offset[-1]) // 2 + 1]
+                data = build([one._replace(offset=n) for n, one in enumerate(part)])
+                append_set(data, columns, Wanted())
+                yield Rows(len(part), columns, rows.offset[first:])
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("gone", [1, 60])
+def test_a_source_that_lost_records_meanwhile_stops_the_run(kafka, topic, gone):
+    """To count them would pass over others in their place, and these are all alike."""
+    bootstrap, mode = kafka.bootstrap, TRANSACTIONS
+    wanted = [Record(0, 5, None, b"the same")] * 300
+    made(bootstrap, topic)
+    task = task_of(bootstrap, topic, wanted, mode)
+    part = dataclasses.replace(task, source=ListSource(tuple(wanted[:150])))
+    assert replay_partition(part).error is None
+    outcome = replay_partition(
+        dataclasses.replace(task, source=Compacted(tuple(wanted), gone=gone))
+    )
+    assert outcome.error is not None
+    assert "the source has lost records" in outcome.error
+    assert plain(stored(bootstrap, topic)) == plain(wanted[:150])

@@ -1,0 +1,104 @@
+"""The replay engine as Spark distributes it: a mirror, and a worker that is killed in the middle."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import json
+import os
+
+import pytest
+
+from pipeline import cli
+from pipeline.client import Client
+from pipeline.delivery import POSITION, TRANSACTIONS
+from pipeline.errors import OK
+from pipeline.log_source import LogSource
+from pipeline.progress import Progress
+from pipeline.replay import replay
+from pipeline.session import Session
+from pipeline.source.splits import Selection, plan
+from tests.pipeline.jobs.test_killed_replays import task_of
+from tests.pipeline.jobs.test_mirror import KEEP, check, everything, fill, plain, some
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def on_spark(spark, monkeypatch):
+    monkeypatch.setattr(cli, "Session", functools.partial(Session, spark=spark))
+    return spark
+
+
+def test_a_mirror_on_spark(on_spark, broker, topic, tmp_path, capsys):
+    wanted = {partition: some(800, partition) for partition in range(3)}
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 3, KEEP)
+        for partition, one in wanted.items():
+            fill(client, topic, partition, one)
+    copy = f"{topic}-copy"
+    both = ("--brokers", broker.bootstrap, "--to-brokers", broker.bootstrap, "--topics", topic)
+    how = ("--rename", f"{topic}={copy}", "--create", "--out", str(tmp_path), "--run", "r")
+    for _ in range(2):
+        assert cli.main(["mirror", *both, *how, "--set", "retention.ms=-1"]) == OK
+        check(broker.bootstrap, copy, wanted, tmp_path)
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line[:1] == "{"]
+    assert [one["done"] for one in told if one["state"] == "done"] == [2400, 2400]
+
+
+KILLS = '''
+import os, signal
+from dataclasses import dataclass
+from pipeline.log_source import LogSource
+
+@dataclass(frozen=True)
+class Killing:
+    """Kills the process that reads it, once; `mark` remembers that across processes."""
+
+    inner: LogSource
+    mark: str
+
+    def read(self):
+        for rows in self.inner.read():
+            yield rows
+            if not os.path.exists(self.mark):
+                with open(self.mark, "w") as file:
+                    file.write(str(os.getpid()))
+                os.kill(os.getpid(), signal.SIGKILL)
+'''
+
+
+@pytest.mark.parametrize("mode", [POSITION, pytest.param(TRANSACTIONS, marks=pytest.mark.oracle)])
+def test_a_worker_killed_in_the_middle(spark, request, broker, topic, tmp_path, mode):
+    """Spark runs the task again in a new worker; the target has each record once."""
+    to = broker.bootstrap if mode == POSITION else request.getfixturevalue("kafka").bootstrap
+    wanted = some(3000, 31)
+    copy = f"{topic}-copy"
+    with Client(broker.bootstrap) as client, Client(to) as there:
+        client.create_topic(topic, 1, KEEP)
+        there.create_topic(copy, 1, KEEP)
+        for start in range(0, 3000, 500):
+            fill(client, topic, 0, wanted[start : start + 500])
+    (tmp_path / "killing_source.py").write_text(KILLS)
+    spark.sparkContext.addPyFile(str(tmp_path / "killing_source.py"))
+    from killing_source import Killing
+
+    selection = Selection(topics=(topic,), split_offsets=1000)
+    splits = tuple(plan(selection, brokers=broker.bootstrap))
+    assert len(splits) == 3
+    mark = tmp_path / "mark"
+    task = dataclasses.replace(
+        task_of(to, copy, [], mode, name=f"killed/{topic}"),
+        source=Killing(LogSource(splits, selection), str(mark)),
+    )
+    session = Session("test", spark=spark)
+    with Progress("test", 3000, stream=io.StringIO()) as progress:
+        (outcome,) = replay(session, [task], progress)
+    assert outcome.error is None
+    assert int(mark.read_text()) != os.getpid()
+    with Client(to) as there:
+        assert plain(everything(there, copy, 0)) == plain(wanted)
+    if mode == POSITION:
+        assert 0 < outcome.found <= 3000
+    assert sum(one.count for one in outcome.map.runs) == 3000

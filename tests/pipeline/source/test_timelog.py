@@ -1,0 +1,306 @@
+"""`timelog` in Spark: what its rows say is what the files hold, in batch and streaming, for every level."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.client import Client
+from pipeline.source.splits import SourceError
+from protocol.records.batch import Record, build, scan
+from tests.pipeline.logs import Writer, segments, truth
+from tests.pipeline.source.test_brokers import fill
+
+pytestmark = pytest.mark.spark
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
+ROOT = Path(__file__).parents[3]
+WORKER_CONNECTS_WITHIN_S = 10
+EDGES = (
+    -62135596800000,  # 0001-01-01
+    -377705116800000,  # year -9999
+    -12219292800001,  # the millisecond before the calendar changed
+    -1,
+    0,
+    253402300800000,  # year 10000
+    9223372036854775,  # the last millisecond in microseconds
+    9223372036854776,
+    -(2**63),
+    2**63 - 1,
+)
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory):
+    """A log with times at every edge, appended at known moments."""
+    path = tmp_path_factory.mktemp("edges")
+    writer = Writer(path)
+    headers = ((b"a", b"1"), (b"a", None), (b"\xff", b""))
+    for number, at in enumerate(EDGES):
+        record = Record(0, at, None if number % 2 else b"k", None, headers if number % 3 else ())
+        writer.append([record], now=1_000_000 + number)
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def source():
+    """The class that Spark is given."""
+    from pipeline.source.timelog import TimelogDataSource
+
+    return TimelogDataSource
+
+
+def table(spark, path, **options):
+    return spark.read.format("timelog").options(**options).load(str(path))
+
+
+def test_records(spark, edges):
+    frame = table(spark, edges)
+    assert frame.columns[:8] == [
+        *("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+    ]
+    rows = (
+        frame.selectExpr(
+            "*", "unix_micros(timestamp) as micros", "cast(timestamp as string) as text"
+        )
+        .drop("timestamp")
+        .orderBy("offset")
+        .collect()
+    )
+    for row, one in zip(rows, truth(edges / "t-0"), strict=True):
+        assert (row.offset, row.timestamp_ms) == (one.offset, one.timestamp)
+        assert (row.key, row.value) == (one.key, one.value)
+        assert row.append_time_ms == one.append_time == 1_000_000 + one.offset
+        assert row.has_timestamp == (one.timestamp != -1)
+        fits = row.has_timestamp and abs(one.timestamp) <= 9223372036854775
+        assert row.micros == (one.timestamp * 1000 if fits else None)
+        listed = None if row.headers is None else [tuple(each) for each in row.headers]
+        names = [(name.decode(errors="replace"), content) for name, content in one.headers]
+        assert listed == (names or None)
+    assert rows[0].text == "0001-01-01 00:00:00"
+    assert rows[2].text == "1582-10-14 23:59:59.999"
+    assert rows[4].text == "1970-01-01 00:00:00"
+
+
+def test_the_logs_of_a_real_kafka(spark):
+    frame = table(spark, VECTORS, upto="log-end")
+    rows = frame.groupBy("topic").agg({"offset": "count", "timestamp_ms": "sum"}).collect()
+    assert len(rows) == 16
+    for topic, *found in rows:
+        expected = truth(VECTORS / f"{topic}-0")
+        named = dict(zip(("offset", "time"), sorted(found), strict=True))
+        assert sorted(named.values()) == sorted([200, sum(one.timestamp for one in expected)])
+
+
+@pytest.mark.parametrize("level", ["time", "batch", "segment"])
+def test_levels(spark, edges, level):
+    rows = table(spark, edges, level=level).collect()
+    if level == "time":
+        assert sorted((row.offset, row.timestamp_ms, row.append_time_ms) for row in rows) == [
+            (one.offset, one.timestamp, one.append_time) for one in truth(edges / "t-0")
+        ]
+    files = segments(edges / "t-0")
+    batches = {path: scan(path.read_bytes()) for path in files}
+    if level == "batch":
+        assert sorted((r.base_offset, r.last_offset, r.max_timestamp_ms) for r in rows) == sorted(
+            (b.base_offset, b.last_offset, b.max_timestamp) for bs in batches.values() for b in bs
+        )
+    if level == "segment":
+        assert sorted((r.base_offset, r.size_bytes, r.batch_count, r.is_active) for r in rows) == [
+            (int(path.stem), path.stat().st_size, len(batches[path]), path == files[-1])
+            for path in files
+        ]
+    else:
+        column = {"time": "size_bytes", "batch": "size_bytes"}[level]
+        assert sum(row[column] for row in rows) == sum(path.stat().st_size for path in files)
+
+
+def test_the_size_of_partitions_changes_nothing(spark, tmp_path):
+    writer = Writer(tmp_path)
+    for number in range(300):
+        writer.append([number, -number, 5], now=number, compression=number % 5)
+    writer.close()
+    counts = set()
+    for size in ("600", "1g"):
+        frame = table(spark, tmp_path, maxPartitionBytes=size, level="time", maxBatchBytes="2k")
+        counts.add(frame.rdd.getNumPartitions())
+        found = sorted(
+            (row.offset, row.timestamp_ms, row.append_time_ms) for row in frame.collect()
+        )
+        assert found == [
+            (one.offset, one.timestamp, one.append_time) for one in truth(tmp_path / "t-0")
+        ]
+    assert len(counts) > 1
+
+
+def test_event_times_and_filters(spark, edges):
+    ms = EDGES[2]
+    for frame in (
+        table(spark, edges, **{"from": str(ms), "to": "1970-01-01T00:00Z"}),
+        table(spark, edges).filter(f"timestamp_ms >= {ms} and timestamp_ms < -1"),
+        table(spark, edges, pushFilters="false").filter(f"timestamp_ms between {ms} and -2"),
+    ):
+        assert [row.timestamp_ms for row in frame.collect()] == [ms]
+    frame = table(spark, edges).filter("timestamp_ms >= -5 and offset > 2 and topic = 't'")
+    assert sorted(row.timestamp_ms for row in frame.select("timestamp_ms").collect()) == sorted(
+        time for time in EDGES[3:] if time >= -5
+    )
+    assert table(spark, edges).filter("topic = 'other'").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"levl": "time"}, "timelog has no option levl; did you mean level?"),
+        ({"level": "row"}, "level is one of segment, batch, time, record, not 'row'"),
+        ({"from": "yesterday"}, "from: 'yesterday' is no time"),
+        ({"maxPartitionBytes": "much"}, "maxPartitionBytes is a number of bytes"),
+        ({"maxPartitionOffsets": "0"}, "maxPartitionOffsets is a number of offsets from 1 on"),
+        ({"verifyCrc": "maybe"}, "verifyCrc is true or false, not 'maybe'"),
+        ({"upto": "now"}, "upto is one of high-watermark, log-end, not 'now'"),
+        ({"brokers": "127.0.0.1:1"}, "give either a path .* or brokers, and not both"),
+        ({"topicsPattern": "("}, "is no regular expression"),
+        ({"offsets": "{"}, "offsets is .* in JSON"),
+        ({"topics": "t", "topicsPattern": "t"}, "not both"),
+    ],
+)
+def test_mistakes_are_said(source, edges, options, words):
+    with pytest.raises((ValueError, SourceError), match=words):
+        source({"path": str(edges), **options})
+
+
+def test_mistakes_reach_the_user(spark, edges, tmp_path):
+    with pytest.raises(Exception, match="OptionError: level is one of"):
+        table(spark, edges, level="row")
+    writer = Writer(tmp_path)
+    writer.append([1, 2, 3])
+    writer.append([4])
+    writer.close()
+    (log,) = segments(tmp_path / "t-0")
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(Exception, match=f"{log}: the batch at byte 0 fails its CRC"):
+        table(spark, tmp_path).count()
+
+
+def test_brokers(spark, source, broker, topic):
+    fill(broker, topic)
+    frame = spark.read.format("timelog").option("brokers", broker.bootstrap)
+    frame = frame.option("topics", topic).option("maxPartitionOffsets", "20").load()
+    found = frame.select("partition", "offset", "timestamp_ms", "append_time_ms").collect()
+    assert sorted(map(tuple, found)) == [
+        (partition, one.offset, one.timestamp, one.append_time)
+        for partition in range(2)
+        for one in truth(broker.log_dir / f"{topic}-{partition}")
+    ]
+    assert None not in {row.append_time_ms for row in found}
+    with pytest.raises(ValueError, match="level segment needs a path"):
+        source({"brokers": "h:1", "level": "segment"})
+
+
+def drained(writer):
+    """Run a streaming query until it has read all; how many rows each of its batches had.
+
+    Spark gives the process of a source ten seconds to import PySpark and to say so, and no setting gives it
+    more: a query that has ended for that, and not sooner, is begun again.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    for tries_left in (3, 2, 1, 0):
+        began = time.monotonic()
+        query = writer.start()
+        try:
+            query.processAllAvailable()
+            return [one.numInputRows for one in query.recentProgress if one.numInputRows]
+        except StreamingQueryException as error:
+            was_late = "worker failed to connect back" in str(error)
+            if (
+                not was_late
+                or time.monotonic() - began < WORKER_CONNECTS_WITHIN_S
+                or not tries_left
+            ):
+                raise
+        finally:
+            query.stop()
+    raise AssertionError
+
+
+@pytest.mark.parametrize("place", ["path", "brokers"])
+def test_a_stream(spark, broker, topic, tmp_path, place):
+    """Micro-batches with a limit, a restart from the checkpoint, and what came meanwhile: each once."""
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 2, {"retention.ms": "-1"})
+
+        def produce(count):
+            for number in range(count):
+                data = build([Record(i, number - 5, None, b"v") for i in range(3)])
+                client.produce(topic, number % 2, data)
+
+        def run():
+            source = spark.readStream.format("timelog").option("topics", topic)
+            if place == "path":
+                source = source.option("path", str(broker.log_dir)).option("upto", "log-end")
+            else:
+                source = source.option("brokers", broker.bootstrap)
+            frame = source.option("maxOffsetsPerTrigger", "7").option("level", "time").load()
+            writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+            return drained(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
+
+        produce(10)
+        first = run()
+        assert sum(first) == 30
+        assert max(first) <= 8  # a batch is not cut
+        produce(5)
+        assert sum(run()) == 15
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    found = sorted((row.partition, row.offset, row.timestamp_ms) for row in rows)
+    assert found == [
+        (partition, one.offset, one.timestamp)
+        for partition in range(2)
+        for one in truth(broker.log_dir / f"{topic}-{partition}")
+    ]
+
+
+PROGRAM = """
+import json, sys
+sys.path.insert(0, {root!r})
+from tidelog._house import open_house
+open_house()
+from pyspark.sql import SparkSession
+from pipeline.source.timelog import register
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+register(spark)
+frame = spark.read.format("timelog").option("upto", "log-end").option("level", "time").load({path!r})
+print("ROWS", json.dumps([list(row) for row in frame.select("offset", "timestamp_ms").collect()]))
+spark.stop()
+"""
+
+
+def test_workers_need_no_setting_up(edges, tmp_path):
+    """A plain PySpark program in some other directory, with a package of one of our names in it."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "__init__.py").write_text("")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(root=str(ROOT), path=str(edges)))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (line,) = [one for one in done.stdout.splitlines() if one.startswith("ROWS ")]
+    assert json.loads(line[5:]) == [[n, time] for n, time in enumerate(EDGES)]

@@ -1,0 +1,97 @@
+"""A partition that is deleted, and another made of its name, while somebody still works on the first."""
+
+import threading
+
+import pytest
+
+from protocol.errors import UnknownTopicOrPartition
+from storage import files
+from tests.simulation.disks import Disk
+from tests.storage.conftest import TOPIC_ID
+
+
+def contents_of(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda partition: partition.flush(),
+        lambda partition: partition.commit(),
+        lambda partition: partition.keep_times(),
+        lambda partition: partition.apply_retention(10**12),
+        lambda partition: partition.delete_records_before(1),
+        lambda partition: partition.let_append_time_go_back(0),
+    ],
+    ids=["flush", "commit", "keep times", "retention", "delete records", "append time"],
+)
+@pytest.mark.parametrize("flushed", [True, False])
+def test_who_comes_late_does_not_touch_the_new_log(make_log, work, flushed):
+    log = make_log(flush_messages=1, segment_bytes=200, retention_ms=1000).create()
+    for now in range(5):
+        log.append([now], now=now)
+    log.partition.commit()
+    log.append([6], now=6)
+    if flushed:
+        log.partition.flush()
+    old = log.partition
+    log.store.delete_partition("t", 0)
+    log.partition = log.store.create_partition("t", TOPIC_ID, 0, log.config, 0)
+    for now in range(3):
+        log.append([now], now=now)
+    log.partition.commit()
+    before = contents_of(log.directory)
+    with pytest.raises(UnknownTopicOrPartition):
+        work(old)
+    assert contents_of(log.directory) == before
+
+
+def test_a_deletion_waits_for_what_is_under_way(make_log):
+    disk = Disk()
+    before = files.use(disk)
+    try:
+        log = make_log(flush_messages=1).create()
+        log.append([1])
+        partition = log.partition
+        disk.may_sync.clear()
+        disk.is_syncing.clear()
+        reached = []
+        flushing = threading.Thread(target=lambda: reached.append(partition.flush()))
+        flushing.start()
+        assert disk.is_syncing.wait(60)
+        deleting = threading.Thread(target=lambda: log.store.delete_partition("t", 0))
+        deleting.start()
+        deleting.join(0.2)  # it would be done by then, if it did not wait
+        assert log.store.indexes("t"), "it is there as long as somebody works on it"
+        disk.may_sync.set()
+        flushing.join(60)
+        deleting.join(60)
+        assert reached == [1]
+        assert not log.store.indexes("t")
+    finally:
+        disk.may_sync.set()
+        files.use(before)
+
+
+def test_a_checkpoint_says_nothing_of_the_old_log_under_the_name_of_the_new(log):
+    """The old one is deleted, and the new one made, while the checkpoint goes over what is open."""
+
+    class Changing(dict):
+        def items(self):
+            found = list(super().items())
+            if found and not renewed:
+                renewed.append(found)
+                log.store.delete_partition("t", 0)
+                log.store.create_partition("t", TOPIC_ID, 0, log.config, 0)
+            return found
+
+    renewed = []
+    log.append([1, 2, 3])
+    log.store.checkpoint()
+    checkpoint = log.path / "recovery-point-offset-checkpoint"
+    assert checkpoint.read_text() == "0\n1\nt 0 3\n"
+    log.store._open = Changing(log.store._open)
+    log.store._write_checkpoints()
+    assert renewed
+    assert checkpoint.read_text() == "0\n1\nt 0 0\n"

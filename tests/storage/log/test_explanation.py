@@ -1,0 +1,228 @@
+"""Explanations of retention are held to what retention then does, to the millisecond.
+
+Random logs under random settings: each segment is deleted at the moment and by the policy that was
+explained, and not a millisecond before; what was said to stay, stays. TIDELOG_EXPLAINED_LIVES=n says
+how many logs.
+"""
+
+import os
+import random
+
+import pytest
+
+from config.topic import TopicConfig
+from tests.storage.time.test_event_time_retention import EVENT, HOUR, log_of
+from tests.time_rules import time_rules
+
+LIVES = int(os.environ.get("TIDELOG_EXPLAINED_LIVES", "60"))
+
+
+def random_log(make_log, seed):
+    """A log of random settings and records."""
+    pick = random.Random(seed)
+    settings = {
+        "segment_bytes": pick.choice([120, 200, 400]),
+        "retention_ms": pick.choice([-1, 0, 500, 5_000]),
+        "retention_bytes": pick.choice([-1, -1, 300, 900]),
+        "retention_time_basis": pick.choice(["record", "append"]),
+        "retention_max_eventtime_ms": pick.choice([-1, 0, 100, 2_000, 2**63 - 1]),
+        "retention_max_eventtime_grace_ms": pick.choice([0, 1, 300, 10_000]),
+        "message_format_version": pick.choice(["0.9.0", "0.10.2", "3.0", "3.0"]),
+        "message_timestamp_type": pick.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
+        "flush_messages": pick.choice([1, 2**63 - 1, 2**63 - 1]),
+    }
+    log = make_log(str(seed), segment_min_roll_interval_ms=0, **settings).create()
+    now = 10_000
+    for _ in range(pick.randrange(2, 14)):
+        now += pick.choice([0, 1, 50, 400])
+        near = pick.choice([now, now - 3_000, -5_000, now + 10**9])
+        times = [
+            pick.choice([near, near + pick.randrange(200), -1]) for _ in range(pick.choice([1, 3]))
+        ]
+        log.append(times, now=now, magic=pick.choice([1, 2]))
+        if pick.random() < 0.1 and log.partition.high_watermark:
+            log.partition.delete_records_before(pick.randrange(log.partition.high_watermark + 1))
+    if pick.random() < 0.8:
+        log.partition.commit()
+    if pick.random() < 0.2:
+        log.close()
+        if pick.random() < 0.5:
+            (log.directory / "partition.times").unlink(missing_ok=True)
+        log.open()
+    return log, now + pick.choice([0, 1, 200, 3_000])
+
+
+def explained_and_gone(partition, now):
+    """What explanations promise, as (moment, base, policy), and what rounds at these moments delete."""
+    explained = partition.explain(now)
+    promised = [
+        (s.due_ms, s.base_offset, s.policy) for s in explained.segments if s.due_ms is not None
+    ]
+    due_now = [s for s in explained.segments if s.due_ms == now]
+    assert explained.going.segments == len(due_now)
+    assert explained.going.bytes == sum(s.size for s in due_now)
+    gone = []
+    for moment in sorted({moment for moment, _, _ in promised}):
+        if moment > now:
+            early = partition.apply_retention(moment - 1)
+            gone += [(moment - 1, each.base_offset, each.policy) for each in early]
+        gone += [
+            (moment, each.base_offset, each.policy) for each in partition.apply_retention(moment)
+        ]
+    late = partition.apply_retention(2**62)
+    return promised, gone + [(2**62, each.base_offset, each.policy) for each in late]
+
+
+def test_what_is_explained_is_what_happens_and_when(make_log):
+    policies, holds = set(), set()
+    for seed in range(LIVES):
+        log, now = random_log(make_log, seed)
+        holds |= {(s.held_by, s.due_ms is None) for s in log.partition.explain(now).segments}
+        promised, gone = explained_and_gone(log.partition, now)
+        assert gone == promised, f"seed {seed}"
+        policies |= {policy for _, _, policy in promised}
+        log.crash()
+    assert policies == {"retention.ms", "retention.bytes", EVENT, "log start offset"}
+    assert len(holds) > 8
+
+
+@pytest.mark.parametrize("name", ["aged_from", "expires_from"])
+def test_an_explanation_a_millisecond_off_is_noticed(name, make_log, monkeypatch):
+    promises = time_rules.fates
+    real = getattr(time_rules, name)
+
+    def late(*arguments):
+        due_ms = real(*arguments)
+        return due_ms if due_ms is None else due_ms + 1
+
+    def fates(*arguments, **more):
+        with monkeypatch.context() as patched:
+            patched.setattr(time_rules, name, late)
+            return promises(*arguments, **more)
+
+    monkeypatch.setattr(time_rules, "fates", fates)
+    with pytest.raises(AssertionError, match="seed"):
+        test_what_is_explained_is_what_happens_and_when(make_log)
+
+
+def held(make_log, appends, now, **settings):
+    log = log_of(make_log, appends, **settings)
+    return [
+        (s.held_by, s.held_by_segment, s.due_ms, s.due_event_time)
+        for s in log.partition.explain(now).segments
+    ]
+
+
+def test_what_holds_a_segment(make_log):
+    appends = [(1_000, [50]), (2_000, [-1]), (3_000, [70])]
+    assert held(make_log, appends, 3_000) == [("no policy", None, None, None)] * 3
+    assert (
+        held(make_log, appends, 3_000, retention_bytes=200)
+        == [("retention.bytes", None, None, None)] * 3
+    )
+    assert held(make_log, appends, 3_000, retention_ms=5_000) == [
+        ("retention.ms", None, 6_001, None),
+        ("retention.ms", None, 7_001, None),
+        ("retention.ms", None, 8_001, None),
+    ]
+    assert held(make_log, appends, 3_000, retention_max_eventtime_ms=100) == [
+        (EVENT, None, None, 151),
+        (EVENT, None, None, 171),
+        (EVENT, None, None, 171),
+    ]
+    assert held(make_log, appends, 3_000, retention_max_eventtime_ms=10) == [
+        ("retention.max.eventtime.grace.ms", None, HOUR + 1_001, 61),
+        (EVENT, None, None, 81),
+        (EVENT, None, None, 81),
+    ]
+    assert (
+        held(make_log, [(1, [-1]), (2, [-1])], 3, retention_max_eventtime_ms=10)
+        == [("no event time", None, None, None)] * 2
+    )
+    appends = [(1_000, [900]), (1_000, [-1]), (1_000, [100]), (2_000, [800])]
+    settings = {"retention_ms": 500, "retention_time_basis": "record"}
+    assert held(make_log, appends, 1_000, **settings) == [
+        ("retention.ms", None, 1_401, None),
+        ("retention.ms", None, 1_501, None),
+        ("older segment", 1, 1_501, None),
+        ("older segment", 1, 1_501, None),
+    ]
+    log = log_of(make_log, [(1, [5])], retention_ms=0)
+    log.partition.apply_retention(10)
+    (empty,) = log.partition.explain(20).segments
+    assert (empty.held_by, empty.size, empty.is_active) == ("active and empty", 0, True)
+
+
+def test_an_explanation_tells_the_facts(make_log):
+    log = log_of(make_log, [(1_000, [40, -1, 30]), (2_000, [10**15])], retention_ms=100)
+    explained = log.partition.explain(1_050)
+    first, second = explained.segments
+    assert (first.base_offset, first.end_offset, first.is_active) == (0, 3, False)
+    assert (first.first_time, first.largest_time, first.event_time) == (40, 40, 40)
+    assert (first.first_append_time, first.last_append_time) == (1_000, 1_000)
+    assert (first.lacks_times, first.has_unknown_append_times) == (True, False)
+    assert (second.largest_time, second.event_time) == (10**15, 2_000 + HOUR)
+    assert first.sentence == "retention.ms=100 deletes it at 1970-01-01T00:00:01.101Z."
+    assert second.is_active
+    assert explained.max_event_time == 2_000 + HOUR
+    assert explained.size == first.size + second.size == log.partition.size
+    assert explained.going == (0, 0, 0, ())
+
+
+def test_what_waits_for_an_older_segment_is_not_said_to_go_before_it(make_log):
+    by_record = {"retention_ms": 1_000, "retention_time_basis": "record"}
+    log = log_of(make_log, [(1_000, [1_000]), (1_000, [500])], **by_record)
+    first, second = log.partition.explain(1_800).segments
+    assert first.sentence == "retention.ms=1000 deletes it at 1970-01-01T00:00:02.001Z."
+    assert second.held_by == "older segment"
+    assert second.sentence == (
+        "Segments go oldest first, and the one at 0 goes at 1970-01-01T00:00:02.001Z."
+        " retention.ms=1000 would delete it with the next round."
+    )
+    _, second = log.partition.explain(1_200).segments  # its own moment is not the one it goes at
+    assert second.due_ms == 2_001
+    assert second.sentence.endswith("would delete it at 1970-01-01T00:00:01.501Z.")
+    beyond = log_of(make_log, [(1_000, [1_000])], retention_ms=10**18).partition.explain(1_000)
+    assert beyond.segments[0].sentence.endswith(" deletes it at 1000000000000001001 ms.")
+
+
+def test_what_two_policies_delete_waits_for_an_older_segment_also_where_one_ends_with_it(make_log):
+    log = log_of(
+        make_log,
+        [(1_000, [9_000]), (1_000, [500])],  # one append time: retention.ms ends for both at once
+        retention_ms=5_000,
+        retention_max_eventtime_ms=1_000,
+        retention_max_eventtime_grace_ms=0,
+    )
+    first, second = log.partition.explain(2_000).segments
+    assert (first.due_ms, second.due_ms) == (6_001, 6_001)
+    assert (second.held_by, second.held_by_segment) == ("older segment", 0)
+    assert second.sentence == (
+        "Segments go oldest first, and the one at 0 goes at 1970-01-01T00:00:06.001Z."
+        " retention.ms=5000 would delete it at 1970-01-01T00:00:06.001Z."
+        " retention.max.eventtime.ms=1000 would delete it with the next round."
+    )
+    assert log.partition.apply_retention(2_000) == []
+
+
+def test_a_changed_setting_is_tried_without_being_set(make_log):
+    log = log_of(make_log, [(1_000, [10, 11]), (2_000, [20])])
+    log.partition.delete_records_before(1)
+    changed = TopicConfig(retention_ms=7_500, retention_time_basis="append")
+    going = log.partition.explain(9_000, changed).going
+    assert going == (1, 1, log.partition.segments[0].tail.size, ("retention.ms",))
+    assert log.partition.explain(9_000).going == (0, 0, 0, ())
+    assert log.partition.apply_retention(9_000) == []
+
+
+def test_append_times_that_nobody_knows_are_not_told(make_log):
+    log = log_of(make_log, [(1_000, [10]), (2_000, [20])], retention_ms=10**15)
+    log.close()
+    for path in log.directory.glob("*.appendtimes"):
+        path.unlink()
+    (log.directory / "partition.times").unlink()
+    log.open()
+    for segment in log.partition.explain(3_000).segments:
+        assert (segment.first_append_time, segment.last_append_time) == (None, None)
+        assert segment.has_unknown_append_times
+        assert "nobody knows when they were appended" in segment.sentence

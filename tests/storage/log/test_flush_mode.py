@@ -1,0 +1,281 @@
+"""Flush mode: what is durable, what consumers see before it is, and what a failed sync does."""
+
+import threading
+
+import pytest
+
+from protocol.errors import KafkaStorageError
+from storage import files
+from storage.log import partition_times
+from storage.segment.append_entries import END
+from tests.simulation.disks import Disk
+
+
+@pytest.fixture
+def disk():
+    disk = Disk()
+    before = files.use(disk)
+    yield disk
+    disk.may_sync.set()
+    files.use(before)
+
+
+def test_nothing_is_readable_before_it_is_durable(make_log, disk):
+    log = make_log(flush_messages=1).create()
+    log.append([1, 2])
+    partition = log.partition
+    assert partition.must_commit
+    assert (partition.log_end_offset, partition.high_watermark) == (2, 0)
+    assert partition.commit() == 2
+    assert (partition.durable_offset, partition.high_watermark) == (2, 2)
+    assert not partition.must_commit
+
+
+def test_without_flush_mode_records_are_readable_at_once(log, disk):
+    log.append([1])
+    before = disk.syncs
+    log.append([2])
+    assert log.partition.high_watermark == 2
+    assert not log.partition.must_commit
+    assert disk.syncs == before
+
+
+def test_flush_messages_counts_what_is_on_its_way(make_log, disk):
+    log = make_log(flush_messages=3).create()
+    log.append([1, 2])
+    assert not log.partition.must_commit
+    assert log.partition.high_watermark == 2  # as in Kafka, readable before
+    log.append([3])
+    assert log.partition.must_commit
+    log.partition.commit()
+    log.append([4])
+    assert not log.partition.must_commit
+
+
+def test_a_commit_costs_two_syncs_once_the_segment_is_known(make_log, disk):
+    log = make_log(flush_messages=1).create()
+    log.append([1], now=1)
+    log.partition.commit()
+    before = disk.syncs
+    for now in (2, 3, 4):
+        log.append([1], now=now)
+    log.partition.commit()
+    assert disk.syncs - before == 2
+    assert log.partition.commit() == 4
+    assert disk.syncs - before == 2, "nothing new, and yet a sync"
+    assert log.partition.recovery_point == 1, (
+        "indexes are not durable: recovery must read them anew"
+    )
+
+
+def test_a_commit_after_a_roll_makes_the_new_files_durable(make_log, disk):
+    log = make_log(flush_messages=1, segment_bytes=200).create()
+    for now in range(5):
+        log.append([1], now=now)
+        log.partition.commit()
+    assert len(log.partition.segments) > 1
+    assert log.partition.recovery_point == log.partition.segments[-1].base_offset + 1
+
+
+def test_appends_go_on_while_a_sync_runs_and_wait_for_the_next(make_log, disk):
+    log = make_log(flush_messages=1).create()
+    log.append([1])
+    log.partition.commit()
+    log.append([2])
+    disk.may_sync.clear()
+    disk.is_syncing.clear()
+    reached = []
+    thread = threading.Thread(target=lambda: reached.append(log.partition.commit()))
+    thread.start()
+    assert disk.is_syncing.wait(60)
+    log.append([3])
+    disk.may_sync.set()
+    thread.join(60)
+    assert reached == [2]
+    assert log.partition.high_watermark == 2, "the third is not durable yet"
+    assert log.partition.commit() == 3
+
+
+def test_what_recovery_found_is_made_durable_before_it_is_shown(make_log, disk):
+    log = make_log(flush_messages=1).create()
+    log.append([1, 2])
+    log.crash()
+    before = disk.syncs
+    log.open()
+    assert disk.syncs > before
+    assert log.partition.recovery_point == log.partition.high_watermark == 2
+
+
+def test_a_failed_sync_takes_the_log_offline_for_good(make_log, disk):
+    log = make_log(flush_messages=1).create()
+    log.append([1])
+    log.partition.commit()
+    log.append([2])
+    disk.failures = 1
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
+        log.partition.commit()
+    for ask in (
+        log.partition.commit,
+        log.partition.flush,
+        lambda: log.append([3]),
+        log.read,
+        lambda: log.partition.find_by_time(0, upper_offset=1),
+        lambda: log.partition.delete_records_before(0),
+        lambda: log.partition.apply_retention(0),
+    ):
+        with pytest.raises(KafkaStorageError, match="offline"):
+            ask()
+    assert log.partition.durable_offset == log.partition.high_watermark == 1
+    with pytest.raises(KafkaStorageError, match="offline"):
+        log.close()
+    assert not (log.path / ".kafka_cleanshutdown").exists()
+    log.open()
+    assert log.partition.offline is None
+    assert [offset for offset, _, _ in log.contents()][:1] == [0]
+    log.append([4])
+    log.partition.commit()
+
+
+def test_a_failed_checkpoint_takes_the_log_offline_too(log, disk):
+    log.append([1])
+    disk.failures = 1
+    log.store.checkpoint()  # said by the log, and no reason to fail for the others
+    assert log.partition.offline is not None
+    log.store.checkpoint()
+    assert log.partition.recovery_point == 0
+
+
+def test_a_sync_under_way_while_another_fails_makes_nothing_durable(make_log, disk):
+    """The system says of a failure once: who asks second hears that all is well."""
+    log = make_log(flush_messages=1).create()
+    log.append([1])
+    partition = log.partition
+    partition.commit()
+    log.append([2])
+    checkpoint_may_go, commit_has_failed = threading.Event(), threading.Event()
+    by_turns = disk._sync
+
+    def sync(number):
+        if threading.current_thread() is checkpoint:
+            if not checkpoint_may_go.is_set():
+                disk.failures = 1
+            checkpoint_may_go.set()
+            commit_has_failed.wait(0.2)  # where it may fail meanwhile it has by then
+        by_turns(number)
+
+    disk._sync = sync
+    errors = []
+
+    def flush():
+        try:
+            partition.flush()
+        except KafkaStorageError as error:
+            errors.append(error)
+
+    checkpoint = threading.Thread(target=flush)
+    checkpoint.start()
+    assert checkpoint_may_go.wait(60)
+    try:
+        partition.commit()
+    except KafkaStorageError as error:
+        errors.append(error)
+    commit_has_failed.set()
+    checkpoint.join(60)
+    assert partition.offline is not None
+    assert len(errors) == 2, "somebody was told that all is well"
+    assert (partition.recovery_point, partition.high_watermark) == (1, 1)
+    assert partition_times.read(log.directory).boot_id == "offline"
+
+
+def test_append_times_beyond_a_failed_sync_are_not_trusted(log, disk):
+    log.append([1], now=5)
+    log.partition.flush()
+    log.append([2], now=9)
+    disk.failures = 1
+    with pytest.raises(KafkaStorageError):
+        log.partition.flush()
+    log.crash()
+    log.open()
+    assert [log.partition.append_time_of(offset) for offset in (0, 1)] == [5, None]
+
+
+# --- append times that vouch for themselves ------------------------------------------------------
+
+
+def boot(log, name):
+    """Open after a power loss: another start of the machine."""
+    partition = log.partition
+    log.crash()
+    kept = partition.directory / "partition.times"
+    data = bytearray(kept.read_bytes())
+    assert data  # of a boot without a name
+    from storage.log import partition_times
+
+    known = partition_times.read(partition.directory)
+    partition_times.write(
+        partition.directory, partition_times.pack(known._replace(boot_id=name)), durable=False
+    )
+    return log.open()
+
+
+def test_committed_append_times_outlive_a_power_loss(make_log):
+    log = make_log(flush_messages=1).create()
+    for now in (5, 7, 9):
+        log.append([1, 2], now=now)
+        log.partition.commit()
+    boot(log, "another")
+    assert [log.partition.append_time_of(offset) for offset in (0, 2, 4)] == [5, 7, 9]
+
+
+def test_append_times_not_committed_are_unknown_after_a_power_loss(make_log):
+    log = make_log(flush_messages=1).create()
+    for now in (5, 7):
+        log.append([1, 2], now=now)
+        log.partition.commit()
+    log.append([3], now=9)
+    log.append([4], now=11)
+    boot(log, "another")
+    times = [log.partition.append_time_of(offset) for offset in range(6)]
+    assert times[:4] == [5, 5, 7, 7]
+    assert set(times[4:]) <= {9, 11, None}
+    assert times[5] is None, "the end is marked where the last entry was written"
+
+
+def test_a_killed_process_loses_no_append_time(make_log):
+    log = make_log(flush_messages=1).create()
+    for now in (5, 5, 7, 7):
+        log.append([1], now=now)
+        log.partition.commit()
+    log.append([3], now=7)
+    log.crash()
+    log.open()
+    assert [log.partition.append_time_of(offset) for offset in range(5)] == [5, 5, 7, 7, 7]
+
+
+def test_the_end_is_the_last_entry_and_counts_as_none(make_log):
+    log = make_log(flush_messages=1).create()
+    for now in (5, 7):
+        log.append([1], now=now)
+        log.partition.commit()
+    append_times = log.partition.segments[0].append_times
+    assert len(append_times) == 2
+    assert append_times.path.read_bytes()[-12:-4] == END.to_bytes(8, "big", signed=True)
+    assert append_times.is_complete
+    assert append_times.load()
+    assert (len(append_times), append_times.is_complete, append_times.end_offset) == (2, True, 2)
+
+
+def test_an_end_that_stayed_in_the_middle_ends_what_is_known(make_log):
+    log = make_log(flush_messages=1).create()
+    for now in (5, 7):
+        log.append([1], now=now)
+        log.partition.commit()
+    path = log.partition.segments[0].append_times.path
+    early = path.read_bytes()
+    for now in (9, 11):
+        log.append([1], now=now)
+    late = path.read_bytes()
+    boundary = len(early)
+    path.write_bytes(early + late[boundary:-12])  # the sector with the end stayed as it was
+    boot(log, "another")
+    assert [log.partition.append_time_of(offset) for offset in range(4)] == [5, 7, None, None]

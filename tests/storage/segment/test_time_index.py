@@ -1,0 +1,324 @@
+"""`.timeindex` and `partition.times`: their bytes, what a start reads of the log, and what it need not."""
+
+import os
+import random
+import shutil
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from config.topic import TopicConfig
+from protocol.errors import OffsetOutOfRange
+from protocol.records.batch import records
+from storage import files
+from storage.directory.store import LogStore
+from storage.log import partition_times
+from storage.log.partition_times import PartitionTimes
+from storage.segment import log_file
+from storage.segment.segment_line import SegmentLine
+from storage.segment.time_index import TimeIndex
+from storage.time.segment_times import SegmentTimes
+from tests.broker.subject import eventually
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
+
+
+def index_of(path, entries, base=100):
+    index = TimeIndex(path, base)
+    for entry in entries:
+        index.append(*entry)
+    index.flush()
+    return index
+
+
+def test_the_bytes_are_kafkas(tmp_path):
+    path = tmp_path / "i"
+    index_of(path, [(None, 100), (-5, 101), (7, 103), (7, 104), (6, 105), (9, 110)])
+    assert path.read_bytes() == struct.pack(">qiqi", 7, 3, 9, 10)
+
+
+@pytest.mark.parametrize("cut", range(37))
+def test_a_torn_index_keeps_its_whole_entries(tmp_path, cut):
+    path, entries = tmp_path / "i", [(7, 103), (9, 110), (12, 111)]
+    index_of(path, entries)
+    data = path.read_bytes()
+    for end in (data[:cut], data[:cut] + bytes(40)):
+        path.write_bytes(end)
+        index = TimeIndex(path, 100)
+        assert index.load()
+        kept = index.entries()
+        assert kept[: cut // 12] == entries[: cut // 12]
+        if end == data[:cut]:
+            assert len(kept) == cut // 12
+        index.truncate(110)
+        index.append(50, 120)
+        index.flush()
+        again = TimeIndex(path, 100)
+        assert again.load()
+        assert again.entries() == [e for e in kept if e[1] < 110] + [(50, 120)]
+
+
+def test_a_missing_index_says_so(tmp_path):
+    index = TimeIndex(tmp_path / "i", 0)
+    assert not index.load()
+    assert (index.last(), index.first_reaching(0)) == (None, None)
+
+
+def test_an_emptied_index_replaces_its_file(tmp_path):
+    path = tmp_path / "i"
+    index = index_of(path, [(7, 103)])
+    index.clear()
+    index.flush()
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in VECTORS.iterdir() if p.is_dir()))
+def test_the_indexes_of_a_real_kafka_mean_what_ours_mean(name):
+    """Every record later than an entry's time lies behind the entry's offset."""
+    for path in sorted((VECTORS / name).glob("*.timeindex")):
+        index = TimeIndex(path, int(path.stem))
+        assert index.load()
+        log = path.with_suffix(".log").read_bytes()
+        found = [(r.offset, r.timestamp) for r in records(log)]
+        for time, offset in index.entries():
+            assert max(t for o, t in found if o <= offset) == time
+
+
+def times_with(**fields):
+    times = SegmentTimes()
+    for name, value in fields.items():
+        setattr(times, name, value)
+    return times
+
+
+def test_partition_times_come_back(tmp_path):
+    times = PartitionTimes(
+        -5,
+        77,
+        3,
+        12,
+        "4f2c\u00e9",
+        (
+            SegmentLine(0, 10, 500, times_with(first=-9, largest=-2, aging=-9), 3, 0, is_true=True),
+            SegmentLine(
+                10, 12, 80, times_with(has_missing=True, aging=5, created=5), 0, 1, is_true=False
+            ),
+            SegmentLine(12, 12, 0, SegmentTimes(), 0, 0, is_true=True),
+        ),
+    )
+    data = partition_times.pack(times)
+    assert data[:8] == b"tidp\0\0\0\1"
+    assert struct.unpack(">I", data[8:12])[0] == crc32c(data[12:])
+    partition_times.write(tmp_path, data, durable=False)
+    assert partition_times.read(tmp_path) == times
+    path = tmp_path / "partition.times"
+    for at in range(len(data)):
+        path.write_bytes(data[:at])
+        assert partition_times.read(tmp_path) is None
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << at % 8
+        path.write_bytes(damaged)
+        assert partition_times.read(tmp_path) is None
+    path.unlink()
+    assert partition_times.read(tmp_path) is None
+
+
+# --- what is read ---
+
+
+class Reads(files.System):
+    """Counts the bytes that are read from .log files."""
+
+    def __init__(self):
+        self.bytes = 0
+
+    def read(self, number, size, position):
+        data = super().read(number, size, position)
+        if Path(os.readlink(f"/proc/self/fd/{number}")).suffix == ".log":
+            self.bytes += len(data)
+        return data
+
+
+@pytest.fixture
+def reads():
+    system = Reads()
+    before = files.use(system)
+    yield system
+    files.use(before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.parametrize("stop", ["close", "crash"])
+def test_lookups_after_a_start_read_an_index_interval_not_the_log(make_log, reads, stop):
+    log = make_log(segment_bytes=200_000, index_interval_bytes=4096).create()
+    chance, rows = random.Random(5), []
+    for i in range(1500):
+        times = [1_000_000 + 10 * i + chance.randint(-500, 500) for _ in range(4)]
+        rows += times
+        log.append(times, now=i, values=[b"x" * 150] * 4)
+    log.store.checkpoint()
+    getattr(log, stop)()
+    log.open()
+    size, end = log.partition.size, log.partition.log_end_offset
+    assert size > 900_000
+    for target in [1_000_000 + chance.randint(0, 15_000) for _ in range(50)]:
+        reads.bytes = 0
+        expected = next(((o, t) for o, t in enumerate(rows) if t >= target), None)
+        assert log.partition.find_by_time(target, upper_offset=end) == expected
+        # The header before the entry, up to two windows of a walk, and a batch or so of slack.
+        assert reads.bytes <= 8192 + 16_384 + 2000
+    reads.bytes = 0
+    assert log.partition.find_by_time(10**12, upper_offset=end) is None
+    assert reads.bytes == 0
+    assert log.partition.apply_retention(0) == []
+    assert reads.bytes == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_log_of_kafkas_is_verified_once(tmp_path, reads):
+    name = "f-0.10.2-CreateTime-none-c0102-0"
+    shutil.copytree(VECTORS / name, tmp_path / name)
+    target, found = 1_500_000_000_000, []
+    for _ in range(3):
+        store = LogStore([tmp_path], default_config=TopicConfig())
+        store.open(0)
+        partition = store.partition(name[:-2], 0)
+        assert not partition.segments[-1].is_true
+        reads.bytes = 0
+        for i in (0, 30, 77):
+            answer = partition.find_by_time(target + 1000 * i, upper_offset=200)
+            assert answer == (i, target + 1000 * i)
+        found.append(reads.bytes)
+        partition.find_largest_time(upper_offset=200)
+        sealed = [segment.is_true for segment in partition.segments[:-1]]
+        store.close()
+    assert all(sealed)
+    assert found[1] < found[0]
+    assert found[2] == found[1]
+
+
+# --- descriptors ---
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_few_descriptors_are_held(make_log, monkeypatch):
+    monkeypatch.setattr(log_file, "RECENT", files.Recent(10))
+    log = make_log(segment_bytes=100).create()
+    stores = [
+        log.store.create_partition(f"u{n}", log.partition.topic_id, 0, log.config, 0)
+        for n in range(30)
+    ]
+    before = len(os.listdir("/proc/self/fd"))
+    for i in range(40):
+        log.append([i], now=i)
+    main = log.partition
+    for _ in range(2):
+        for partition in stores:
+            log.partition = partition
+            log.append([5], now=5)
+        assert len(os.listdir("/proc/self/fd")) <= before + 2 * 10
+    log.partition = main
+    assert [r[1] for r in log.contents()] == list(range(40))
+    assert len(os.listdir("/proc/self/fd")) <= before + 2 * 10
+    for partition in stores:
+        assert partition.find_by_time(0, upper_offset=2) == (0, 5)
+
+
+# --- retention beside readers and appends ---
+
+
+def test_retention_beside_readers_and_appends(make_log):
+    log = make_log(segment_bytes=150, retention_ms=20, file_delete_delay_ms=0).create()
+    partition, problems, done = log.partition, [], threading.Event()
+
+    def reader():
+        while not done.is_set():
+            start, end = partition.log_start_offset, partition.log_end_offset
+            try:
+                if start < end:
+                    fetched = partition.read(start, 300, upper_offset=end, minimum_one=True)
+                    if not fetched.size:
+                        problems.append(f"nothing at {start} below {end}")
+                    found = partition.find_by_time(0, upper_offset=end)
+                    if found is not None and found[0] != found[1]:
+                        problems.append(found)
+                    partition.find_largest_time(upper_offset=end)
+            except OffsetOutOfRange:
+                if partition.log_start_offset <= start:
+                    problems.append(f"{start} out of range")
+            except Exception as error:
+                problems.append(error)
+
+    def keeper():
+        while not done.is_set():
+            try:
+                partition.apply_retention(partition.log_end_offset)
+                partition.flush()
+            except Exception as error:
+                problems.append(error)
+
+    threads = [threading.Thread(target=work) for work in (reader, reader, keeper)]
+    for thread in threads:
+        thread.start()
+    for i in range(1500):
+        assert log.append([i], now=i).base_offset == i
+    eventually(lambda: partition.log_start_offset > 1000 or problems, 200, "retention")
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert partition.log_start_offset > 1000
+    log.close()
+    log.open(now=1500)
+    assert [r[1] for r in log.contents()] == list(range(log.partition.log_start_offset, 1500))
+
+
+def test_deleted_files_wait_for_their_removal(make_log):
+    log = make_log(segment_bytes=100, retention_ms=10, file_delete_delay_ms=500).create()
+    for i in range(4):
+        log.append([i], now=i)
+    fetched = log.read(0)
+    assert len(log.partition.apply_retention(12)) == 2
+    away = sorted(path.name for path in log.directory.glob("*.deleted"))
+    assert "00000000000000000000.log.deleted" in away
+    assert "00000000000000000001.timeindex.deleted" in away
+    assert [r.timestamp for data in fetched.buffers for r in records(data)] == [0, 1, 2, 3]
+    assert log.partition.apply_retention(12) == []
+    log.partition.apply_retention(511)
+    assert list(log.directory.glob("*.deleted"))
+    log.partition.apply_retention(512)
+    assert [
+        p for p in log.directory.glob("*.deleted") if p.name[:20] in ("0" * 20, "0" * 19 + "1")
+    ] == []
+    assert not list(log.directory.glob("00000000000000000000.*"))
+
+
+def test_deletions_are_logged(make_log, caplog):
+    caplog.set_level("INFO", "tidelog.storage")
+    log = make_log(segment_bytes=100, retention_ms=10).create()
+    log.append([5, -1], now=7)
+    log.append([8], now=8)
+    log.partition.apply_retention(18)
+    (record,) = [r for r in caplog.records if r.message == "segment deleted"]
+    fields = {
+        name: getattr(record, name) for name in ("topic", "partition", "base_offset", "policy")
+    }
+    assert fields == {"topic": "t", "partition": 0, "base_offset": 0, "policy": "retention.ms"}
+    assert (record.largest_time, record.last_append_time, record.limit) == (5, 7, 10)
+
+
+def test_producers_outlive_the_segments_of_their_batches(make_log):
+    log = make_log(segment_bytes=100, retention_ms=10).create()
+    for i in range(4):
+        log.append([i], now=i, producer_id=9, producer_epoch=0, base_sequence=i)
+    log.partition.apply_retention(100)
+    assert log.partition.log_start_offset == 4
+    for stop in (log.close, log.crash):
+        stop()
+        log.open(now=100)
+        known = log.partition.producers.get(9)
+        assert known.last_sequence == 3
+    assert log.append([9], producer_id=9, producer_epoch=0, base_sequence=4).base_offset == 4

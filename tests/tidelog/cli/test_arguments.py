@@ -1,0 +1,179 @@
+"""The command line: spellings, precedence, mistakes in one sentence."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from pipeline import options
+from tidelog.cli import parser as cli
+from tidelog.cli.parser import _overrides, _parser, main
+
+ROOT = Path(__file__).parents[3]
+
+
+def overrides(*arguments):
+    return _overrides(_parser().parse_args(["serve", *arguments]))
+
+
+@pytest.fixture(autouse=True)
+def without_kafka_variables(monkeypatch):
+    monkeypatch.delenv("KAFKA_NUM_PARTITIONS", raising=False)
+
+
+def test_every_option_of_serve():
+    assert overrides(
+        "--listeners",
+        "PLAINTEXT://127.0.0.1:0",
+        "--log-dirs",
+        "a,b",
+        "--http",
+        "127.0.0.1:0",
+        "--config",
+        "server.properties",
+        "--set",
+        "num.partitions=3",
+        "--set",
+        "a=b=c",
+        "--control",
+        "127.0.0.1:0",
+        "--clock",
+        "manual",
+        "--clock-start",
+        "1969-12-31T23:00Z",
+        "--clock-scope",
+        "all",
+        "--stop-at-eof",
+    ) == {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": "a,b",
+        "http.listener": "127.0.0.1:0",
+        "control.listener": "127.0.0.1:0",
+        "clock": "manual",
+        "clock.start.ms": "-3600000",
+        "clock.scope": "all",
+        "num.partitions": "3",
+        "a": "b=c",
+    }
+
+
+def test_nothing_given_overrides_nothing():
+    assert overrides() == {}
+
+
+def mistake(capsys, *arguments):
+    """The one sentence on standard error, after checking the exit status."""
+    try:
+        status = main(arguments)
+    except SystemExit as left:
+        status = left.code
+    out, err = capsys.readouterr()
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    return err.strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--set", "num.partitions"], "--set num.partitions: expected KEY=VALUE"),
+        (["--set", "=3"], "--set =3: expected KEY=VALUE"),
+        (
+            ["--set", "num.partions=3"],
+            "there is no setting num.partions (from command line); did you mean num.partitions?",
+        ),
+        (
+            ["--set", "num.partitions=x"],
+            "num.partitions=x (from command line): expected an integer",
+        ),
+        (["--listeners", "SSL://:1"], "listener SSL asks for SSL, and only PLAINTEXT is served"),
+        (
+            ["--http", "127.0.0.1:1", "--set", "http.listener=127.0.0.1:2"],
+            "--set http.listener=127.0.0.1:2 contradicts http.listener=127.0.0.1:1 given before it",
+        ),
+        (
+            ["--clock", "manual"],
+            (
+                "clock=manual needs a control.listener, such as 127.0.0.1:0 (--control): without it "
+                "the clock would stand still for ever"
+            ),
+        ),
+        (
+            ["--clock-start", "5"],
+            "clock.start.ms=5 needs clock=manual: the machine's clock is not set",
+        ),
+        (
+            ["--clock-start", "2h"],
+            "--clock-start: '2h': before or after now? write -2h or +2h",
+        ),
+        (
+            ["--control", "nowhere"],
+            "control.listener=nowhere (from command line): expected host:port, such as 127.0.0.1:8080",
+        ),
+        (
+            ["--config", "/nowhere/x"],
+            "cannot read the properties file /nowhere/x: No such file or directory",
+        ),
+    ],
+)
+def test_a_mistake_in_a_setting(capsys, arguments, sentence):
+    assert mistake(capsys, "serve", *arguments) == f"tidelog serve: {sentence}"
+
+
+def test_a_mistake_in_an_option(capsys):
+    assert "unrecognized arguments: --listener" in mistake(capsys, "serve", "--listener", "x")
+    assert "invalid choice: 'sevre'" in mistake(capsys, "sevre")
+    assert "invalid choice: 'moon'" in mistake(capsys, "serve", "--clock", "moon")
+
+
+def test_no_command_shows_what_there_is(capsys):
+    assert main([]) == 2
+    assert "serve" in capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"tidelog {tidelog.__version__}\n"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == tidelog.__version__
+
+
+def test_help_names_every_option(capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    assert shown == {
+        "--help",
+        "--listeners",
+        "--log-dirs",
+        "--http",
+        "--config",
+        "--set",
+        "--control",
+        "--clock",
+        "--clock-start",
+        "--clock-scope",
+        "--stop-at-eof",
+    }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--at", "-2h"],
+        ["--before", "-0044-03-15T12:00Z", "-5"],
+        ["topic", "-2h"],
+        ["--at", "--json", "-2h"],
+        ["-x", "-2h"],
+        ["--at=1", "-2h", "--set", "a=-1"],
+        [],
+    ],
+)
+def test_jobs_and_commands_read_signed_values_alike(given):
+    """Either has this for itself: jobs run without tidelog, which imports them for themselves alone."""
+    assert cli._with_signed_values(given) == options.with_signed_values(given)

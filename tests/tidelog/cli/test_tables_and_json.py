@@ -1,0 +1,421 @@
+"""The commands that ask a running broker: tables, JSON, exit status, and what they would rather not do."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.conftest import healthy
+from tests.oracle import recordset
+from tests.oracle.recordset import Rec
+from tidelog.cli.parser import main
+
+ROOT = Path(__file__).parents[3]
+NEW_YEAR_MS = 1_767_225_600_000
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
+        yield subject
+
+
+@pytest.fixture
+def broker(one):
+    one.clock.freeze("2026-01-01T00:00Z")
+    return one
+
+
+@pytest.fixture
+def connection(broker):
+    with broker.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(broker, connection):
+    """Two partitions; in the first a record every hour, of which the second lies before 1970."""
+    name = asking.new_name()
+    asking.create(connection, name, partitions=2, retention_ms="-1", segment_bytes="150")
+    for time in (1000, -86_400_000, 3000, 2000):
+        produce(connection, name, time)
+        broker.clock.step("1h")
+    return name
+
+
+def produce(connection, topic, *times, **more):
+    records = recordset.batch([Rec(time, b"v") for time in times])
+    assert asking.produce(connection, topic, records, **more)["error_code"] == 0
+
+
+@pytest.fixture
+def run(broker, capsys):
+    """Run a command against the broker: exit status, what it printed, what it complained of."""
+
+    def run(*arguments, http=None):
+        capsys.readouterr()
+        try:
+            status = main([*arguments, "--http", http or broker.http])
+        except SystemExit as left:
+            status = left.code
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def rows(table):
+    """The cells of a table, row by row, without its head."""
+    lines = iter(table.splitlines())
+    for line in lines:
+        if line.startswith("─"):
+            break
+    return [re.split(r" {2,}", line.strip()) for line in lines if line.strip()]
+
+
+def start_of(connection, topic, partition=0):
+    return asking.list_offset(connection, topic, -2, partition=partition)["offset"]
+
+
+# --- offsets and times ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "offset"),
+    [
+        (["--at", "1001"], "2"),
+        (["--at", "1970-01-01T00:00:03.001Z"], "none"),
+        (["--at", "-0044-03-15T12:00Z"], "0"),
+        (["--at=-2"], "0"),
+        (["--at", "1969-12-31T23:59:59.999Z", "--shift"], "0"),
+        (["--appended-at", "-2h30m"], "2"),
+        (["--appended-at", "2026-01-01T03:00Z"], "3"),
+        (["--appended-at", "now"], "none"),
+        (["--appended-at", "-2h", "--committed", "--partition", "0"], "2"),
+    ],
+)
+def test_offsets_of_a_time(run, topic, arguments, offset):
+    status, out, err = run("offsets", topic, *arguments)
+    assert (status, err) == (0, "")
+    assert rows(out)[0][:2] == ["0", offset]
+    status, out, _ = run("offsets", topic, *arguments, "--json")
+    assert json.loads(out)["partitions"][0]["offset"] == (-1 if offset == "none" else int(offset))
+
+
+def test_offsets_without_a_time_are_the_ends(run, topic):
+    status, out, _ = run("offsets", topic, "--partition", "0")
+    assert status == 0
+    assert rows(out) == [
+        ["0", "first", "0", "1970-01-01T00:00:01Z", "2026-01-01T00:00:00Z"],
+        ["last", "3", "1970-01-01T00:00:02Z", "2026-01-01T03:00:00Z"],
+        ["largest", "2", "1970-01-01T00:00:03Z", "2026-01-01T02:00:00Z"],
+        ["end", "4"],
+    ]
+
+
+def test_times_of_an_offset(run, topic):
+    status, out, _ = run("times", topic, "0", "1")
+    assert status == 0
+    assert rows(out) == [
+        ["record time", "1969-12-31T00:00:00Z", "-86400000"],
+        ["append time", "2026-01-01T01:00:00Z", str(NEW_YEAR_MS + HOUR_MS)],
+    ]
+    status, out, _ = run("times", topic, "0", "1", "--json")
+    assert json.loads(out)["timestamp_ms"] == -86_400_000
+
+
+def test_what_has_no_time_and_what_nobody_knows_is_said(run, broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic)
+    produce(connection, topic, -1)
+    assert "none: the record has no time" in run("times", topic, "0", "0")[1]
+    broker.kill()
+    (
+        broker.log_dir / f"{topic}-0" / "partition.times"
+    ).unlink()  # as if somebody else had written it
+    broker.restart()
+    assert "unknown: nobody knows when it was appended" in run("times", topic, "0", "0")[1]
+    status, out, _ = run("offsets", topic, "--appended-at", "-1h")
+    assert status == 0
+    assert rows(out)[0][:4] == ["0", "0 to 1?", "-", "-"]
+    assert "nobody knows when" in out
+    status, out, _ = run("explain", topic)
+    assert rows(out)[0][3] == "unknown?"
+    assert "nobody knows" in out
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+
+def test_explain_tells_every_segment_and_what_a_setting_would_delete(run, topic):
+    status, out, err = run(
+        "explain", topic, "--partition", "0", "--set", "retention.ms=1d", "--why"
+    )
+    assert (status, err) == (0, "")
+    assert "retention.ms=86400000" in out.splitlines()[0]
+    assert "4 records from 0 on" in out
+    assert "maxEventTime 1970-01-01T00:00:03Z" in out
+    table = rows(out)
+    assert table[0] == [
+        "0 to 1",
+        "138 B",
+        "1970-01-01T00:00:01Z",
+        "2026-01-01T00:00:00Z",
+        "now, by retention.ms",
+    ]
+    assert table[1] == ["2026-01-01T01:00:00Z"]  # the last append; first and largest event are one
+    assert table[2][0] == "2 to 3 active"
+    assert (
+        "With retention.ms=86400000: the next round of retention deletes 2 segments, 4 rec" in out
+    )
+    assert "As it is: the next round of retention deletes nothing." in out
+    assert "0: retention.ms=86400000 deletes it with the next round." in out
+
+
+def test_explain_tells_when_a_segment_goes(run, broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, retention_ms=str(HOUR_MS), segment_bytes="100")
+    produce(connection, topic, NEW_YEAR_MS + HOUR_MS)
+    broker.clock.step("30m")
+    produce(connection, topic, NEW_YEAR_MS - HOUR_MS)
+    status, out, _ = run("explain", topic, "--why")
+    assert status == 0
+    assert "0: retention.ms=3600000 deletes it at 2026-01-01T01:00:00.001Z." in out
+    fates = [row[-1] for row in rows(out) if len(row) == 5]
+    assert fates[0] == "2026-01-01T01:00:00.001Z, by retention.ms"
+    assert fates[1] == "2026-01-01T01:00:00.001Z, by retention.ms, behind 0"
+    older = "1: Segments go oldest first, and the one at 0 goes at 2026-01-01T01:00:00.001Z. "
+    assert older + "retention.ms=3600000 would delete it with the next round." in out
+    assert "The next round of retention deletes nothing." in out
+
+
+def test_an_empty_topic_is_explained(run, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic)
+    status, out, _ = run("explain", topic)
+    assert status == 0
+    assert "0 records from 0 on, 0 B; maxEventTime none, last append none" in out
+    assert rows(out)[0][-1] == "stays: active and empty"
+
+
+# --- delete-records ------------------------------------------------------------------------------
+
+
+def delete(run, broker, topic, *arguments):
+    return run("delete-records", topic, *arguments, "--broker", broker.bootstrap)
+
+
+def test_delete_records_says_first_what_goes_and_then_deletes_it(run, broker, connection, topic):
+    plan = ["0", "0 to 1", "2", "138 B"]
+    status, out, _ = delete(run, broker, topic, "--before", "1001", "--dry-run")
+    assert (status, rows(out)[0]) == (0, plan)
+    assert start_of(connection, topic) == 0
+    status, out, err = delete(run, broker, topic, "--before", "1001")
+    assert (status, rows(out)[0]) == (2, plan)
+    assert "2 records, 138 B of" in err
+    assert "--yes" in err
+    assert start_of(connection, topic) == 0
+    status, out, _ = delete(run, broker, topic, "--before", "1001", "--yes")
+    assert (status, rows(out)[0]) == (0, plan)
+    assert out.endswith("Deleted: 2 records, 138 B.\n")
+    assert start_of(connection, topic) == 2
+    status, out, _ = delete(run, broker, topic, "--before", "1001", "--yes")
+    assert status == 0
+    assert "Nothing to delete." in out
+
+
+def test_delete_records_by_append_time_and_all_that_is_older(run, broker, connection, topic):
+    told = delete(run, broker, topic, "--before", "-2h", "--appended", "--yes", "--json")
+    assert told[0] == 0
+    first, second = json.loads(told[1])["partitions"]
+    assert (first["records"], first["log_start_offset"], first["kept"]) == (2, 2, None)
+    assert second["records"] == 0
+    assert start_of(connection, topic) == 2
+    assert delete(run, broker, topic, "--before", "2020-01-01T00:00Z", "--yes")[0] == 0
+    assert start_of(connection, topic) == 4  # nothing has a later time
+
+
+@pytest.mark.parametrize(("answer", "start"), [("y", 2), ("YES", 2), ("", 0), ("n", 0)])
+def test_delete_records_asks_at_a_terminal(
+    run, broker, connection, topic, monkeypatch, answer, start
+):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
+    status, _, err = delete(run, broker, topic, "--before", "1001")
+    assert "Delete 2 records, 138 B of" in err
+    assert start_of(connection, topic) == start
+    assert status == (0 if start else 1)
+
+
+def test_delete_records_keeps_what_it_cannot_judge(run, broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"message.format.version": "0.9.0"})
+    produce(connection, topic, 5)
+    status, out, _ = delete(run, broker, topic, "--before", "now", "--yes")
+    assert status == 0
+    assert "no record has a time: use --appended" in out
+    assert start_of(connection, topic) == 0
+    broker.kill()
+    (broker.log_dir / f"{topic}-0" / "partition.times").unlink()
+    broker.restart()
+    status, out, _ = delete(run, broker, topic, "--before", "now", "--appended", "--yes")
+    assert status == 0
+    assert "nobody knows when 0 to 0 were appended: they stay" in out
+    with broker.connect() as again:
+        assert start_of(again, topic) == 0
+
+
+def test_delete_records_leaves_the_topic_of_another_broker_alone(
+    run, broker, topic, tmp_path, connection
+):
+    with healthy(tmp_path) as other, other.connect() as there:
+        asking.create(there, topic, partitions=2)
+        produce(there, topic, 1, 2, 3, 4)
+        status, _, err = delete(run, other, topic, "--before", "1001", "--yes")
+        assert status == 1
+        assert "not the one that --http looked at" in err
+        assert start_of(there, topic) == 0
+    assert start_of(connection, topic) == 0
+
+
+def test_delete_records_tells_what_the_broker_refuses(run, broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"cleanup.policy": "compact"})
+    records = recordset.batch([Rec(5, b"v", b"k")])
+    assert asking.produce(connection, topic, records)["error_code"] == 0
+    status, _, err = delete(run, broker, topic, "--before", "now", "--yes")
+    assert status == 1
+    assert "PolicyViolation" in err
+
+
+# --- mistakes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["offsets", "T", "--at", "-1"], 2, 'which means "no time"'),
+        (["offsets", "T", "--at", "1969-12-31T23:59:59.999Z"], 2, "shift=true"),
+        (["offsets", "T", "--at", "tomorrow"], 2, "is no time"),
+        (["offsets", "T", "--at", "1", "--appended-at", "1"], 2, "not allowed with"),
+        (["offsets", "nobody"], 1, "there is no topic nobody"),
+        (["offsets", "T", "--partition", "9"], 1, "there is no partition"),
+        (["offsets"], 2, "TOPIC"),
+        (["times", "T", "0", "99"], 1, "there is no offset 99: the log holds 0 to 3"),
+        (["times", "T", "0", "-1"], 2, "is no offset"),
+        (["times", "T", "x", "0"], 2, ": expected a number from 0 on"),
+        (["explain", "T", "--set", "retention.ms"], 2, "--set retention.ms: expected KEY=VALUE"),
+        (["explain", "T", "--set", "retenion.ms=1"], 2, "did you mean retention.ms"),
+        (["delete-records", "T"], 2, "--before"),
+        (["delete-records", "T", "--before", "-1", "--yes"], 2, 'which means "no time"'),
+        (["delete-records", "T", "--before", "now", "--yes", "--broker", "x"], 2, "HOST:PORT"),
+        (
+            ["delete-records", "T", "--before", "now", "--yes", "--broker", "127.0.0.1:1"],
+            1,
+            "no broker answers at 127.0.0.1:1",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence(run, topic, arguments, status, words):
+    arguments = [topic if each == "T" else each for each in arguments]
+    got, _, err = run(*arguments)
+    assert (got, err.count("\n")) == (status, 1), err
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topics", "list"],
+        ["configs", "show", "t"],
+        ["groups", "list"],
+        ["consume", "t"],
+        ["produce", "t"],
+        ["delete-records", "t", "--before", "now", "--yes"],
+    ],
+)
+@pytest.mark.parametrize("installed", ["2.3.3", None])
+def test_another_kafka_python_or_none_is_one_sentence(monkeypatch, run, topic, command, installed):
+    command = [topic if each == "t" else each for each in command]
+    if installed is None:
+        monkeypatch.setitem(sys.modules, "kafka", None)
+        words = "needs kafka-python 3: pip install 'kafka-python>=3,<4'"
+    else:
+        monkeypatch.setattr("kafka.__version__", installed)
+        words = "needs kafka-python 3, and 2.3.3 is installed: pip install 'kafka-python>=3,<4'"
+    status, _, err = run(*command)
+    assert (status, err.count("\n")) == (1, 1)
+    assert words in err
+
+
+def test_nothing_answers_or_something_else_does(run, broker):
+    status, out, err = run("offsets", "t", http="127.0.0.1:1")
+    assert (status, out) == (1, "")
+    assert err.startswith("tidelog offsets: nothing answers at http://127.0.0.1:1 (")
+    assert "--http HOST:PORT" in err
+    assert run("offsets", "t", http=broker.bootstrap)[0] == 1
+    assert run("offsets", "t", http="nowhere")[0] == 2
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        talk = b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nhello"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidelog", "offsets", "t", "--http", address],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+        )
+        accepted, _ = silent.accept()
+        with accepted:
+            accepted.recv(4096)
+            accepted.sendall(talk)
+            _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"is not the HTTP port of tidelog" in err
+
+
+def test_serving_imports_nothing_of_it():
+    program = """
+import sys
+from tidelog.cli import parser
+parser._parser("serve").parse_args(["serve"])
+from tidelog._house import open_house
+open_house()
+import broker.server
+names = ("tidelog.cli.shared", "tidelog.control", "rich", "kafka", "aiohttp", "broker.network.http_api")
+print([name for name in sys.modules if name.startswith(names)])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_json_needs_no_table_library(broker, topic):
+    program = f"""
+import sys
+from tidelog.cli.parser import main
+assert main(["offsets", "{topic}", "--json", "--http", "{broker.http}"]) == 0
+assert not any(name.startswith(("rich", "kafka")) for name in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("columns", [40, 90, 200])
+def test_no_terminal_is_too_narrow_to_show_everything(run, topic, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    _, out, _ = run("explain", topic, "--partition", "0", "--set", "retention.ms=1d")
+    for words in ("0 to 1", "1970-01-01T00:00:01Z", "2026-01-01T01:00:00Z", "now, by retention.ms"):
+        assert words in out
+    assert len(next(line for line in out.splitlines() if line.startswith("─"))) <= max(columns, 102)
