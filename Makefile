@@ -90,12 +90,12 @@ bench-logs: setup ## lookups in 100 M records, 10,000 partitions, recovery, flus
 
 bench-pipeline: setup ## the pipeline beside stock Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
-	$(BIN)/python benchmarks/pipeline_rows.py
+	$(BIN)/python benchmarks/spark/pipeline_rows.py
 
 bench-full: setup bench-logs ## every factor, more repetitions, resumable
 	$(BIN)/python benchmarks/run.py --full
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
-	$(BIN)/python benchmarks/pipeline_rows.py --full
+	$(BIN)/python benchmarks/spark/pipeline_rows.py --full
 
 image: ## build the image tidelog:latest with docker or podman
 	@docker/containers.sh image

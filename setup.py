@@ -1,7 +1,7 @@
 """Builds the compiled record kernels; everything else is declared in pyproject.toml.
 
 The extension is optional: without a C compiler the install succeeds and the pure Python twin
-(protocol/records/kernels_py.py) serves, which the broker says loudly at start.
+(protocol/records/kernels/kernels_py.py) serves, which the broker says loudly at start.
 """
 
 from setuptools import Extension, setup

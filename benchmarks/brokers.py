@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Protocol
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from tests.oracle import apache_kafka  # noqa: E402 - after the path
-from tests.oracle.apache_kafka import ApacheKafka, answers_metadata  # noqa: E402
+from tests.oracle import apache_kafka
+from tests.oracle.apache_kafka import ApacheKafka, answers_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

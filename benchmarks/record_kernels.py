@@ -14,9 +14,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from protocol.records import kernels, kernels_py
+from protocol.records import kernels
 from protocol.records.batch import Record, build, find_time, scan, summarize
 from protocol.records.convert import down_convert
+from protocol.records.kernels import kernels_py
 from protocol.records.layout import INT64_MAX, INT64_MIN
 from protocol.records.prepare import Plan, inspect, prepare
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.records import kernels, kernels_py
+from protocol.records import kernels
+from protocol.records.kernels import kernels_py
 
 try:
     from protocol.records import _kernels

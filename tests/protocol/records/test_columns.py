@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import columns, kernels, kernels_py
+from protocol.records import columns, kernels
 from protocol.records.batch import Record, build
 from protocol.records.columns import (
     FULL,
@@ -24,6 +24,7 @@ from protocol.records.columns import (
     Wanted,
     append_set,
 )
+from protocol.records.kernels import kernels_py
 from protocol.records.layout import INT64_MAX, INT64_MIN
 from tests.oracle.record_rows import Row, rows_of
 from tests.protocol.records.samples import NOW, VECTORS, corpus, random_records

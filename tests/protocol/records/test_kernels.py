@@ -8,9 +8,9 @@ import random
 import pytest
 
 from protocol.errors import BrokerError, MessageTooLarge
-from protocol.records import kernels_py
 from protocol.records.batch import Record, build
 from protocol.records.compression import decompress
+from protocol.records.kernels import kernels_py
 from protocol.records.layout import INT64_MAX, INT64_MIN, V2_HEADER_SIZE
 from tests.protocol.records.samples import NOW, corpus
 

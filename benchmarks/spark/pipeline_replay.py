@@ -1,6 +1,6 @@
 """How fast records are replayed: from one broker to another, and the encoder alone.
 
-    .venv/bin/python benchmarks/pipeline_replay.py --records 1000000 --kafka
+    .venv/bin/python benchmarks/spark/pipeline_replay.py --records 1000000 --kafka
 
 Two brokers of ours on this machine; with `--kafka` Apache Kafka 3.9.1 is the target too, by transactions. The
 task is the one that Spark distributes, done in this process: what Spark adds is the same for any number of
@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from brokers import KAFKA_VERSION
 

@@ -1,6 +1,6 @@
 """The audit beside a Spark SQL query that computes the same from the same topic of Apache Kafka 3.9.1.
 
-    .venv/bin/python benchmarks/pipeline_audit.py --records 2000000
+    .venv/bin/python benchmarks/spark/pipeline_audit.py --records 2000000
 
 One Spark session (local[2]) does both, in turns: the query through Spark's own Kafka source, tuned as its
 users tune it, and the audit by fetching from the broker and from its log directory. The query gives a row
@@ -22,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from brokers import KAFKA_VERSION, REPOSITORY
 

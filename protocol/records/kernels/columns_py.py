@@ -11,6 +11,7 @@ from crc32c import crc32c
 from protocol.errors import InvalidRecord
 from protocol.records.column_buffers import FULL, HEADERS, MORE, PAST, TIMES, BrokenBatch
 from protocol.records.decode import check_span, headers_of, raw_records, times_of
+from protocol.records.kernels.scan_py import read_header
 from protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -23,7 +24,6 @@ from protocol.records.layout import (
     Region,
     int64,
 )
-from protocol.records.scan_py import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,9 +18,10 @@ from zlib import crc32
 from crc32c import crc32c
 
 from protocol.errors import InvalidRecord, MessageTooLarge
-from protocol.records import columns_py, rows_py
 from protocol.records.decode import check_span, count_headers, raw_records
 from protocol.records.encode import put_message, put_record
+from protocol.records.kernels import columns_py, rows_py
+from protocol.records.kernels.scan_py import read_header, whole_batches
 from protocol.records.layout import (
     GAPS,
     HAS_HEADERS,
@@ -42,7 +43,6 @@ from protocol.records.layout import (
     int64,
 )
 from protocol.records.plan import PreparedBatch
-from protocol.records.scan_py import read_header, whole_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

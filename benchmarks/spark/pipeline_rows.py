@@ -1,6 +1,6 @@
 """The pipeline beside stock Spark, all from one topic of Apache Kafka 3.9.1: `make bench-pipeline`.
 
-    .venv/bin/python benchmarks/pipeline_rows.py --records 1000000 --repetitions 3
+    .venv/bin/python benchmarks/spark/pipeline_rows.py --records 1000000 --repetitions 3
 
 One Spark session (local[2]) does both, in turns, so what else happens on the machine hits both; starting
 it is not counted, and the first turn is thrown away.
@@ -29,6 +29,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 import pipeline_audit as audits
 import table

@@ -1,8 +1,8 @@
 """How fast the pipeline reads: decoding on one core, and whole rows into Spark beside Spark's own source.
 
-    python benchmarks/pipeline_source.py                  decoding alone: no Java needed
-    python benchmarks/pipeline_source.py --spark          and rows into Spark, from a broker of ours
-    python benchmarks/pipeline_source.py --spark --kafka  and from Apache Kafka 3.9.1
+    python benchmarks/spark/pipeline_source.py                  decoding alone: no Java needed
+    python benchmarks/spark/pipeline_source.py --spark          and rows into Spark, from a broker of ours
+    python benchmarks/spark/pipeline_source.py --spark --kafka  and from Apache Kafka 3.9.1
 
 The records have 100 bytes of value and a key of 10. Decoding is CPU time of one process, the best of
 --repeat; Spark's rows are wall time on local[2], the median, and CPU time of the JVM and its workers, the
@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from pipeline.client import Client
 from pipeline.session import Session

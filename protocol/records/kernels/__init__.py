@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from protocol.records import kernels_py, key_map
+from protocol.records import key_map
+from protocol.records.kernels import kernels_py
 
 if TYPE_CHECKING:
     from collections.abc import Callable
