@@ -96,7 +96,8 @@ def _print(title: str, layers: list[tuple[str, int, float]]) -> None:
         print(f"  {'  ' * depth + name:<48} {total:8.2f} us  of its own {total - below:8.2f}")
 
 
-async def _node(directory: Path) -> Node:
+async def make_node(directory: Path) -> Node:
+    """A node as the server makes it, with one topic `bench` of one partition."""
     config = load(None, {}, {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"})
     clock = SystemClock()
     store = LogStore(
@@ -105,7 +106,24 @@ async def _node(directory: Path) -> Node:
     store.open(clock.now_ms())
     metadata = LocalMetadataStore(directory / "tidelog.sqlite")
     await metadata.open()
-    return Node(config, clock, store, metadata, Metrics())
+    node = Node(config, clock, store, metadata, Metrics())
+    await node.create_topic("bench", partitions=1)
+    return node
+
+
+async def close_node(node: Node) -> None:
+    """Close what `make_node` opened."""
+    node.executor.shutdown()
+    node.store.close()
+    await node.metadata.close()
+
+
+def make_connection(node: Node) -> Connection:
+    """A connection that throws its answers away."""
+    connection = Connection(node, Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0)))
+    connection.connection_made(_Sink())
+    connection_module._TURN_S = float("inf")  # noqa: SLF001 - nobody else waits for a turn here
+    return connection
 
 
 def _produce(node: Node, connection: Connection, count: int, size: int, calls: int) -> None:
@@ -188,11 +206,8 @@ def _fetch(node: Node, connection: Connection, max_bytes: int, calls: int) -> No
 
 
 async def _main(directory: Path, options: argparse.Namespace) -> None:
-    node = await _node(directory)
-    await node.create_topic("bench", partitions=1)
-    connection = Connection(node, Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0)))
-    connection.connection_made(_Sink())
-    connection_module._TURN_S = float("inf")  # noqa: SLF001 - nobody else waits for a turn here
+    node = await make_node(directory)
+    connection = make_connection(node)
     gc.collect()
     gc.freeze()
     if options.cprofile:
@@ -202,9 +217,7 @@ async def _main(directory: Path, options: argparse.Namespace) -> None:
         _produce(node, connection, 1000, 100, 20)
         _fetch(node, connection, 1 << 20, 10)
         _fetch(node, connection, 100, 50)
-    node.executor.shutdown()
-    node.store.close()
-    await node.metadata.close()
+    await close_node(node)
 
 
 def _profile(connection: Connection, options: argparse.Namespace) -> None:
