@@ -239,8 +239,8 @@ class Node:
     def _appended(self, partition: Partition, appended: Appended) -> None:
         """Count what may be read now and tell those who wait for it."""
         self.metrics.appended(partition.topic, appended)
-        if appended.odd is not None:
-            self.time_watch.noticed(partition, appended, appended.odd)
+        if appended.anomaly is not None:
+            self.time_watch.noticed(partition, appended, appended.anomaly)
         if not appended.duplicate:
             self.waiting.told(partition, appended.size)
 

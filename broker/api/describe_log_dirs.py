@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.api.describe_log_dirs import DescribeLogDirsRequest
     from protocol.errors import BrokerError
-    from storage.directory.disk_usage import Weight
+    from storage.directory.disk_usage import DiskUsage
     from storage.directory.store import LogStore
 
     Key = tuple[str, int]
@@ -65,7 +65,7 @@ def _result(
     """Weigh one directory."""
     name = str(path.absolute())
     try:
-        weight = disk_usage.weigh(path, opened, wanted)
+        usage = disk_usage.measure(path, opened, wanted)
     except OSError as error:
         log.error("log directory cannot be listed: %s", error)  # noqa: TRY400 - the sentence says it
         return DescribeLogDirsResult(
@@ -73,19 +73,19 @@ def _result(
         )
     return DescribeLogDirsResult(
         log_dir=name,
-        topics=_topics(weight),
-        total_bytes=weight.total_bytes,
-        usable_bytes=weight.usable_bytes,
+        topics=_topics(usage),
+        total_bytes=usage.total_bytes,
+        usable_bytes=usage.usable_bytes,
     )
 
 
-def _topics(weight: Weight) -> list[DescribeLogDirsTopic]:
-    by_topic = groupby(sorted(weight.sizes), key=itemgetter(0))
+def _topics(usage: DiskUsage) -> list[DescribeLogDirsTopic]:
+    by_topic = groupby(sorted(usage.sizes), key=itemgetter(0))
     return [
         DescribeLogDirsTopic(
             name=topic,
             partitions=[
-                DescribeLogDirsPartition(partition_index=key[1], partition_size=weight.sizes[key])
+                DescribeLogDirsPartition(partition_index=key[1], partition_size=usage.sizes[key])
                 for key in keys
             ],
         )

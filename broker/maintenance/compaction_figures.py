@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.metadata.store import Topic
-    from storage.compaction.plan import Dirt
+    from storage.compaction.plan import DirtySection
 
 
 UNREADABLE = "unreadable"
@@ -45,10 +45,10 @@ class CompactionFigures:
         """A round begins to look at logs."""
         self._ratio, self._delay_ms = 0.0, 0
 
-    def seen(self, dirt: Dirt) -> None:
+    def seen(self, dirty_section: DirtySection) -> None:
         """A log was looked at."""
-        self._ratio = max(self._ratio, dirt.ratio)
-        self._delay_ms = max(self._delay_ms, dirt.delay_ms)
+        self._ratio = max(self._ratio, dirty_section.ratio)
+        self._delay_ms = max(self._delay_ms, dirty_section.delay_ms)
 
     def forget_others(self, topics: Mapping[str, Topic]) -> None:
         """Topics are gone, or others have their names: those may be cleaned."""

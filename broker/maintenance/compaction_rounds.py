@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from broker.node import Node
     from storage.compaction.cleaner import Job
-    from storage.compaction.plan import Dirt
+    from storage.compaction.plan import DirtySection
     from storage.log.partition import Partition
 
     Name = tuple[str, int]
@@ -88,7 +88,7 @@ class Found(NamedTuple):
     """A log with something to clean."""
 
     partition: Partition
-    dirt: Dirt
+    dirty_section: DirtySection
 
 
 class Worker:
@@ -356,7 +356,7 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
             partition = node.open_log(topic, index)
             if partition is None or partition.offline is not None:
                 continue
-            dirt = partition.dirt(node.clock.now_ms())
+            dirty_section = partition.dirty_section(node.clock.now_ms())
         except (BrokerError, OSError) as error:
             reason = error.message if isinstance(error, BrokerError) else str(error)
             failed.append(FailedCleaning(topic, index, reason))
@@ -365,9 +365,11 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
                     known.topic_id, reason, compaction_figures.UNREADABLE
                 )
             continue
-        figures.seen(dirt)
-        if dirt.is_due or (asked and dirt.held_by == plan.RATIO):
-            found.append(Found(partition, dirt))
+        figures.seen(dirty_section)
+        if dirty_section.is_due or (asked and dirty_section.held_by == plan.RATIO):
+            found.append(Found(partition, dirty_section))
     figures.end_look(node.clock.steady_ms())
-    found.sort(key=lambda each: (each.dirt.delay_ms > 0, each.dirt.ratio), reverse=True)
+    found.sort(
+        key=lambda each: (each.dirty_section.delay_ms > 0, each.dirty_section.ratio), reverse=True
+    )
     return found, failed

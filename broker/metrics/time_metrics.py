@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from broker.metrics.family import Labels
-    from broker.metrics.time_watch import TopicOdds
+    from broker.metrics.time_watch import TopicAnomalies
     from storage.log.partition import Partition
     from storage.log.retention.glance import Glance
 
@@ -161,7 +161,7 @@ def _by_kind(attribute: str) -> Read:
     return read
 
 
-def _odds(scrape: Scrape) -> list[tuple[str, TopicOdds]]:
+def _odds(scrape: Scrape) -> list[tuple[str, TopicAnomalies]]:
     return list(scrape.node.time_watch.topics.items())
 
 

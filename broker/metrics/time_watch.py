@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.instants import to_iso
-from storage.time.arrivals import suspect_unit
+from storage.time.arrivals import find_unit_mismatch
 from storage.time.retention import BY_EVENT_TIME, BY_TIME
 from storage.time.timestamp import is_due
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.clock import Clock
     from protocol.errors import InvalidTimestamp
     from storage.log.partition import Appended, Partition
-    from storage.time.arrivals import Odd, Suspicion
+    from storage.time.arrivals import TimeAnomaly, UnitMismatch
 
 log = logging.getLogger("tidelog.times")
 
@@ -41,7 +41,7 @@ _ADVICE = {
 }
 
 
-class TopicOdds:
+class TopicAnomalies:
     """What was odd about the times of one topic."""
 
     __slots__ = ("doomed", "refused_batches", "refused_records", "suspects")
@@ -61,40 +61,40 @@ class _Due(NamedTuple):
 
 
 class TimeWatch:
-    """Counts what is odd, and logs it."""
+    """Counts anomalies, and logs it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._due: dict[tuple[str, str], _Due] = {}
-        self.topics: defaultdict[str, TopicOdds] = defaultdict(TopicOdds)
+        self.topics: defaultdict[str, TopicAnomalies] = defaultdict(TopicAnomalies)
 
     def forget(self, topic: str) -> None:
         """A topic is gone."""
         self.topics.pop(topic, None)
         self._due = {key: due for key, due in self._due.items() if key[0] != topic}
 
-    def noticed(self, partition: Partition, appended: Appended, odd: Odd) -> None:
+    def noticed(self, partition: Partition, appended: Appended, anomaly: TimeAnomaly) -> None:
         """Something is odd about the times of records that were written."""
         counts = self.topics[partition.topic]
-        if odd.suspicion is not None:
-            self._suspected(partition, counts, odd.suspicion)
-        if odd.doomed_by is None:
+        if anomaly.unit_mismatch is not None:
+            self._suspected(partition, counts, anomaly.unit_mismatch)
+        if anomaly.expired_by is None:
             return
-        counts.doomed[odd.doomed_by] += appended.count
-        count = self._may_tell(partition.topic, odd.doomed_by, appended.count)
+        counts.doomed[anomaly.expired_by] += appended.count
+        count = self._may_tell(partition.topic, anomaly.expired_by, appended.count)
         if count:
             log.warning(
                 "records arrive older than they are kept; %s",
-                _ADVICE[odd.doomed_by],
+                _ADVICE[anomaly.expired_by],
                 extra={
                     "topic": partition.topic,
                     "partition": partition.index,
                     "records": count,
-                    "newest_ms": odd.largest,
-                    "newest": to_iso(odd.largest),
-                    "policy": odd.doomed_by,
-                    "limit_ms": odd.limit_ms,
-                    "beyond_ms": odd.behind_ms,
+                    "newest_ms": anomaly.largest,
+                    "newest": to_iso(anomaly.largest),
+                    "policy": anomaly.expired_by,
+                    "limit_ms": anomaly.limit_ms,
+                    "beyond_ms": anomaly.behind_ms,
                 },
             )
 
@@ -105,12 +105,14 @@ class TimeWatch:
         counts = self.topics[partition.topic]
         counts.refused_batches += 1
         counts.refused_records += error.outside
-        suspicion = suspect_unit(error.timestamp, self._clock.now_ms())
-        if suspicion is not None:
-            self._suspected(partition, counts, suspicion)
+        unit_mismatch = find_unit_mismatch(error.timestamp, self._clock.now_ms())
+        if unit_mismatch is not None:
+            self._suspected(partition, counts, unit_mismatch)
 
-    def _suspected(self, partition: Partition, counts: TopicOdds, suspicion: Suspicion) -> None:
-        timestamp, unit, meant = suspicion
+    def _suspected(
+        self, partition: Partition, counts: TopicAnomalies, unit_mismatch: UnitMismatch
+    ) -> None:
+        timestamp, unit, meant = unit_mismatch
         counts.suspects[unit] += 1
         count = self._may_tell(partition.topic, unit, 1)
         if count:

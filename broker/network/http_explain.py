@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.network.http_answers import Refused, twice
 from config.instants import parse_duration
-from storage.compaction.explain import Hindrance
+from storage.compaction.explain import CompactionBlocker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ def _settings(config: TopicConfig) -> dict[str, Any]:
 def _explained(
     partition: Partition, *, node: Node, now_ms: int, preview: TopicConfig | None
 ) -> dict[str, Any]:
-    told = partition.explain(now_ms, preview, _hindrance(node, partition))
+    told = partition.explain(now_ms, preview, _compaction_blocker(node, partition))
     as_is = told if preview is None else partition.explain(now_ms)
     return {
         "log_start_offset": told.log_start_offset,
@@ -92,14 +92,16 @@ def _explained(
     }
 
 
-def _hindrance(node: Node, partition: Partition) -> Hindrance | None:
+def _compaction_blocker(node: Node, partition: Partition) -> CompactionBlocker | None:
     """Say why no round of compaction takes a log, but one that somebody asks for."""
     if not node.config.log_cleaner_enable:
-        return Hindrance("log.cleaner.enable", "log.cleaner.enable=false: no round compacts it.")
+        return CompactionBlocker(
+            "log.cleaner.enable", "log.cleaner.enable=false: no round compacts it."
+        )
     known = node.metrics.compaction.uncleanable.get((partition.topic, partition.index))
     if known is None or known.topic_id != partition.topic_id:
         return None
-    return Hindrance(
+    return CompactionBlocker(
         known.held_by, f"Compaction leaves the log alone until the next start: {known.reason}."
     )
 
@@ -108,7 +110,11 @@ def _compacting(told: PartitionExplanation, partition: Partition) -> dict[str, A
     """What compaction makes of the log, and what became of the last one since the start."""
     assert told.compacting is not None
     last = partition.last_compaction
-    shown = {**told.compacting.dirt._asdict(), "strategy": told.compacting.strategy, "last": None}
+    shown = {
+        **told.compacting.dirty_section._asdict(),
+        "strategy": told.compacting.strategy,
+        "last": None,
+    }
     if last is not None:
         rest = {name: value for name, value in last._asdict().items() if name != "ended_ms"}
         shown["last"] = {**twice("ended", last.ended_ms), **rest}

@@ -5,7 +5,7 @@ and so are the largest values; quantiles come from the histograms of `tables.py`
 
 - missing: the record has no time (-1), of whatever format;
 - future: its time lies more than a margin beyond its append time, or beyond now where nobody knows that;
-- suspect: its time was probably meant in another unit (`timestamps.suspect_unit`, as of now);
+- suspect: its time was probably meant in another unit (`timestamps.find_unit_mismatch`, as of now);
 - plausible: none of the three. Only plausible records raise the largest event time and can be late:
   one absurd stamp must not make all that follows late;
 - delay: append time minus event time, of CreateTime records whose append time is known; for its quantiles
@@ -20,7 +20,7 @@ import numpy as np
 
 from pipeline.engine.lateness import HEAD, HOUR_MS, Lateness, beyond
 from pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
-from storage.time.arrivals import SUSPECT_UNITS, suspect_ranges, usual_range
+from storage.time.arrivals import MISTAKEN_UNITS, unit_mismatch_ranges, usual_range
 from storage.time.timestamp import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Counts:
         """Begin with nothing."""
         self.records = self.bytes = self.missing = self.negative = self.log_append = 0
         self.future = self.plausible = self.append_known = self.delays = 0
-        self.suspects = dict.fromkeys(SUSPECT_UNITS, 0)
+        self.suspects = dict.fromkeys(MISTAKEN_UNITS, 0)
         self.before = np.zeros(len(settings.before_limits_ms), np.int64)
         self.after = np.zeros(len(settings.after_limits_ms), np.int64)
 
@@ -216,7 +216,7 @@ class Auditor:
             return None
         stamp = times.timestamp_ms
         is_suspect = np.zeros(len(stamp), bool)
-        for unit, first, last in suspect_ranges(self.settings.now_ms):
+        for unit, first, last in unit_mismatch_ranges(self.settings.now_ms):
             is_meant = (stamp >= first) & (stamp <= last)
             is_meant &= (stamp < near_least) | (stamp > near_most)
             is_meant &= ~is_suspect

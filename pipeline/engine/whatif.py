@@ -19,7 +19,7 @@ from storage.time.retention import (
     Candidate,
     retention_of,
     segments_to_delete,
-    stood_in,
+    with_inherited_times,
 )
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def judge(
         if pinned is None:
             pinned = pinned_by_future(log, policy, now_ms, margin_ms)
         policies = segments_to_delete(
-            stood_in(candidate(segment, policy.rules) for segment in left),
+            with_inherited_times(candidate(segment, policy.rules) for segment in left),
             policy.retention,
             now_ms=now_ms,
             log_start_offset=start,

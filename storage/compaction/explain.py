@@ -9,7 +9,7 @@ from storage.compaction import plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.compaction.plan import Dirt, Rules
+    from storage.compaction.plan import DirtySection, Rules
     from storage.segment.segment import Segment
 
 # What compaction has done to a segment, or does: `SegmentExplanation.compaction`.
@@ -20,7 +20,7 @@ HELD = "held"  # it is too young, or not shown to consumers yet
 ACTIVE = "active"
 
 
-class Hindrance(NamedTuple):
+class CompactionBlocker(NamedTuple):
     """What keeps every round of compaction from a log, whatever is dirty."""
 
     held_by: str
@@ -30,10 +30,10 @@ class Hindrance(NamedTuple):
 class Compacting(NamedTuple):
     """A log under the given settings, as compaction sees it."""
 
-    dirt: Dirt
+    dirty_section: DirtySection
     rules: Rules
     strategy: str
-    hindrance: Hindrance | None = None
+    blocker: CompactionBlocker | None = None
 
 
 def of_segments(segments: Sequence[Segment], compacting: Compacting) -> list[tuple[str, str]]:
@@ -42,26 +42,26 @@ def of_segments(segments: Sequence[Segment], compacting: Compacting) -> list[tup
 
 
 def _of(segment: Segment, compacting: Compacting) -> tuple[str, str]:
-    dirt, rules, strategy, hindrance = compacting
+    dirty_section, rules, strategy, blocker = compacting
     end_offset = segment.tail.end_offset
     if segment.is_active:
-        if hindrance is not None:
-            return ACTIVE, hindrance.sentence
+        if blocker is not None:
+            return ACTIVE, blocker.sentence
         return ACTIVE, "Compaction takes it once it has been closed."
     kept = "the newest record by time" if strategy == plan.TIMESTAMP else "the last record"
-    if end_offset <= dirt.first_dirty_offset:
+    if end_offset <= dirty_section.first_dirty_offset:
         return CLEAN, f"It is compacted: of each key {kept} before it or in it is left."
-    if hindrance is not None:
-        return HELD, hindrance.sentence
-    if end_offset > dirt.upper_offset:
-        if dirt.held_by == plan.NOT_SEEN:
+    if blocker is not None:
+        return HELD, blocker.sentence
+    if end_offset > dirty_section.upper_offset:
+        if dirty_section.held_by == plan.NOT_SEEN:
             return HELD, "Compaction waits until consumers have been shown all of it."
         return HELD, (
             f"min.compaction.lag.ms={rules.min_lag_ms} keeps it, or one before it, from compaction."
         )
-    if dirt.is_due:
+    if dirty_section.is_due:
         return DUE, f"The next round of compaction leaves of each key {kept}."
     return DIRTY, (
         f"Compaction waits until more than {100 * rules.min_ratio:g} percent of the closed segments' "
-        f"bytes are dirty (min.cleanable.dirty.ratio): it is {100 * dirt.ratio:.0f} percent."
+        f"bytes are dirty (min.cleanable.dirty.ratio): it is {100 * dirty_section.ratio:.0f} percent."
     )

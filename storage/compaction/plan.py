@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.setting import LONG_MAX
-from storage.time.compaction_lag import has_lain, overdue, written_from
+from storage.time.compaction_lag import is_past_min_lag, overdue, written_from
 from storage.time.timestamp import earlier
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TIMESTAMP = "timestamp"  # the compaction.strategy by which the newest record time wins
 
-# What keeps a log from being cleaned: `Dirt.held_by`.
+# What keeps a log from being cleaned: `DirtySection.held_by`.
 NOTHING = "nothing dirty"
 LAG = "min.compaction.lag.ms"
 NOT_SEEN = "high watermark"
@@ -46,7 +46,7 @@ class Part(NamedTuple):
     times: Callable[[], SegmentTimes]
 
 
-class Dirt(NamedTuple):
+class DirtySection(NamedTuple):
     """What there is to clean in a log."""
 
     first_dirty_offset: int
@@ -83,7 +83,7 @@ def first_dirty(cleaned_offset: int | None, log_start_offset: int, log_end_offse
 
 def judge(
     parts: Sequence[Part], first_dirty_offset: int, limit_offset: int, rules: Rules, now_ms: int
-) -> Dirt:
+) -> DirtySection:
     """Tell what there is to clean among the sealed segments; those that reach over a limit are left."""
     upper_offset, held_by = first_dirty_offset, NOTHING
     dirty_since: int | None = None
@@ -96,7 +96,7 @@ def judge(
             continue
         if is_open and end_offset > limit_offset:
             is_open, held_by = False, NOT_SEEN
-        if is_open and rules.min_lag_ms and not has_lain(times(), now_ms, rules.min_lag_ms):
+        if is_open and rules.min_lag_ms and not is_past_min_lag(times(), now_ms, rules.min_lag_ms):
             is_open, held_by = False, LAG
         if rules.has_max_lag:
             dirty_since = earlier(written_from(times()), dirty_since)
@@ -111,4 +111,6 @@ def judge(
     why: str | None = held_by
     if can_go_on:
         why = None if delay_ms or ratio > rules.min_ratio else RATIO
-    return Dirt(first_dirty_offset, upper_offset, clean_bytes, dirty_bytes, ratio, delay_ms, why)
+    return DirtySection(
+        first_dirty_offset, upper_offset, clean_bytes, dirty_bytes, ratio, delay_ms, why
+    )

@@ -77,19 +77,19 @@ def discard_all(directory: Path) -> None:
             files.unlink(path)
 
 
-def take_logs_away(sources: Sequence[Segment]) -> list[Path]:
+def mark_logs_deleted(sources: Sequence[Segment]) -> list[Path]:
     """Give the logs of the old segments the name of such as are about to go; raises OSError.
 
     They serve on under it, with what else is theirs. Before anything more is done to a group of several,
     the directory has to be synced: a later one must not come back beside what holds its records,
     nor without its append times.
     """
-    return [path for source in sources for path in source.rename_log_away()]
+    return [path for source in sources for path in source.mark_log_deleted()]
 
 
-def take_rest_away(sources: Sequence[Segment]) -> list[Path]:
+def mark_companions_deleted(sources: Sequence[Segment]) -> list[Path]:
     """Go on with the other files of theirs, as far as the disk lets us."""
-    return [path for source in sources for path in source.rename_rest_away()]
+    return [path for source in sources for path in source.mark_companions_deleted()]
 
 
 def put_in_place(directory: Path, base_offset: int) -> None:

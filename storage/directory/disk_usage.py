@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 
-class Weight(NamedTuple):
+class DiskUsage(NamedTuple):
     """One log directory: the bytes of each partition's log there, and of the volume it is on."""
 
     path: Path
@@ -26,7 +26,7 @@ class Weight(NamedTuple):
     usable_bytes: int
 
 
-def weigh(path: Path, opened: Mapping[Key, int], wanted: Collection[Key] | None) -> Weight:
+def measure(path: Path, opened: Mapping[Key, int], wanted: Collection[Key] | None) -> DiskUsage:
     """Weigh a log directory: those of the partitions wanted (None: all) that are there.
 
     `opened` are the sizes of logs that are open. A partition that goes meanwhile is left out. Raises OSError.
@@ -41,7 +41,9 @@ def weigh(path: Path, opened: Mapping[Key, int], wanted: Collection[Key] | None)
             sizes[key] = opened[key] if key in opened else _log_bytes(directory)
         except FileNotFoundError:
             continue
-    return Weight(path, sizes, volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail)
+    return DiskUsage(
+        path, sizes, volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail
+    )
 
 
 def _log_bytes(directory: Path) -> int:

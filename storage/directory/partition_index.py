@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.storage")
 
 
-class Places:
+class PartitionIndex:
     """The log directories by partition."""
 
     def __init__(self) -> None:

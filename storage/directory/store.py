@@ -21,7 +21,7 @@ from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicO
 from storage import checkpoints, filenames, files
 from storage.directory import parallel, unopened
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
-from storage.directory.partition_index import Places
+from storage.directory.partition_index import PartitionIndex
 from storage.log import epochs
 from storage.log.partition import Partition
 from storage.log.recovery import loading
@@ -64,7 +64,7 @@ class LogStore:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._boot_id = boot_id
         self._directories: list[LogDirectory] = []
-        self._places = Places()
+        self._partition_index = PartitionIndex()
         self._open: dict[Key, Partition] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._leader_epochs: dict[Key, int] = {}  # of partitions that were closed when asked for
@@ -92,8 +92,8 @@ class LogStore:
                 files.make_directories(path)
                 directory = LogDirectory(path)
                 self._directories.append(directory)
-                self._places.find(directory)
-            for key, directory in self._places.items():
+                self._partition_index.find(directory)
+            for key, directory in self._partition_index.items():
                 if not directory.was_clean:
                     self._open_partition(key)
         except OSError as error:
@@ -117,7 +117,7 @@ class LogStore:
     def _close(self) -> None:
         try:
             failures = parallel.each(Partition.close, list(self._open.values()))
-            unclean = {self._places.get((p.topic, p.index)) for p in failures}
+            unclean = {self._partition_index.get((p.topic, p.index)) for p in failures}
             self._write_checkpoints()
             for directory in self._directories:
                 if directory not in unclean:
@@ -154,7 +154,7 @@ class LogStore:
     def _release(self) -> None:
         for directory in self._directories:
             directory.release()
-        self._directories, self._places, self._open = [], Places(), {}
+        self._directories, self._partition_index, self._open = [], PartitionIndex(), {}
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class LogStore:
         """
         key = (topic, index)
         partition = self._open.get(key)
-        if partition is not None or key not in self._places:
+        if partition is not None or key not in self._partition_index:
             return partition
         try:
             with self._alone_with(key):
@@ -180,7 +180,7 @@ class LogStore:
     def is_closed(self, topic: str, index: int) -> bool:
         """Tell whether a partition is here and not open: opening it may take long."""
         key = (topic, index)
-        return key not in self._open and key in self._places
+        return key not in self._open and key in self._partition_index
 
     @contextlib.contextmanager
     def _alone_with(self, key: Key) -> Iterator[None]:
@@ -197,11 +197,11 @@ class LogStore:
 
     def names(self) -> list[tuple[str, int]]:
         """List (topic, partition) of everything here, opened or not."""
-        return self._places.names()
+        return self._partition_index.names()
 
     def indexes(self, topic: str) -> frozenset[int]:
         """Return the partitions of a topic that are here, opened or not."""
-        return self._places.indexes(topic)
+        return self._partition_index.indexes(topic)
 
     def topic_id(self, topic: str, index: int) -> uuid.UUID | None:
         """Return the topic id a partition's directory names, without opening it.
@@ -211,7 +211,7 @@ class LogStore:
         partition = self._open.get((topic, index))
         if partition is not None:
             return partition.topic_id
-        path = self._places.path_of((topic, index))
+        path = self._partition_index.path_of((topic, index))
         if path is None:
             return None
         try:
@@ -225,12 +225,12 @@ class LogStore:
         partition = self._open.get(key)
         if partition is not None:
             return partition.leader_epoch
-        return self._leader_epochs.get(key) if key in self._places else 0
+        return self._leader_epochs.get(key) if key in self._partition_index else 0
 
     def read_leader_epochs(self, keys: Iterable[Key]) -> None:
         """Read the leader epochs of partitions, which stay closed; 0 where it cannot be read."""
         for key in keys:
-            path = self._places.path_of(key)
+            path = self._partition_index.path_of(key)
             if path is None:
                 continue
             try:
@@ -250,7 +250,7 @@ class LogStore:
 
     def durable_offset(self, topic: str, index: int) -> int:
         """Return up to where the next start will believe, after whatever end, that a log is durable."""
-        directory = self._places.get((topic, index))
+        directory = self._partition_index.get((topic, index))
         return 0 if directory is None else directory.durable_offset((topic, index))
 
     def has_sealed_segments(self, topic: str, index: int) -> bool:
@@ -258,7 +258,7 @@ class LogStore:
         partition = self._open.get((topic, index))
         if partition is not None:
             return len(partition.segments) > 1
-        path = self._places.path_of((topic, index))
+        path = self._partition_index.path_of((topic, index))
         if path is None:
             return False
         with contextlib.suppress(FileNotFoundError):  # it has just been deleted
@@ -273,7 +273,7 @@ class LogStore:
         By other settings than the topic's where `config` is given. Raises KafkaStorageError.
         """
         key = (topic, index)
-        directory = self._places.get(key)
+        directory = self._partition_index.get(key)
         if directory is None or key in self._open or not directory.was_clean:
             return False
         path = directory.path_of(key)
@@ -303,7 +303,7 @@ class LogStore:
     def _uncheckpoint(self, key: Key) -> None:
         """Have no checkpoint speak of a log that is gone: a new one of its name begins at 0."""
         with self._checkpointing, self._changing:
-            if key in self._places or not self._directories:
+            if key in self._partition_index or not self._directories:
                 return
             for directory in self._directories:
                 directory.forget(key)
@@ -318,7 +318,7 @@ class LogStore:
         key = (topic, index)
         if not self._directories:
             raise KafkaStorageError("the log directories are closed")
-        directory = self._places.get(key)
+        directory = self._partition_index.get(key)
         if directory is not None:
             raise TopicAlreadyExists(f"{topic}-{index} exists in {directory.path}")
         for directory in self._directories:  # a log of this name that is gone may be known still
@@ -347,7 +347,7 @@ class LogStore:
             raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
         self._configs[topic] = config
         self._open[key] = partition
-        self._places.put(key, directory)
+        self._partition_index.put(key, directory)
         return partition
 
     def delete_partition(self, topic: str, index: int) -> None:
@@ -377,21 +377,21 @@ class LogStore:
         with self._alone_with(key):
             self._stop(key)
             with self._changing:
-                directory = self._places.get(key)
+                directory = self._partition_index.get(key)
                 if directory is None:
                     return None
                 away = directory.path / name
                 files.rename(directory.path_of(key), away)
                 self._open.pop(key, None)
                 self._leader_epochs.pop(key, None)
-                self._places.remove(key)
+                self._partition_index.remove(key)
         files.sync(directory.path)
         return away
 
     def delete_topic(self, topic: str) -> None:
         """Take every partition of a topic away; raises KafkaStorageError."""
         with self._changing:
-            indexes = sorted(self._places.indexes(topic))
+            indexes = sorted(self._partition_index.indexes(topic))
         for index in indexes:
             self.delete_partition(topic, index)
         with self._changing:
@@ -419,7 +419,7 @@ class LogStore:
         key = (topic, index)
         try:
             with self._alone_with(key), self._changing:
-                directory = self._places.get(key)
+                directory = self._partition_index.get(key)
                 if directory is None:
                     raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
                 path = directory.path_of(key)
@@ -440,7 +440,7 @@ class LogStore:
         """Replace a topic's settings, for its partitions open now and for those opened later."""
         with self._changing:
             self._configs[topic] = config
-            for index in self._places.indexes(topic):
+            for index in self._partition_index.indexes(topic):
                 partition = self._open.get((topic, index))
                 if partition is not None:
                     partition.config = config
@@ -448,7 +448,7 @@ class LogStore:
     def _open_partition(self, key: Key) -> Partition | None:
         """Open a partition that nobody else opens meanwhile; None when it is not here. Raises OSError."""
         partition = self._open.get(key)
-        directory = self._places.get(key)
+        directory = self._partition_index.get(key)
         if partition is not None or directory is None:
             return partition
         topic, index = key
@@ -481,10 +481,10 @@ class LogStore:
         """Write what is known of open partitions; of the others, what was read at the start."""
         for key, partition in list(self._open.items()):
             with self._changing:
-                place = self._places.get(key)
+                place = self._partition_index.get(key)
                 # Another of its name may have come since.
                 if place is not None and self._open.get(key) is partition:
                     place.note(key, partition)
         for directory in self._directories:
-            here = [key for key, place in self._places.items() if place is directory]
+            here = [key for key, place in self._partition_index.items() if place is directory]
             directory.write_checkpoints(here, self._open)

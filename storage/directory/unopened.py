@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from storage import filenames
 from storage.log import partition_times
 from storage.log.recovery import loading
-from storage.time.retention import Candidate, retention_of, segments_to_delete, stood_in
+from storage.time.retention import Candidate, retention_of, segments_to_delete, with_inherited_times
 from storage.time.timestamp import later
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def keeps_everything(
     for line in lines:
         max_event_time = later(line.times.event, max_event_time)
     return not segments_to_delete(
-        stood_in(map(_candidate, lines)),
+        with_inherited_times(map(_candidate, lines)),
         retention_of(config),
         now_ms=now_ms,
         log_start_offset=max(known.log_start_offset, log_start_offset),

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from config.topic import TopicConfig
     from storage.compaction.cleaned_segment import Cleaned
-    from storage.compaction.explain import Hindrance
-    from storage.compaction.plan import Dirt
+    from storage.compaction.explain import CompactionBlocker
+    from storage.compaction.plan import DirtySection
     from storage.log.producers.producer_state import Producers
     from storage.time.segment_times import SegmentTimes
 
@@ -63,14 +63,18 @@ class CompactedLog(DurableLog):
         """From here on the log is dirty."""
         return plan.first_dirty(self.cleaned_offset, self.log_start_offset, self.log_end_offset)
 
-    def dirt(self, now_ms: int, config: TopicConfig | None = None) -> Dirt:
+    def dirty_section(self, now_ms: int, config: TopicConfig | None = None) -> DirtySection:
         """Tell what there is to clean, and whether it is due; by other settings where they are given.
 
         Meant for a thread: what is not known of segments' times may have to be read. Raises OSError.
         """
-        return self._judge_dirt(self._segments, now_ms, self.config if config is None else config)
+        return self._judge_dirty_section(
+            self._segments, now_ms, self.config if config is None else config
+        )
 
-    def _judge_dirt(self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig) -> Dirt:
+    def _judge_dirty_section(
+        self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig
+    ) -> DirtySection:
         parts = [
             plan.Part(s.tail.end_offset, s.tail.size, functools.partial(_times_of, s))
             for s in segments[:-1]
@@ -84,16 +88,16 @@ class CompactedLog(DurableLog):
         segments: tuple[Segment, ...],
         now_ms: int,
         config: TopicConfig,
-        hindrance: Hindrance | None = None,
+        blocker: CompactionBlocker | None = None,
     ) -> Compacting | None:
         """Say what compaction makes of the log by these settings; None where it does nothing."""
         if not config.is_compacted:
             return None
-        dirt = self._judge_dirt(segments, now_ms, config)
-        if hindrance is not None:
-            dirt = dirt._replace(held_by=hindrance.held_by)
+        dirty_section = self._judge_dirty_section(segments, now_ms, config)
+        if blocker is not None:
+            dirty_section = dirty_section._replace(held_by=blocker.held_by)
         rules = plan.rules_of(config)
-        return Compacting(dirt, rules, config.compaction_strategy, hindrance)
+        return Compacting(dirty_section, rules, config.compaction_strategy, blocker)
 
     def begin_cleaning(
         self,
@@ -115,16 +119,16 @@ class CompactedLog(DurableLog):
         config, segments = self.config, self._segments
         if self._is_cleaning or not config.is_compacted:
             return None
-        dirt = self._judge_dirt(segments, now_ms, config)
-        if not (dirt.is_due or (asked and dirt.held_by == plan.RATIO)):
+        dirty_section = self._judge_dirty_section(segments, now_ms, config)
+        if not (dirty_section.is_due or (asked and dirty_section.held_by == plan.RATIO)):
             return None
         durable = self.recovery_point if durable_offset is None else durable_offset
         wanted = tuple(
             s
             for s in segments[:-1]
-            if s.tail.end_offset <= min(dirt.upper_offset, durable, self.recovery_point)
+            if s.tail.end_offset <= min(dirty_section.upper_offset, durable, self.recovery_point)
         )
-        if not wanted or wanted[-1].tail.end_offset <= dirt.first_dirty_offset:
+        if not wanted or wanted[-1].tail.end_offset <= dirty_section.first_dirty_offset:
             return None
         deletion.learn(wanted)  # the largest event time outlives what told it
         for segment in wanted:
@@ -137,7 +141,7 @@ class CompactedLog(DurableLog):
         self._discard_leftovers()
         return Job(
             sources=tuple(Source(s.base_offset, *s.tail) for s in wanted),
-            first_dirty_offset=dirt.first_dirty_offset,
+            first_dirty_offset=dirty_section.first_dirty_offset,
             upper_offset=wanted[-1].tail.end_offset,
             log_start_offset=self.log_start_offset,
             now_ms=now_ms,
@@ -221,7 +225,7 @@ class CompactedLog(DurableLog):
                     self._largest_event.keep(self.max_event_time)
                     self._replacing = frozenset(s.base_offset for s in sources)
                 # No line of partition.times may be taken for one about what comes.
-                self._keep_times(self._covered_times(), durable=True)
+                self._save_times(self._covered_times(), durable=True)
                 swap.complete(self.directory, cleaned.base_offset)
             except OSError as error:
                 self._replacing = frozenset()
@@ -231,8 +235,8 @@ class CompactedLog(DurableLog):
             self._swap(cleaned, sources, now_ms)
             try:
                 self._sync(functools.partial(files.sync, self.directory))
-                self._leaving.remove_due(now_ms)
-                self._keep_times(self._covered_times(), durable=True)
+                self._pending_deletes.remove_due(now_ms)
+                self._save_times(self._covered_times(), durable=True)
             except OSError as error:
                 raise self._storage_error("the log's times cannot be kept", error) from error
         swap.remove_snapshots(sources)
@@ -275,12 +279,12 @@ class CompactedLog(DurableLog):
         """
         segment = self._segment_of(cleaned)
         with self._append_lock, self._half_way(), self._alone_with_names():
-            away = swap.take_logs_away(sources)
+            away = swap.mark_logs_deleted(sources)
         if len(sources) > 1:
             with self._half_way():
                 self._sync(functools.partial(files.sync, self.directory))
         with self._append_lock, self._half_way(), self._alone_with_names():
-            away += swap.take_rest_away(sources)
+            away += swap.mark_companions_deleted(sources)
             swap.put_in_place(self.directory, cleaned.base_offset)
             first = self._segments.index(sources[0])
             self._segments = (
@@ -290,7 +294,7 @@ class CompactedLog(DurableLog):
             )
             self._cleaning = tuple(s for s in self._cleaning if s not in sources)
             self._replacing = frozenset()
-        self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
+        self._pending_deletes.add(away, now_ms + self.config.file_delete_delay_ms)
 
     def _segment_of(self, cleaned: Cleaned) -> Segment:
         """Describe a cleaned segment as it is once it has its name."""

@@ -109,7 +109,7 @@ class DurableLog(OpenedLog):
         """Begin a new active segment at the log's end; raises OSError."""
         base_offset = self.log_end_offset
         previous = self._active
-        previous.mend()
+        previous.repair_tail()
         producer_snapshots.write(self.directory, base_offset, self.producers)
         active = Segment(self.directory, base_offset, Tail(base_offset, 0))
         active.event_slack_ms = self._event_slack_ms
@@ -178,7 +178,7 @@ class DurableLog(OpenedLog):
                 return self.recovery_point
             try:
                 self._sync_all()
-                self._keep_times(times, durable=True)
+                self._save_times(times, durable=True)
             except OSError as error:
                 raise self._storage_error("the log cannot be made durable", error) from error
             self.recovery_point = max(end_offset, self.recovery_point)
@@ -213,12 +213,12 @@ class DurableLog(OpenedLog):
         self._epochs.sync()
         files.sync(self.directory)
 
-    def keep_times(self) -> None:
+    def save_times(self) -> None:
         """Make what is known of the log's times durable; for a thread. Raises KafkaStorageError."""
         try:
             with self._flush_lock:
                 self._check_usable()
-                self._keep_times(self._covered_times(), durable=True)
+                self._save_times(self._covered_times(), durable=True)
         except OSError as error:
             raise self._storage_error("the log's times cannot be kept", error) from error
 
@@ -234,7 +234,7 @@ class DurableLog(OpenedLog):
         with self._append_lock:
             self._is_closed = self._is_stopped = True
         try:
-            self._active.mend()
+            self._active.repair_tail()
             snapshot = filenames.snapshot_path(self.directory, self.log_end_offset)
             if self._producers is not None or not snapshot.exists():
                 producer_snapshots.write(self.directory, self.log_end_offset, self.producers)
@@ -244,7 +244,7 @@ class DurableLog(OpenedLog):
             raise self._storage_error("the log cannot be closed", error) from error
         self.flush()
         try:
-            self._keep_times(self._times_now(), durable=True)
+            self._save_times(self._times_now(), durable=True)
             self._active.seal()
         except OSError as error:
             raise self._storage_error("the index cannot be written", error) from error

@@ -25,7 +25,7 @@ from storage.log.epochs import NO_EPOCH, LeaderEpochs
 from storage.log.largest_event import LargestEvent
 from storage.log.recovery import loading
 from storage.log.retention import deletion
-from storage.log.retention.pending_deletes import Leaving
+from storage.log.retention.pending_deletes import PendingDeletes
 from storage.log.settings import settings_of
 from storage.segment.segment_line import SegmentLine
 from storage.time.arrivals import Arrivals
@@ -96,7 +96,7 @@ class OpenedLog:
         self._times_lock = threading.Lock()  # partition.times is written
         self._boot_id = boot_id
         self._kept = b""  # what partition.times has
-        self._leaving = Leaving()
+        self._pending_deletes = PendingDeletes()
         self.cleaned_offset = cleaned_offset  # for the checkpoint
         self._open(recovery_point, log_start_offset, was_clean=was_clean)
 
@@ -145,7 +145,7 @@ class OpenedLog:
                 extra={"topic": self.topic, "partition": self.index},
             )
         if known is None or (known.boot_id, known.back_offset) != (boot_id, self._back_offset):
-            self._keep_times(self._covered_times(), durable=False, losable=known is None)
+            self._save_times(self._covered_times(), durable=False, losable=known is None)
         elif was_clean:
             self._kept = partition_times.pack(known)  # as the last close left it, durably
 
@@ -263,7 +263,7 @@ class OpenedLog:
             self._back_offset,
         )
 
-    def _keep_times(
+    def _save_times(
         self, times: partition_times.PartitionTimes, *, durable: bool, losable: bool = False
     ) -> None:
         """Write `partition.times` where it has changed; raises OSError."""
@@ -326,7 +326,7 @@ class OpenedLog:
         was started again: what cannot be written down cannot be heeded.
         """
         with contextlib.suppress(OSError):
-            self._keep_times(self._covered_times(), durable=False)
+            self._save_times(self._covered_times(), durable=False)
 
     def _storage_error(self, what: str, error: OSError) -> BrokerError:
         """Return the error for the client; a failed sync takes the log offline."""

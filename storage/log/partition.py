@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from storage import files
     from storage.log.producers.producer_state import ProducerBatch, Sequenced
     from storage.log.settings import Settings
-    from storage.time.arrivals import Odd
+    from storage.time.arrivals import TimeAnomaly
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -54,7 +54,7 @@ class Appended(NamedTuple):
     size: int
     duplicate: bool  # stored before; the answer is that of the first time
     converted: bool  # records were written anew
-    odd: Odd | None = None  # about their times
+    anomaly: TimeAnomaly | None = None  # about their times
 
 
 class Partition(ReadableLog):
@@ -224,12 +224,12 @@ class Partition(ReadableLog):
             False,
         )
 
-    def let_append_time_go_back(self, now_ms: int) -> int | None:
+    def reset_append_clock(self, now_ms: int) -> int | None:
         """Let the next batch be appended at the clock's time, once, although the last ones came later.
 
         For a clock that was far ahead: its times would be given until it is right again. The mark in the
-        log is a new segment, for within one append times never go back. Not beside an append. `keep_times`
-        makes it outlive the process, `flush` and `keep_times` a power loss. Returns the last append time
+        log is a new segment, for within one append times never go back. Not beside an append. `save_times`
+        makes it outlive the process, `flush` and `save_times` a power loss. Returns the last append time
         until now; None if it was not ahead, and nothing is changed. Raises KafkaStorageError.
         """
         last_time = self._last_append_time_ms

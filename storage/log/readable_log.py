@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from config.topic import TopicConfig
-    from storage.compaction.explain import Hindrance
+    from storage.compaction.explain import CompactionBlocker
     from storage.log.reading import Fetched, Told
     from storage.log.retention.explanation import PartitionExplanation
     from storage.log.retention.glance import Glance
@@ -249,11 +249,11 @@ class ReadableLog(RetainedLog):
         self,
         now_ms: int,
         config: TopicConfig | None = None,
-        hindrance: Hindrance | None = None,
+        blocker: CompactionBlocker | None = None,
     ) -> PartitionExplanation:
         """Say of each segment what will delete it, and when, or what holds it; nothing is changed.
 
-        By other settings than the topic's where `config` is given; `hindrance` keeps compaction from
+        By other settings than the topic's where `config` is given; `blocker` keeps compaction from
         it. Meant for a thread: what is not known of segments' times is read. Raises KafkaStorageError
         and CorruptMessage.
         """
@@ -261,7 +261,7 @@ class ReadableLog(RetainedLog):
         rules = retention_of(config)
         return self._looking(
             lambda: explanation.explain(
-                self.topic, self.index, self._moment(now_ms, config, hindrance), rules, now_ms
+                self.topic, self.index, self._moment(now_ms, config, blocker), rules, now_ms
             )
         )
 
@@ -277,7 +277,9 @@ class ReadableLog(RetainedLog):
             max_event_time=None if rules.event_ms is None else self.max_event_time,
         )
 
-    def _moment(self, now_ms: int, config: TopicConfig, hindrance: Hindrance | None) -> Moment:
+    def _moment(
+        self, now_ms: int, config: TopicConfig, blocker: CompactionBlocker | None
+    ) -> Moment:
         self.read_max_event_time()
         with self._append_lock:
             moment = Moment(
@@ -289,5 +291,5 @@ class ReadableLog(RetainedLog):
                 self.max_event_time,
                 self._last_append_time_ms,
             )
-        compacting = self.compacting(moment.segments, now_ms, config, hindrance)
+        compacting = self.compacting(moment.segments, now_ms, config, blocker)
         return moment._replace(compacting=compacting)

@@ -92,7 +92,7 @@ def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Told]
         assert last_offset is not None
         segment = segment_of(segments, first_offset)
         if segment is not None:
-            entries = segment.append_times.told_of(first_offset, last_offset)
+            entries = segment.append_times.entries_between(first_offset, last_offset)
             told.append(Told(segment.base_offset, entries))
     return told
 

@@ -56,7 +56,7 @@ class RetainedLog(CompactedLog):
                     continue  # segments were replaced under its eyes
                 with self._flush_lock:
                     self._check_usable()
-                    self._leaving.remove_due(now_ms)
+                    self._pending_deletes.remove_due(now_ms)
                     if self._still_holds(judged):
                         return self._delete_old_segments(judged, now_ms)
         except OSError as error:
@@ -113,7 +113,7 @@ class RetainedLog(CompactedLog):
                 # a log that ends before it starts.
                 if self.recovery_point < self.log_start_offset:
                     self._sync_all()
-                self._keep_times(self._covered_times(), durable=True)
+                self._save_times(self._covered_times(), durable=True)
         except OSError as error:
             raise self._storage_error("records cannot be deleted", error) from error
         return self.log_start_offset
@@ -149,12 +149,12 @@ class RetainedLog(CompactedLog):
             self._segments = self._segments[len(going) :]
         deletions: list[Deletion] = []
         try:
-            self._keep_times_on_full_disk(going)
+            self._save_times_on_full_disk(going)
             for segment, policy in zip(going, policies, strict=True):
                 deleted, away = deletion.delete(
                     segment, policy, judged.rules, log_start_offset, max_event_time
                 )
-                self._leaving.add(away, now_ms + self.config.file_delete_delay_ms)
+                self._pending_deletes.add(away, now_ms + self.config.file_delete_delay_ms)
                 deletion.say(self.topic, self.index, deleted)
                 deletions.append(deleted)
         except OSError:
@@ -175,19 +175,19 @@ class RetainedLog(CompactedLog):
             return False
         return True
 
-    def _keep_times_on_full_disk(self, going: Sequence[Segment]) -> None:
+    def _save_times_on_full_disk(self, going: Sequence[Segment]) -> None:
         """Keep what segments about to go have told; let them go even where there is no room for it.
 
         What is not kept then is kept with the next flush. Raises OSError.
         """
         try:
-            self._keep_times(self._covered_times(), durable=True)
+            self._save_times(self._covered_times(), durable=True)
         except OSError as error:
             if not deletion.is_full(error):
                 raise
             deletion.make_room(going)
             with contextlib.suppress(OSError):
-                self._keep_times(self._covered_times(), durable=True)
+                self._save_times(self._covered_times(), durable=True)
 
     def _forget_epochs(self) -> None:
         """Drop leader epochs that have gone with their segments, or do so next time."""

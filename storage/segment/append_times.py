@@ -224,7 +224,7 @@ class AppendTimes:
         time = append_entries.at(descriptor, found).time
         return None if time == UNKNOWN else time
 
-    def told_of(self, first_offset: int, last_offset: int) -> bytes:
+    def entries_between(self, first_offset: int, last_offset: int) -> bytes:
         """Return the entries by which the batches of these offsets go, as they are in the file.
 
         The first of them may begin before the offsets; where the first offset has none, nothing is known

@@ -56,12 +56,12 @@ class Slice(NamedTuple):
 class Segment(SegmentFiles):
     """The batches from `base_offset` on, up to the next segment's."""
 
-    __slots__ = ("_hints", "_is_ragged", "_last_hint")
+    __slots__ = ("_has_torn_tail", "_hints", "_last_hint")
 
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
         """Describe a segment; no file is touched before it is needed."""
         super().__init__(directory, base_offset, tail)
-        self._is_ragged = False  # a failed append may have left bytes behind the tail
+        self._has_torn_tail = False  # a failed append may have left bytes behind the tail
         # Offset -> position of the batch that holds it, for readers that go on where they stopped.
         self._hints: dict[int, int] = {}
         self._last_hint = (-1, 0)  # the same for the last batch appended
@@ -118,8 +118,8 @@ class Segment(SegmentFiles):
         fails, that is done before the next append, or by recovery.
         """
         assert self.is_active, "only the active segment takes batches"
-        if self._is_ragged:
-            self.mend()
+        if self._has_torn_tail:
+            self.repair_tail()
         end_offset, position = self.tail
         if self._known_size < position:
             survey.catch_up(self)
@@ -130,7 +130,7 @@ class Segment(SegmentFiles):
             self.append_times.append(append_time_ms, end_offset)
             files.write_at(descriptor, buffers, position, size)
         except OSError:
-            self._is_ragged = True
+            self._has_torn_tail = True
             self.cut(self.tail)
             raise
         times = self._times
@@ -156,9 +156,9 @@ class Segment(SegmentFiles):
         self._last_hint = (end_offset, position)
         self.tail = Tail(batches[-1].last_offset + 1, position + size)
 
-    def mend(self) -> None:
+    def repair_tail(self) -> None:
         """Cut off what a failed append left behind the tail, if it did; raises OSError."""
-        if self._is_ragged:
+        if self._has_torn_tail:
             self.cut(self.tail)
 
     def cut(self, tail: Tail) -> None:
@@ -176,7 +176,7 @@ class Segment(SegmentFiles):
             files.truncate(self.path, tail.size)
         self.truncate_indexes(tail)
         self.append_times.truncate(tail.end_offset)
-        self._is_ragged = False
+        self._has_torn_tail = False
 
     def seal(self) -> None:
         """End the active time of the segment: write the indexes out and let go of everything.

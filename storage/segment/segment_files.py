@@ -323,9 +323,9 @@ class SegmentFiles(LogFile):
         Reads that have begun go on. Raises OSError, and then nothing has another name. Once the log has,
         the segment is gone: what cannot be renamed of the rest is removed at the next start.
         """
-        return [*self.rename_log_away(), *self.rename_rest_away()]
+        return [*self.mark_log_deleted(), *self.mark_companions_deleted()]
 
-    def rename_log_away(self) -> list[Path]:
+    def mark_log_deleted(self) -> list[Path]:
         """Begin with the log, or do nothing; raises OSError."""
         away = self.path.with_name(self.path.name + filenames.DELETED_SUFFIX)
         try:
@@ -335,7 +335,7 @@ class SegmentFiles(LogFile):
         self.path = away
         return [away]
 
-    def rename_rest_away(self) -> list[Path]:
+    def mark_companions_deleted(self) -> list[Path]:
         """Go on with the other files, as far as the disk lets us."""
         gone: list[Path] = []
         for suffix in reversed(_SUFFIXES[:-1]):

@@ -27,7 +27,7 @@ _PLAUSIBLE_MS = 315_576_000_000  # ten years: times this near to now are taken a
 _UNITS = (("seconds", 1_000, 1), ("microseconds", 1, 1_000), ("nanoseconds", 1, 1_000_000))
 
 
-class Suspicion(NamedTuple):
+class UnitMismatch(NamedTuple):
     """A time that was probably meant in another unit."""
 
     timestamp: int
@@ -35,7 +35,7 @@ class Suspicion(NamedTuple):
     meant: int  # the time in milliseconds, if it is in that unit
 
 
-def suspect_unit(timestamp: int, now_ms: int) -> Suspicion | None:
+def find_unit_mismatch(timestamp: int, now_ms: int) -> UnitMismatch | None:
     """Tell in which other unit a time was probably meant, if it looks so.
 
     It does where it lies more than ten years from now, and within ten years of it when read in seconds,
@@ -47,22 +47,22 @@ def suspect_unit(timestamp: int, now_ms: int) -> Suspicion | None:
     for unit, factor, divisor in _UNITS:
         meant = timestamp * factor // divisor
         if abs(meant - now_ms) <= _PLAUSIBLE_MS:
-            return Suspicion(timestamp, unit, meant)
+            return UnitMismatch(timestamp, unit, meant)
     return None
 
 
-SUSPECT_UNITS = tuple(unit for unit, _, _ in _UNITS)
+MISTAKEN_UNITS = tuple(unit for unit, _, _ in _UNITS)
 
 
 def usual_range(now_ms: int) -> tuple[int, int]:
-    """Return the first and the last time that `suspect_unit` takes as it is; for loops over columns."""
+    """Return the first and the last time that `find_unit_mismatch` takes as it is; for loops over columns."""
     return max(now_ms - _PLAUSIBLE_MS, MIN_TIMESTAMP), min(now_ms + _PLAUSIBLE_MS, MAX_TIMESTAMP)
 
 
-def suspect_ranges(now_ms: int) -> list[tuple[str, int, int]]:
+def unit_mismatch_ranges(now_ms: int) -> list[tuple[str, int, int]]:
     """Return the first and the last time that reads as near to now in each other unit.
 
-    Outside `usual_range` the first of these that a time lies in is what `suspect_unit` finds.
+    Outside `usual_range` the first of these that a time lies in is what `find_unit_mismatch` finds.
     """
     return [
         (
@@ -74,14 +74,14 @@ def suspect_ranges(now_ms: int) -> list[tuple[str, int, int]]:
     ]
 
 
-class Odd(NamedTuple):
+class TimeAnomaly(NamedTuple):
     """What is odd about the times of an append."""
 
     largest: int
-    doomed_by: str | None  # the policy that keeps none of its records
+    expired_by: str | None  # the policy that keeps none of its records
     limit_ms: int  # and what that policy keeps
     behind_ms: int  # by how much the append lies beyond it
-    suspicion: Suspicion | None
+    unit_mismatch: UnitMismatch | None
 
 
 class Expected(NamedTuple):
@@ -148,7 +148,7 @@ class Arrivals:
         largest: int | None,
         append_time_ms: int,
         now_ms: int,
-    ) -> Odd | None:
+    ) -> TimeAnomaly | None:
         """Take an append into account; return what is odd about it, as a rule nothing.
 
         `largest` is the largest time in `batches`.
@@ -160,12 +160,12 @@ class Arrivals:
         if delay_ms > self._usual_ms:
             return self._look_closer(batches, largest, append_time_ms, now_ms)
         self.delays[bisect_left(DELAYS_MS, delay_ms)] += 1
-        odd = None
+        anomaly = None
         if first < self.reached:
-            odd = self._note_late(batches, first, largest, None)
+            anomaly = self._note_late(batches, first, largest, None)
         if largest > self.reached:  # noqa: PLR1730 - max() takes three times as long
             self.reached = largest
-        return odd
+        return anomaly
 
     def _look_closer(
         self,
@@ -173,7 +173,7 @@ class Arrivals:
         largest: int | None,
         append_time_ms: int,
         now_ms: int,
-    ) -> Odd | None:
+    ) -> TimeAnomaly | None:
         """Take an append into account that comes from the future, after long, or without times."""
         first = next((batch.first for batch in batches if batch.first is not None), None)
         if first is None or largest is None:
@@ -181,38 +181,48 @@ class Arrivals:
             return None
         delay_ms = append_time_ms - first
         self.delays[bisect_left(DELAYS_MS, delay_ms)] += 1
-        suspicion = suspect_unit(largest, now_ms) or suspect_unit(first, now_ms)
+        unit_mismatch = find_unit_mismatch(largest, now_ms) or find_unit_mismatch(first, now_ms)
         longest_ms = self.longest_delay_ms
-        if suspicion is None and (longest_ms is None or delay_ms > longest_ms):
+        if unit_mismatch is None and (longest_ms is None or delay_ms > longest_ms):
             self.longest_delay_ms = longest_ms = delay_ms
         retention_ms, _, slack_ms = self._expected
         usual_ms = _PLAUSIBLE_MS if retention_ms is None else min(retention_ms, _PLAUSIBLE_MS)
         self._usual_ms = -1 if longest_ms is None else min(longest_ms, usual_ms)
-        odd = None
-        if suspicion is not None:
-            odd = Odd(largest, None, 0, 0, suspicion)
+        anomaly = None
+        if unit_mismatch is not None:
+            anomaly = TimeAnomaly(largest, None, 0, 0, unit_mismatch)
         if retention_ms is not None and delay_ms > retention_ms:
             has_missing = any(batch.has_missing for batch in batches)
             behind_ms = now_ms - min(largest, append_time_ms) - retention_ms
             if behind_ms > 0 and not has_missing:
-                odd = Odd(largest, BY_TIME, retention_ms, behind_ms, suspicion)
+                anomaly = TimeAnomaly(largest, BY_TIME, retention_ms, behind_ms, unit_mismatch)
         if first < self.reached:
-            odd = self._note_late(batches, first, largest, odd)
+            anomaly = self._note_late(batches, first, largest, anomaly)
         self.reached = max(self.reached, min(largest, capped(append_time_ms, slack_ms)))
-        return odd
+        return anomaly
 
     def _note_late(
-        self, batches: Sequence[PreparedBatch], first: int, largest: int, odd: Odd | None
-    ) -> Odd | None:
+        self,
+        batches: Sequence[PreparedBatch],
+        first: int,
+        largest: int,
+        anomaly: TimeAnomaly | None,
+    ) -> TimeAnomaly | None:
         """Take into account that an append begins before the largest time so far."""
         late_ms = self.reached - first
         self.late_batches += 1
         self.late_records += batches[-1].last_offset - batches[0].base_offset + 1
         self.lateness[bisect_left(LATENESS_MS, late_ms)] += 1
-        if odd is None or odd.suspicion is None:
+        if anomaly is None or anomaly.unit_mismatch is None:
             self.most_late_ms = max(self.most_late_ms, late_ms)
         event_ms = self._expected.event_ms
         behind_ms = 0 if event_ms is None else self.reached - largest - event_ms
-        if event_ms is None or behind_ms <= 0 or (odd is not None and odd.doomed_by is not None):
-            return odd
-        return Odd(largest, BY_EVENT_TIME, event_ms, behind_ms, odd and odd.suspicion)
+        if (
+            event_ms is None
+            or behind_ms <= 0
+            or (anomaly is not None and anomaly.expired_by is not None)
+        ):
+            return anomaly
+        return TimeAnomaly(
+            largest, BY_EVENT_TIME, event_ms, behind_ms, anomaly and anomaly.unit_mismatch
+        )

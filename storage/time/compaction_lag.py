@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from storage.time.segment_times import SegmentTimes
 
 
-def has_lain(times: SegmentTimes, now_ms: int, lag_ms: int) -> bool:
+def is_past_min_lag(times: SegmentTimes, now_ms: int, lag_ms: int) -> bool:
     """Tell whether every record of a segment is old enough to be compacted (min.compaction.lag.ms).
 
     By record time, none counted as later than it was appended: a record from the future would

@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
     times: Callable[[], SegmentTimes]
 
 
-def stood_in(candidates: Iterable[Candidate]) -> list[Candidate]:
+def with_inherited_times(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Let segments that compaction has left empty go by the times of the next one that is not.
 
     The log must not start later than that one lets it: a slow consumer would be told of a loss.
@@ -63,7 +63,7 @@ class Wait(NamedTuple):
     growth: int | None = None  # the bytes by which the log would have to grow
 
 
-class Fate(NamedTuple):
+class SegmentSchedule(NamedTuple):
     """What becomes of a segment as things are, those before it considered."""
 
     policy: str | None  # that deletes it, None: none does
@@ -152,7 +152,7 @@ def segments_to_delete(
     """
     policies: list[str] = []
     excess = _excess(candidates, retention)
-    dated = _Dated(candidates, high_watermark)
+    dated = _EventTimes(candidates, high_watermark)
     for number, (end_offset, size, times) in enumerate(candidates):
         if _is_held(candidates, number, high_watermark):
             break
@@ -172,7 +172,7 @@ def segments_to_delete(
     return policies
 
 
-def fates(
+def retention_schedule(
     candidates: Sequence[Candidate],
     retention: Retention,
     *,
@@ -180,14 +180,14 @@ def fates(
     log_start_offset: int,
     high_watermark: int,
     max_event_time: int | None,
-) -> list[Fate]:
+) -> list[SegmentSchedule]:
     """Return what becomes of each segment if nothing is appended: what a round does, and when.
 
     The arguments are those of `segments_to_delete`, which deletes at `due_ms` and not before.
     """
-    found: list[Fate] = []
+    found: list[SegmentSchedule] = []
     excess = _excess(candidates, retention)
-    dated = _Dated(candidates, high_watermark)
+    dated = _EventTimes(candidates, high_watermark)
     before_ms: int | None = now_ms  # when those before are gone; None: never
     for number, (end_offset, size, times) in enumerate(candidates):
         is_held = _is_held(candidates, number, high_watermark)
@@ -205,16 +205,16 @@ def fates(
         dues = [wait.due_ms for wait in waits if wait.due_ms is not None]
         if is_held or before_ms is None or not dues:
             before_ms = None
-            found.append(Fate(None, None, tuple(waits), is_held))
+            found.append(SegmentSchedule(None, None, tuple(waits), is_held))
         else:
             before_ms = max(before_ms, min(dues))
             policy = next(w.policy for w in waits if w.due_ms is not None and w.due_ms <= before_ms)
-            found.append(Fate(policy, before_ms, tuple(waits), is_held))
+            found.append(SegmentSchedule(policy, before_ms, tuple(waits), is_held))
         excess -= size
     return found
 
 
-class _Dated:
+class _EventTimes:
     """By which event times a segment is judged: its own, or those of the next one that has any.
 
     What has no event time is no event-time data worth keeping, and must not hold back what comes

@@ -9,7 +9,7 @@ from storage.log import partition_times
 from storage.log.largest_event import LargestEvent
 from storage.time.event_time import capped
 from storage.time.lookup import reaches
-from storage.time.retention import _Dated, expires_from, has_expired, outdated_by
+from storage.time.retention import _EventTimes, expires_from, has_expired, outdated_by
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import later
 from tests.time.test_scripts import SCRIPTS, all_that_may_go, patched, run_part
@@ -81,7 +81,7 @@ PLANTS = {
         ),
     ),
     "what has no event time holds back what follows": patched(
-        _Dated, "times", lambda dated, number: dated._candidates[number].times()
+        _EventTimes, "times", lambda dated, number: dated._candidates[number].times()
     ),
     "a round goes on behind what stays": patched(time_rules, "segments_to_delete", all_that_may_go),
     "event time is off": patched(time_rules, "has_expired", lambda *_: False),

@@ -496,7 +496,7 @@ class World:
         yield text
 
     def do_let_go_back(self, _):
-        yield f"from {self.partition.let_append_time_go_back(self.now)}"
+        yield f"from {self.partition.reset_append_clock(self.now)}"
 
     def do_both(self, options):
         found = self.partition.times_of(int(options["offset"]))

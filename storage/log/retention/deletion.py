@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from storage import filenames, files
-from storage.time.retention import BY_EVENT_TIME, BY_SIZE, BY_TIME, Candidate, stood_in
+from storage.time.retention import BY_EVENT_TIME, BY_SIZE, BY_TIME, Candidate, with_inherited_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Deletion(NamedTuple):
 
 def candidates(segments: Sequence[Segment]) -> list[Candidate]:
     """Present segments to be judged; their times are read if they are asked for, raising OSError."""
-    return stood_in(
+    return with_inherited_times(
         Candidate(s.tail.end_offset, s.tail.size, functools.partial(_times_of, s)) for s in segments
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from config.instants import to_iso
 from storage.compaction import explain as explain_compaction
-from storage.time.retention import BY_EVENT_TIME, BY_SIZE, BY_START, BY_TIME, fates
+from storage.time.retention import BY_EVENT_TIME, BY_SIZE, BY_START, BY_TIME, retention_schedule
 from storage.time.timestamp import exceeds, is_due
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from storage.compaction.explain import Compacting
     from storage.segment.segment import Segment
-    from storage.time.retention import Candidate, Fate, Retention, Wait
+    from storage.time.retention import Candidate, Retention, SegmentSchedule, Wait
 
 # What holds a segment: `SegmentExplanation.held_by`. One that goes with the next round has None.
 OLDER = "older segment"  # one before it stays, or goes later
@@ -101,7 +101,7 @@ def explain(
 ) -> PartitionExplanation:
     """Explain a partition's segments; reads what is not known of their times. Raises OSError."""
     candidates = log.candidates
-    expected = fates(
+    expected = retention_schedule(
         candidates,
         rules,
         now_ms=now_ms,
@@ -111,8 +111,8 @@ def explain(
     )
     explained = []
     before: SegmentExplanation | None = None
-    for segment, candidate, fate in zip(log.segments, candidates, expected, strict=True):
-        before = _segment(segment, candidate, fate, rules, now_ms, before)
+    for segment, candidate, schedule in zip(log.segments, candidates, expected, strict=True):
+        before = _segment(segment, candidate, schedule, rules, now_ms, before)
         explained.append(before)
     if log.compacting is not None:
         explained = _with_compaction(explained, log.segments, log.compacting)
@@ -162,14 +162,14 @@ def going(segments: Sequence[SegmentExplanation], now_ms: int, log_start_offset:
 def _segment(
     segment: Segment,
     candidate: Candidate,
-    fate: Fate,
+    schedule: SegmentSchedule,
     rules: Retention,
     now_ms: int,
     before: SegmentExplanation | None,
 ) -> SegmentExplanation:
     end_offset, size, _ = candidate
     times = segment.times  # of one that is empty not those by which it goes
-    held_by, holder, sentence = _held(fate, rules, now_ms, before, is_empty=not size)
+    held_by, holder, sentence = _held(schedule, rules, now_ms, before, is_empty=not size)
     if times.has_unknown and size:
         sentence += (
             " Of some of its batches nobody knows when they were appended:"
@@ -187,9 +187,9 @@ def _segment(
         segment.append_times.at(end_offset - 1) if size else None,
         times.has_unknown,
         times.has_missing,
-        fate.policy,
-        fate.due_ms,
-        next((w.event_time for w in fate.waits if w.policy == BY_EVENT_TIME), None),
+        schedule.policy,
+        schedule.due_ms,
+        next((w.event_time for w in schedule.waits if w.policy == BY_EVENT_TIME), None),
         held_by,
         holder,
         sentence,
@@ -200,7 +200,7 @@ def _segment(
 
 
 def _held(
-    fate: Fate,
+    schedule: SegmentSchedule,
     rules: Retention,
     now_ms: int,
     before: SegmentExplanation | None,
@@ -208,34 +208,34 @@ def _held(
     is_empty: bool,
 ) -> tuple[str | None, int | None, str]:
     """Say what holds a segment: a constant, the older segment if that is it, and a sentence."""
-    if fate.is_held:
+    if schedule.is_held:
         if is_empty:
             return EMPTY, None, "It is active and empty: there is nothing to delete."
         return NOT_SEEN, None, "It is kept until consumers have been shown all of it."
-    is_behind = before is not None and before.held_by is not None and _waits_for(before, fate)
+    is_behind = before is not None and before.held_by is not None and _waits_for(before, schedule)
     deletes = "would delete" if is_behind else "deletes"
-    waits = " ".join(_sentence(wait, rules, now_ms, deletes) for wait in fate.waits)
+    waits = " ".join(_sentence(wait, rules, now_ms, deletes) for wait in schedule.waits)
     if before is not None and is_behind:
         holder = before.base_offset if before.held_by_segment is None else before.held_by_segment
-        when = "stays" if fate.due_ms is None else f"goes at {_when(fate.due_ms)}"
+        when = "stays" if schedule.due_ms is None else f"goes at {_when(schedule.due_ms)}"
         text = f"Segments go oldest first, and the one at {holder} {when}. {waits}"
         return OLDER, holder, text.rstrip()
-    if not fate.waits:
+    if not schedule.waits:
         return NO_POLICY, None, "No policy is set that would delete it."
-    if fate.due_ms is None:
-        return _hold(fate.waits[-1]), None, waits
-    if is_due(fate.due_ms, now_ms):
+    if schedule.due_ms is None:
+        return _hold(schedule.waits[-1]), None, waits
+    if is_due(schedule.due_ms, now_ms):
         return None, None, waits
-    first = next(wait for wait in fate.waits if wait.policy == fate.policy)
+    first = next(wait for wait in schedule.waits if wait.policy == schedule.policy)
     return _hold(first), None, waits
 
 
-def _waits_for(before: SegmentExplanation, fate: Fate) -> bool:
+def _waits_for(before: SegmentExplanation, schedule: SegmentSchedule) -> bool:
     """Tell whether a segment could go sooner, but for the one before it."""
-    own = [wait.due_ms for wait in fate.waits if wait.due_ms is not None]
-    if fate.due_ms is None:
+    own = [wait.due_ms for wait in schedule.waits if wait.due_ms is not None]
+    if schedule.due_ms is None:
         return before.due_ms is None and bool(own)
-    return before.due_ms == fate.due_ms and exceeds(fate.due_ms, min(own))
+    return before.due_ms == schedule.due_ms and exceeds(schedule.due_ms, min(own))
 
 
 def _hold(wait: Wait) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.time.retention import Candidate, fates, stood_in
+from storage.time.retention import Candidate, retention_schedule, with_inherited_times
 from storage.time.timestamp import later
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def at(
         largest = later(times.largest, largest)
     policy = due_ms = None
     if all(size >= segment.tail.size for segment, (_, size) in zip(segments, known, strict=True)):
-        candidates = stood_in(
+        candidates = with_inherited_times(
             Candidate(s.tail.end_offset, s.tail.size, functools.partial(_itself, times))
             for s, (times, _) in zip(segments, known, strict=True)
         )
-        fate = fates(
+        schedule = retention_schedule(
             candidates,
             rules,
             now_ms=now_ms,
@@ -58,7 +58,7 @@ def at(
             high_watermark=high_watermark,
             max_event_time=max_event_time,
         )[0]
-        policy, due_ms = fate.policy, fate.due_ms
+        policy, due_ms = schedule.policy, schedule.due_ms
     created = next((times.created for times, size in known if size), None)
     return Glance(first, largest, created, policy, due_ms)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Leaving:
+class PendingDeletes:
     """The files of one partition that wait for their removal."""
 
     def __init__(self) -> None:

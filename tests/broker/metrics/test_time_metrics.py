@@ -352,7 +352,7 @@ def test_every_metric_is_on_its_page_and_the_other_way_round(broker):
 
 
 def _nothing_odd(monkeypatch):
-    monkeypatch.setattr(time_rules, "suspect_unit", lambda *_: None)
+    monkeypatch.setattr(time_rules, "find_unit_mismatch", lambda *_: None)
 
 
 def _no_slack(monkeypatch):

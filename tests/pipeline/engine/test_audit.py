@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.engine import audit, lateness, pieces, tables
 from pipeline.engine.audit import UNKNOWN, Auditor, Settings, Times
-from storage.time.arrivals import SUSPECT_UNITS, suspect_unit
+from storage.time.arrivals import MISTAKEN_UNITS, find_unit_mismatch
 
 NOW = 1_767_225_600_000
 HOUR, DAY = 3_600_000, 86_400_000
@@ -95,7 +95,7 @@ def recount(rows, rules=RULES):
             continue
         known, hour = append != UNKNOWN, time // HOUR
         future = time > (append if known else rules.now_ms) + rules.margin_ms
-        unit = suspect_unit(time, rules.now_ms)
+        unit = find_unit_mismatch(time, rules.now_ms)
         sums = hours.setdefault(hour, [0] * 7 + [time, time])
         marks = (1, future or unit is not None, future, unit is not None, time < 0, stamped, size)
         sums[:7] = [a + b for a, b in zip(sums, marks, strict=False)]
@@ -145,7 +145,7 @@ def check(rows, found, rules=RULES):
         assert getattr(counts, name) == total[name], name
     assert counts.append_known == total["append_known"]
     assert counts.bytes == sum(size for *_, size in rows)
-    assert counts.suspects == {unit: total[unit] for unit in SUSPECT_UNITS}
+    assert counts.suspects == {unit: total[unit] for unit in MISTAKEN_UNITS}
     assert counts.delays == len(delays)
     assert counts.before.tolist() == [total["before", each] for each in rules.before_limits_ms]
     assert counts.after.tolist() == [total["after", each] for each in rules.after_limits_ms]

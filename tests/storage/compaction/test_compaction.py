@@ -280,7 +280,7 @@ def test_an_event_time_that_was_compacted_away_is_still_known(make):
 def test_append_times_that_an_operator_let_go_back_are_not_joined(make):
     log = make(segment_bytes=1 << 20)
     put(log, b"a", b"1", now=9_000)
-    assert log.partition.let_append_time_go_back(100) == 9_000
+    assert log.partition.reset_append_clock(100) == 9_000
     put(log, b"b", b"2", now=100)
     log.partition._roll()
     put(log, b"c", b"3", now=101)

@@ -24,8 +24,8 @@ def rules(min_lag=0, max_lag=LONG_MAX, ratio=0.5):
 
 
 def judged(parts, first_dirty=0, limit=10**9, now=10_000, **settings):
-    dirt = judge(parts, first_dirty, limit, rules(**settings), now)
-    return dirt.upper_offset, round(dirt.ratio, 2), dirt.held_by
+    dirty_section = judge(parts, first_dirty, limit, rules(**settings), now)
+    return dirty_section.upper_offset, round(dirty_section.ratio, 2), dirty_section.held_by
 
 
 def test_nothing_sealed_is_nothing_dirty():

@@ -88,19 +88,19 @@ def test_what_is_explained_is_what_happens_and_when(make_log):
 
 @pytest.mark.parametrize("name", ["aged_from", "expires_from"])
 def test_an_explanation_a_millisecond_off_is_noticed(name, make_log, monkeypatch):
-    promises = time_rules.fates
+    promises = time_rules.retention_schedule
     real = getattr(time_rules, name)
 
     def late(*arguments):
         due_ms = real(*arguments)
         return due_ms if due_ms is None else due_ms + 1
 
-    def fates(*arguments, **more):
+    def retention_schedule(*arguments, **more):
         with monkeypatch.context() as patched:
             patched.setattr(time_rules, name, late)
             return promises(*arguments, **more)
 
-    monkeypatch.setattr(time_rules, "fates", fates)
+    monkeypatch.setattr(time_rules, "retention_schedule", retention_schedule)
     with pytest.raises(AssertionError, match="seed"):
         test_what_is_explained_is_what_happens_and_when(make_log)
 

@@ -138,9 +138,9 @@ class Life:
     def go_back(self):
         """The clock was wrong, is set right, and the operator lets append times follow."""
         self.now -= 500
-        if self.partition.let_append_time_go_back(self.now) is not None:
+        if self.partition.reset_append_clock(self.now) is not None:
             self.last, self.back = None, len(self.rows)
-            self.partition.keep_times()
+            self.partition.save_times()
             self.store.checkpoint()
             self.durable = len(self.rows)
         self.append()
@@ -272,7 +272,7 @@ def test_a_known_way_back_leaves_what_is_unknown_before_it_in_doubt(make_log):
     log = make_log().create()
     log.append([5], now=1000)
     log.append([5], now=900_000)
-    log.partition.let_append_time_go_back(2000)
+    log.partition.reset_append_clock(2000)
     log.append([5], now=2000)
     log.append([5], now=7000)
     before, after = log.partition.segments

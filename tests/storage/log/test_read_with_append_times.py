@@ -221,7 +221,7 @@ def test_append_times_that_cannot_be_read_are_a_storage_error(make_log, monkeypa
     for number in range(9):
         log.append([5], now=1000 + number)
     monkeypatch.setattr(
-        "storage.segment.append_times.AppendTimes.told_of",
+        "storage.segment.append_times.AppendTimes.entries_between",
         lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")),
     )
     with pytest.raises(KafkaStorageError):

@@ -11,7 +11,14 @@ import pytest
 
 from config import TopicConfig
 from protocol.records.plan import PreparedBatch
-from storage.time.arrivals import DELAYS_MS, LATENESS_MS, Arrivals, Odd, expected_of, suspect_unit
+from storage.time.arrivals import (
+    DELAYS_MS,
+    LATENESS_MS,
+    Arrivals,
+    TimeAnomaly,
+    expected_of,
+    find_unit_mismatch,
+)
 from storage.time.timestamp import MAX_TIMESTAMP
 from tests.time_rules import time_rules
 
@@ -67,8 +74,10 @@ class Recount:
             self.timeless_batches += 1
             return None
         self.delays[sum(bound < append_ms - each.first for bound in DELAYS_MS)] += 1
-        suspicion = suspect_unit(each.largest, now_ms) or suspect_unit(each.first, now_ms)
-        if suspicion is None:
+        unit_mismatch = find_unit_mismatch(each.largest, now_ms) or find_unit_mismatch(
+            each.first, now_ms
+        )
+        if unit_mismatch is None:
             delays = [append_ms - each.first, self.longest_delay_ms]
             self.longest_delay_ms = max(delay for delay in delays if delay is not None)
         if self.reached is not None and each.first < self.reached:
@@ -76,27 +85,29 @@ class Recount:
             self.late_batches += 1
             self.late_records += each.count
             self.lateness[sum(bound < late_ms for bound in LATENESS_MS)] += 1
-            if suspicion is None:
+            if unit_mismatch is None:
                 self.most_late_ms = max(self.most_late_ms, late_ms)
-        odd = self._odd(config, each, append_ms, now_ms, suspicion)
+        odd = self._odd(config, each, append_ms, now_ms, unit_mismatch)
         slack_ms = config.message_timestamp_after_max_ms
         slack_ms = HOUR_MS if slack_ms == 2**63 - 1 else slack_ms
         counted = min(each.largest, append_ms + slack_ms)
         self.reached = counted if self.reached is None else max(self.reached, counted)
         return odd
 
-    def _odd(self, config, each, append_ms, now_ms, suspicion):
+    def _odd(self, config, each, append_ms, now_ms, unit_mismatch):
         keep_ms, event_ms = config.retention_ms, config.retention_max_eventtime_ms
         if 0 <= keep_ms < 2**63 - 1 and config.retention_time_basis == "record":
             behind_ms = now_ms - min(each.largest, append_ms) - keep_ms
             if behind_ms > 0 and not each.has_missing:
-                return Odd(each.largest, "retention.ms", keep_ms, behind_ms, suspicion)
+                return TimeAnomaly(each.largest, "retention.ms", keep_ms, behind_ms, unit_mismatch)
         if event_ms >= 0 and self.reached is not None:
             behind_ms = self.reached - each.largest - event_ms
             if behind_ms > 0:
                 name = "retention.max.eventtime.ms"
-                return Odd(each.largest, name, event_ms, behind_ms, suspicion)
-        return None if suspicion is None else Odd(each.largest, None, 0, 0, suspicion)
+                return TimeAnomaly(each.largest, name, event_ms, behind_ms, unit_mismatch)
+        return (
+            None if unit_mismatch is None else TimeAnomaly(each.largest, None, 0, 0, unit_mismatch)
+        )
 
 
 def replay(seed):

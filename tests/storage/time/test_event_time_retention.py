@@ -21,7 +21,7 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage.log.largest_event import LargestEvent
 from storage.log.partition import Partition
-from storage.time.retention import _Dated, expires_from
+from storage.time.retention import _EventTimes, expires_from
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import later
 from tests.time_rules import time_rules
@@ -317,7 +317,7 @@ MISTAKES = {
         lambda times, rules, largest: EXPIRES_FROM(times, rules._replace(grace_ms=0), largest),
     ),
     "segments without event time hold back others": (
-        _Dated,
+        _EventTimes,
         "times",
         lambda dated, number: dated._candidates[number].times(),
     ),

@@ -35,7 +35,7 @@ from storage.segment.append_times import AppendTimes
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.segment import Segment
 from storage.segment.time_index import TimeIndex
-from storage.time.retention import _Dated
+from storage.time.retention import _EventTimes
 from storage.time.timestamp import or_none
 from tests.storage.conftest import TOPIC_ID
 from tests.time_rules import time_rules
@@ -800,7 +800,9 @@ def expire_events_one_millisecond_early(monkeypatch):
 
 
 def hold_events_back_by_what_has_none(monkeypatch):
-    monkeypatch.setattr(_Dated, "times", lambda dated, number: dated._candidates[number].times())
+    monkeypatch.setattr(
+        _EventTimes, "times", lambda dated, number: dated._candidates[number].times()
+    )
 
 
 def stamp_with_no_time(monkeypatch):
