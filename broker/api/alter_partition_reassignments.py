@@ -7,15 +7,16 @@ exist is UNKNOWN_TOPIC_OR_PARTITION.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.network.per_partition import per_partition
 from protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
 from protocol.errors import (
-    BrokerError,
     InvalidReplicaAssignment,
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,
     )
+    from protocol.errors import BrokerError
 
 
 def handle(
@@ -38,7 +40,13 @@ def handle(
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[_one(node, topic.name, wanted) for wanted in topic.partitions],
+                partitions=per_partition(
+                    node,
+                    "alter_partition_reassignments",
+                    topic.partitions,
+                    partial(_one, node, topic.name),
+                    _failed,
+                ),
             )
             for topic in request.topics
         ]
@@ -46,10 +54,7 @@ def handle(
 
 
 def _one(node: Node, topic: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
-    try:
-        _check(node, topic, wanted)
-    except BrokerError as error:
-        return _failed(wanted, error)
+    _check(node, topic, wanted)
     return ReassignablePartitionResponse(partition_index=wanted.partition_index)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition_async
 from protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from protocol.errors import InvalidPartitions, InvalidReplicaAssignment, InvalidRequest
 
@@ -30,18 +30,17 @@ async def handle(
 ) -> CreatePartitionsResponse:
     """Add partitions to every topic named, each for itself."""
     times = Counter(topic.name for topic in request.topics)
-    results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
-        try:
-            if times[topic.name] > 1:
-                raise InvalidRequest(f"topic {topic.name!r} is named more than once")
-            await _grow(node, topic, validate_only=request.validate_only)
-        except Exception as error:  # noqa: BLE001 - one topic's failure is its own
-            known = as_broker_error(node, error, "create_partitions")
-            results.append(_failed(topic.name, known))
-        else:
-            results.append(CreatePartitionsTopicResult(name=topic.name))
-    return CreatePartitionsResponse(results=results)
+
+    async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+        if times[topic.name] > 1:
+            raise InvalidRequest(f"topic {topic.name!r} is named more than once")
+        await _grow(node, topic, validate_only=request.validate_only)
+        return CreatePartitionsTopicResult(name=topic.name)
+
+    once = {topic.name: topic for topic in request.topics}.values()
+    return CreatePartitionsResponse(
+        results=await per_partition_async(node, "create_partitions", once, grow, _failed)
+    )
 
 
 async def _grow(node: Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
@@ -77,14 +76,12 @@ def _checked(node: Node, topic: Topic, wanted: CreatePartitionsTopic) -> int:
     return count
 
 
-def _failed(name: str, error: BrokerError) -> CreatePartitionsTopicResult:
+def _failed(wanted: CreatePartitionsTopic, error: BrokerError) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(
-        name=name, error_code=error.code, error_message=error.message
+        name=wanted.name, error_code=error.code, error_message=error.message
     )
 
 
 def refuse(request: CreatePartitionsRequest, error: BrokerError) -> CreatePartitionsResponse:
     """Every topic gets the error."""
-    return CreatePartitionsResponse(
-        results=[_failed(topic.name, error) for topic in request.topics]
-    )
+    return CreatePartitionsResponse(results=[_failed(topic, error) for topic in request.topics])

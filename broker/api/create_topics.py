@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition_async
 from config import topic_entries
 from protocol.api.create_topics import (
     CreatableTopicConfigs,
@@ -43,19 +43,18 @@ async def handle(
 ) -> CreateTopicsResponse:
     """Create every topic asked for, each for itself."""
     times = Counter(topic.name for topic in request.topics)
-    results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
-        try:
-            if times[topic.name] > 1:
-                raise InvalidRequest(f"topic {topic.name!r} is named more than once")
-            if topic.name == _CLUSTER_METADATA:
-                raise InvalidRequest(f"{topic.name} is no topic that can be made")
-            result = await _create(node, topic, validate_only=request.validate_only)
-        except Exception as error:  # noqa: BLE001 - one topic's failure is its own
-            known = as_broker_error(node, error, "create_topics")
-            result = _failed(topic.name, known)
-        results.append(result)
-    return CreateTopicsResponse(topics=results)
+
+    async def create(topic: CreatableTopic) -> CreatableTopicResult:
+        if times[topic.name] > 1:
+            raise InvalidRequest(f"topic {topic.name!r} is named more than once")
+        if topic.name == _CLUSTER_METADATA:
+            raise InvalidRequest(f"{topic.name} is no topic that can be made")
+        return await _create(node, topic, validate_only=request.validate_only)
+
+    once = {topic.name: topic for topic in request.topics}.values()
+    return CreateTopicsResponse(
+        topics=await per_partition_async(node, "create_topics", once, create, _failed)
+    )
 
 
 async def _create(
@@ -122,10 +121,12 @@ def _partitions(node: Node, wanted: CreatableTopic) -> int:
     return partitions
 
 
-def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+def _failed(wanted: CreatableTopic, error: BrokerError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=wanted.name, error_code=error.code, error_message=error.message
+    )
 
 
 def refuse(request: CreateTopicsRequest, error: BrokerError) -> CreateTopicsResponse:
     """Every topic gets the error."""
-    return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
+    return CreateTopicsResponse(topics=[_failed(topic, error) for topic in request.topics])

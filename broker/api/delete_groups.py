@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition_async
 from protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -24,22 +24,24 @@ async def handle(
     node: Node, request: DeleteGroupsRequest, _context: Context
 ) -> DeleteGroupsResponse:
     """Delete each."""
-    results = []
-    for group_id in dict.fromkeys(request.groups_names):
-        code = 0
-        try:
-            await node.coordinator.forget(group_id)
-        except Exception as error:  # noqa: BLE001 - each group has an answer of its own
-            code = as_broker_error(node, error, "DeleteGroups").code
-        results.append(DeletableGroupResult(group_id=group_id, error_code=code))
-    return DeleteGroupsResponse(results=results)
+
+    async def forget(group_id: str) -> DeletableGroupResult:
+        await node.coordinator.forget(group_id)
+        return DeletableGroupResult(group_id=group_id)
+
+    return DeleteGroupsResponse(
+        results=await per_partition_async(
+            node, "delete_groups", dict.fromkeys(request.groups_names), forget, _failed
+        )
+    )
+
+
+def _failed(group_id: str, error: BrokerError) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error.code)
 
 
 def refuse(request: DeleteGroupsRequest, error: BrokerError) -> DeleteGroupsResponse:
     """The error for every group."""
     return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=error.code)
-            for group_id in request.groups_names
-        ]
+        results=[_failed(group_id, error) for group_id in request.groups_names]
     )

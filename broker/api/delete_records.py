@@ -13,9 +13,10 @@ Version notes: 1 is the same as 0; 2 flexible.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition_async
 from protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
@@ -41,7 +42,13 @@ async def handle(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[await _one(node, topic.name, wanted) for wanted in topic.partitions],
+                partitions=await per_partition_async(
+                    node,
+                    "delete_records",
+                    topic.partitions,
+                    partial(_one, node, topic.name),
+                    _failed,
+                ),
             )
             for topic in request.topics
         ]
@@ -51,25 +58,22 @@ async def handle(
 async def _one(
     node: Node, topic: str, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
-    try:
-        partition = await node.open_partition(topic, wanted.partition_index)
-        if node.is_internal(topic):
-            raise InvalidTopic(f"{topic} is the broker's own")
-        if "delete" not in partition.config.cleanup_policy:
-            raise PolicyViolation(f"records of {topic} are not deleted on request")
-        high_watermark = partition.high_watermark
-        offset = high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset
-        if not 0 <= offset <= high_watermark:
-            raise OffsetOutOfRange(
-                f"{topic}-{wanted.partition_index}: offset {offset} is not between 0 and "
-                f"{high_watermark}"
-            )
-        # It waits for the disk, and must not keep lookups from the threads they need.
-        low_watermark = await asyncio.get_running_loop().run_in_executor(
-            node.syncing.of(partition), partition.delete_records_before, offset
+    partition = await node.open_partition(topic, wanted.partition_index)
+    if node.is_internal(topic):
+        raise InvalidTopic(f"{topic} is the broker's own")
+    if "delete" not in partition.config.cleanup_policy:
+        raise PolicyViolation(f"records of {topic} are not deleted on request")
+    high_watermark = partition.high_watermark
+    offset = high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= high_watermark:
+        raise OffsetOutOfRange(
+            f"{topic}-{wanted.partition_index}: offset {offset} is not between 0 and "
+            f"{high_watermark}"
         )
-    except Exception as error:  # noqa: BLE001 - one partition's failure is its own
-        return _failed(wanted, as_broker_error(node, error, "delete_records"))
+    # It waits for the disk, and must not keep lookups from the threads they need.
+    low_watermark = await asyncio.get_running_loop().run_in_executor(
+        node.syncing.of(partition), partition.delete_records_before, offset
+    )
     return DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index, low_watermark=low_watermark
     )

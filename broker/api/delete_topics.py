@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition_async
 from protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
 from protocol.errors import InvalidRequest, TopicDeletionDisabled, UnknownTopicId
 
@@ -31,23 +31,24 @@ async def handle(
     node: Node, request: DeleteTopicsRequest, context: Context
 ) -> DeleteTopicsResponse:
     """Delete every topic named, each for itself."""
-    results = []
     asked = _wanted(request, context.version)
     times = Counter(_topic(node, wanted) for wanted in asked)
-    for wanted in {(each.name, each.topic_id): each for each in asked}.values():
-        try:
-            if not node.config.delete_topic_enable:
-                raise TopicDeletionDisabled
-            if times[_topic(node, wanted)] > 1:
-                raise InvalidRequest("the topic is named more than once")
-            if (wanted.name is None) == (wanted.topic_id.int == 0):
-                raise InvalidRequest("give the name or the id, one of them")
-            name = node.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
-            topic = await node.delete_topic(name)
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
-        except Exception as error:  # noqa: BLE001 - one topic's failure is its own
-            results.append(_failed(wanted, as_broker_error(node, error, "delete_topics")))
-    return DeleteTopicsResponse(responses=results)
+
+    async def delete(wanted: DeleteTopicState) -> DeletableTopicResult:
+        if not node.config.delete_topic_enable:
+            raise TopicDeletionDisabled
+        if times[_topic(node, wanted)] > 1:
+            raise InvalidRequest("the topic is named more than once")
+        if (wanted.name is None) == (wanted.topic_id.int == 0):
+            raise InvalidRequest("give the name or the id, one of them")
+        name = node.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
+        topic = await node.delete_topic(name)
+        return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+    once = {(each.name, each.topic_id): each for each in asked}.values()
+    return DeleteTopicsResponse(
+        responses=await per_partition_async(node, "delete_topics", once, delete, _failed)
+    )
 
 
 def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:

@@ -10,10 +10,11 @@ Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition
 from config import Source, broker_entries, topic_entries
 from protocol.api.describe_configs import (
     DescribeConfigsResourceResult,
@@ -39,17 +40,14 @@ def handle(
     node: Node, request: DescribeConfigsRequest, _context: Context
 ) -> DescribeConfigsResponse:
     """Describe every resource, each for itself."""
-    results = []
-    for resource in request.resources:
-        try:
-            results.append(_describe(node, resource, request))
-        except Exception as error:  # noqa: BLE001 - one resource's failure is its own
-            results.append(_failed(resource, as_broker_error(node, error, "describe_configs")))
-    return DescribeConfigsResponse(results=results)
+    describe = partial(_describe, node, request)
+    return DescribeConfigsResponse(
+        results=per_partition(node, "describe_configs", request.resources, describe, _failed)
+    )
 
 
 def _describe(
-    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    node: Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     wanted = resource.configuration_keys
     return DescribeConfigsResult(

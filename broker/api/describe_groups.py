@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.groups.group import State
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition
 from broker.security import authorizer
 from protocol.api.describe_groups import (
     DescribedGroup,
@@ -34,22 +34,22 @@ _NOT_FOUND_SINCE = 6
 
 def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
     """Describe each."""
-    groups = []
-    for group_id in request.groups:
-        try:
-            kept = node.coordinator.find(group_id, may_be_empty=True)
-            if kept is not None:
-                described = _described(kept.group)
-            elif context.version >= _NOT_FOUND_SINCE:
-                raise GroupIdNotFound(f"there is no group {group_id}")
-            else:
-                described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
-            if request.include_authorized_operations:
-                described.authorized_operations = authorizer.ON_GROUP
-            groups.append(described)
-        except Exception as error:  # noqa: BLE001 - each group has an answer of its own
-            groups.append(_failed(group_id, as_broker_error(node, error, "DescribeGroups")))
-    return DescribeGroupsResponse(groups=groups)
+
+    def describe(group_id: str) -> DescribedGroup:
+        kept = node.coordinator.find(group_id, may_be_empty=True)
+        if kept is not None:
+            described = _described(kept.group)
+        elif context.version >= _NOT_FOUND_SINCE:
+            raise GroupIdNotFound(f"there is no group {group_id}")
+        else:
+            described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        if request.include_authorized_operations:
+            described.authorized_operations = authorizer.ON_GROUP
+        return described
+
+    return DescribeGroupsResponse(
+        groups=per_partition(node, "describe_groups", request.groups, describe, _failed)
+    )
 
 
 def _described(group: Group) -> DescribedGroup:

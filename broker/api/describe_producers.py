@@ -8,10 +8,11 @@ record time.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition_async
 from protocol.api.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
@@ -35,7 +36,13 @@ async def handle(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[await _one(node, topic.name, i) for i in topic.partition_indexes],
+                partitions=await per_partition_async(
+                    node,
+                    "describe_producers",
+                    topic.partition_indexes,
+                    partial(_one, node, topic.name),
+                    _failed,
+                ),
             )
             for topic in request.topics
         ]
@@ -43,13 +50,10 @@ async def handle(
 
 
 async def _one(node: Node, topic: str, index: int) -> PartitionResponse:
-    try:
-        check_topic_name(topic)
-        partition = await node.open_partition(topic, index)
-        loop = asyncio.get_running_loop()
-        producers = await loop.run_in_executor(node.reading, _states, partition)
-    except Exception as error:  # noqa: BLE001 - one partition's failure is its own
-        return _failed(index, as_broker_error(node, error, "describe_producers"))
+    check_topic_name(topic)
+    partition = await node.open_partition(topic, index)
+    loop = asyncio.get_running_loop()
+    producers = await loop.run_in_executor(node.reading, _states, partition)
     return PartitionResponse(partition_index=index, active_producers=producers)
 
 

@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
+from broker.network.per_partition import per_partition
 from broker.security import authorizer
 from protocol.api.describe_topic_partitions import (
     Cursor,
@@ -21,7 +22,7 @@ from protocol.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition
+from protocol.errors import InvalidRequest, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+    from protocol.errors import BrokerError
 
 _MOST = 2_000
 
@@ -49,7 +51,9 @@ async def handle(
         topic = node.metadata.image.topics.get(name)
         if topic is None:
             if request.topics:
-                topics.append(_unknown(name))
+                topics += per_partition(
+                    node, "describe_topic_partitions", [name], _raise_unknown, _failed
+                )
             continue
         indexes = range(begin, topic.partitions)[:left]
         begin = 0
@@ -116,12 +120,10 @@ def _partitions(
         )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    try:
-        check_topic_name(name)
-    except BrokerError as error:
-        return _failed(name, error)
-    return _failed(name, UnknownTopicOrPartition())
+def _raise_unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Raise why there is no such topic."""
+    check_topic_name(name)
+    raise UnknownTopicOrPartition
 
 
 def _failed(

@@ -10,9 +10,10 @@ Version notes: 1 the kind of election, an error at the top; 2 flexible.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition
 from protocol.api.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -49,34 +50,35 @@ def handle(node: Node, request: ElectLeadersRequest, _context: Context) -> Elect
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic,
-                partition_result=[
-                    _result(index, _why_not(node, topic, index, request.election_type))
-                    for index in indexes
-                ],
+                partition_result=per_partition(
+                    node,
+                    "elect_leaders",
+                    indexes,
+                    partial(_elect, node, topic, request.election_type),
+                    _failed,
+                ),
             )
             for topic, indexes in asked.items()
         ]
     )
 
 
-def _why_not(node: Node, topic: str, index: int, kind: int) -> BrokerError:
-    try:
-        known = node.metadata.image.topics.get(topic)
-        if known is None:
-            return UnknownTopicOrPartition(f"there is no topic {topic}")
-        if not 0 <= index < known.partitions:
-            return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-        opened = node.store.opened_partition(topic, index)
-        if opened is not None and opened.offline is not None:
-            if kind == _UNCLEAN:
-                return EligibleLeadersNotAvailable(opened.offline)
-            return PreferredLeaderNotAvailable(opened.offline)
-    except Exception as error:  # noqa: BLE001 - one partition's failure is its own
-        return as_broker_error(node, error, "elect_leaders")
-    return ElectionNotNeeded(f"{topic}-{index} is led by broker {node.config.node_id} already")
+def _elect(node: Node, topic: str, kind: int, index: int) -> PartitionResult:
+    """Raise why there is no election."""
+    known = node.metadata.image.topics.get(topic)
+    if known is None:
+        raise UnknownTopicOrPartition(f"there is no topic {topic}")
+    if not 0 <= index < known.partitions:
+        raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+    opened = node.store.opened_partition(topic, index)
+    if opened is not None and opened.offline is not None:
+        if kind == _UNCLEAN:
+            raise EligibleLeadersNotAvailable(opened.offline)
+        raise PreferredLeaderNotAvailable(opened.offline)
+    raise ElectionNotNeeded(f"{topic}-{index} is led by broker {node.config.node_id} already")
 
 
-def _result(index: int, error: BrokerError) -> PartitionResult:
+def _failed(index: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
 
 
@@ -87,7 +89,7 @@ def refuse(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResp
         replica_election_results=[
             ReplicaElectionResult(
                 topic=each.topic,
-                partition_result=[_result(index, error) for index in each.partitions],
+                partition_result=[_failed(index, error) for index in each.partitions],
             )
             for each in request.topic_partitions or ()
         ],

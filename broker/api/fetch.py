@@ -25,7 +25,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from broker.network.context import Context
     from broker.node import Node
-    from protocol.api.fetch import FetchRequest
+    from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
     from protocol.errors import BrokerError, ErrorCode
     from protocol.records.batch import Batch
     from storage.log.partition import Partition
@@ -198,47 +198,50 @@ def _attempt(node: Node, request: FetchRequest, version: int, *, on_loop: bool) 
     find = node.opened_partition if on_loop else node.partition
     by_id = version >= _TOPIC_IDS_SINCE
     size = 0
+
+    def read(topic: FetchTopic, wanted: FetchPartition) -> PartitionData:
+        nonlocal left, size
+        name = node.topic_name(topic.topic_id) if by_id else topic.topic
+        partition = find(name, wanted.partition)
+        node.check_leader_epoch(partition, wanted.current_leader_epoch)
+        upper_offset = _upper_offset(partition, request)
+        outcome.partitions.append(partition)
+        outcome.upper_offsets.append(upper_offset)
+        records, got, converted = _NOTHING
+        append_times = None
+        if wanted.fetch_offset != upper_offset:  # the consumer has not caught up
+            limit = min(wanted.partition_max_bytes, left)
+            reading = _Reading(
+                partition, wanted.fetch_offset, limit, upper_offset, version, size == 0, on_loop
+            )
+            if request.with_append_times:
+                records, got, append_times = _read_with_append_times(reading)
+            else:
+                records, got, converted = _read(reading)
+        result = _found(partition, wanted.partition, records, request)
+        if append_times:
+            result.append_times = append_times
+        if got:
+            outcome.served.append(_Served(partition.topic, got, converted))
+        size += got
+        left = max(0, left - got)
+        return result
+
+    def failed(wanted: FetchPartition, error: BrokerError) -> PartitionData:
+        outcome.errors.append(error.code)
+        return _failed(wanted.partition, node.code_for(error.code, version <= 5))
+
     for topic in request.topics:
-        answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[])
+        answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
         outcome.response.responses.append(answer)
-        for wanted in topic.partitions:
-            try:
-                name = node.topic_name(topic.topic_id) if by_id else topic.topic
-                partition = find(name, wanted.partition)
-                node.check_leader_epoch(partition, wanted.current_leader_epoch)
-                upper_offset = _upper_offset(partition, request)
-                outcome.partitions.append(partition)
-                outcome.upper_offsets.append(upper_offset)
-                records, got, converted = _NOTHING
-                append_times = None
-                if wanted.fetch_offset != upper_offset:  # the consumer has not caught up
-                    reading = _Reading(
-                        partition,
-                        wanted.fetch_offset,
-                        min(wanted.partition_max_bytes, left),
-                        upper_offset,
-                        version,
-                        size == 0,
-                        on_loop,
-                    )
-                    if request.with_append_times:
-                        records, got, append_times = _read_with_append_times(reading)
-                    else:
-                        records, got, converted = _read(reading)
-                result = _found(partition, wanted.partition, records, request)
-                if append_times:
-                    result.append_times = append_times
-                if got:
-                    outcome.served.append(_Served(partition.topic, got, converted))
-                size += got
-                left = max(0, left - got)
-            except (_NeedsThreadError, NotAtHandError):
-                raise
-            except Exception as error:  # noqa: BLE001 - one partition's failure is its own
-                known = as_broker_error(node, error, "fetch")
-                outcome.errors.append(known.code)
-                result = _failed(wanted.partition, node.code_for(known.code, version <= 5))
-            answer.partitions.append(result)
+        answer.partitions = per_partition(
+            node,
+            "fetch",
+            topic.partitions,
+            partial(read, topic),
+            failed,
+            passing=(_NeedsThreadError, NotAtHandError),
+        )
     return outcome._replace(size_bytes=size, at_once=bool(outcome.errors))
 
 

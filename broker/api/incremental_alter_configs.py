@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
 from broker.metadata.names import check_topic_name
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition_async
 from config import TOPIC_SETTINGS, Type, broker_entries, topic_entries
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -59,19 +59,19 @@ async def altered(
     alter: Callable[[Node, _Resource], Awaitable[None]],
     api: str,
 ) -> list[tuple[_Resource, BrokerError | None]]:
-    """Alter resources one after another, each for itself; what became of each."""
+    """Alter resources one after another, each for itself; returns each with its error."""
     times = Counter((each.resource_type, each.resource_name) for each in resources)
-    outcomes: list[tuple[_Resource, BrokerError | None]] = []
-    for resource in resources:
-        try:
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequest("the resource is named more than once")
-            await alter(node, resource)
-        except Exception as error:  # noqa: BLE001 - one resource's failure is its own
-            outcomes.append((resource, as_broker_error(node, error, api)))
-        else:
-            outcomes.append((resource, None))
-    return outcomes
+
+    async def alter_one(resource: _Resource) -> tuple[_Resource, BrokerError | None]:
+        if times[resource.resource_type, resource.resource_name] > 1:
+            raise InvalidRequest("the resource is named more than once")
+        await alter(node, resource)
+        return resource, None
+
+    def failed(resource: _Resource, error: BrokerError) -> tuple[_Resource, BrokerError | None]:
+        return resource, error
+
+    return await per_partition_async(node, api, resources, alter_one, failed)
 
 
 async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:

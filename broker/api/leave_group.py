@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition
 from protocol.api.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
-    from protocol.api.leave_group import LeaveGroupRequest
+    from protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
     from protocol.errors import BrokerError
 
 _SEVERAL_SINCE = 3
@@ -27,21 +27,23 @@ def handle(node: Node, request: LeaveGroupRequest, context: Context) -> LeaveGro
         node.coordinator.leave(request.group_id, request.member_id, None)
         return LeaveGroupResponse()
     node.coordinator.find(request.group_id)
-    answers = []
-    for member in request.members:
-        code = 0
-        try:
-            node.coordinator.leave(request.group_id, member.member_id, member.group_instance_id)
-        except Exception as error:  # noqa: BLE001 - each member has an answer of its own
-            code = as_broker_error(node, error, "LeaveGroup").code
-        answers.append(
-            MemberResponse(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                error_code=code,
-            )
-        )
-    return LeaveGroupResponse(members=answers)
+
+    def leave(member: MemberIdentity) -> MemberResponse:
+        node.coordinator.leave(request.group_id, member.member_id, member.group_instance_id)
+        return _member(member, 0)
+
+    def failed(member: MemberIdentity, error: BrokerError) -> MemberResponse:
+        return _member(member, error.code)
+
+    return LeaveGroupResponse(
+        members=per_partition(node, "leave_group", request.members, leave, failed)
+    )
+
+
+def _member(member: MemberIdentity, code: int) -> MemberResponse:
+    return MemberResponse(
+        member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
+    )
 
 
 def refuse(_request: LeaveGroupRequest, error: BrokerError) -> LeaveGroupResponse:

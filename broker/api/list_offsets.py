@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition
 from protocol.api.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -92,27 +93,30 @@ async def _answer_in_thread(
 
 def _answer(node: Node, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
     """Answer every partition for itself."""
-    response = ListOffsetsResponse(topics=[])
     times = Counter(
         (topic.name, wanted.partition_index)
         for topic in request.topics
         for wanted in topic.partitions
     )
-    for topic in request.topics:
-        answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
-        response.topics.append(answer)
-        for wanted in topic.partitions:
-            try:
-                if version > 0 and times[topic.name, wanted.partition_index] > 1:
-                    raise InvalidRequest("the partition is named more than once")
-                partition = node.partition(topic.name, wanted.partition_index)
-                node.check_leader_epoch(partition, wanted.current_leader_epoch)
-                result = _look_up(partition, wanted, request.isolation_level, version)
-            except Exception as error:  # noqa: BLE001 - one partition's failure is its own
-                known = as_broker_error(node, error, "list_offsets")
-                result = _failed(wanted.partition_index, known.code)
-            answer.partitions.append(result)
-    return response
+
+    def look_up(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        if version > 0 and times[name, wanted.partition_index] > 1:
+            raise InvalidRequest("the partition is named more than once")
+        partition = node.partition(name, wanted.partition_index)
+        node.check_leader_epoch(partition, wanted.current_leader_epoch)
+        return _look_up(partition, wanted, request.isolation_level, version)
+
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=per_partition(
+                    node, "list_offsets", topic.partitions, partial(look_up, topic.name), _failed
+                ),
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _look_up(
@@ -162,9 +166,13 @@ def _leader_epoch(partition: Partition, target: int, offset: int) -> int:
     return partition.leader_epoch if target == Target.LATEST else partition.leader_epoch_at(offset)
 
 
-def _failed(index: int, code: int) -> ListOffsetsPartitionResponse:
+def _failed(wanted: ListOffsetsPartition, error: BrokerError) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
-        partition_index=index, error_code=code, offset=-1, timestamp=-1, old_style_offsets=[]
+        partition_index=wanted.partition_index,
+        error_code=error.code,
+        offset=-1,
+        timestamp=-1,
+        old_style_offsets=[],
     )
 
 
@@ -174,9 +182,7 @@ def refuse(request: ListOffsetsRequest, error: BrokerError) -> ListOffsetsRespon
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[
-                    _failed(wanted.partition_index, error.code) for wanted in topic.partitions
-                ],
+                partitions=[_failed(wanted, error) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.metadata.names import check_topic_name
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition, per_partition_async
 from broker.security import authorizer
 from protocol.api.metadata import (
     MetadataResponse,
@@ -26,7 +28,6 @@ from protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from protocol.errors import (
-    BrokerError,
     InvalidRequest,
     TopicAlreadyExists,
     UnknownTopicId,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+    from protocol.errors import BrokerError
 
 _AUTO_CREATE_FLAG_SINCE = 4
 _BY_ID_SINCE = 12
@@ -100,9 +102,9 @@ def _answer(
         topic.name is not None and topic.name not in image.topics for topic in wanted
     ):
         return _create_and_answer(node, request, wanted, context)
-    return _response(
-        node, request, context, [_one(node, topic, context.version) for topic in wanted]
-    )
+    failed = partial(_failed, context.version)
+    topics = per_partition(node, "metadata", wanted, partial(_one, node, context.version), failed)
+    return _response(node, request, context, topics)
 
 
 def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -114,43 +116,37 @@ async def _create_and_answer(
     node: Node, request: MetadataRequest, wanted: list[MetadataRequestTopic], context: Context
 ) -> MetadataResponse:
     """Create the topics that are missing, then answer."""
-    answers = []
-    for topic in wanted:
-        try:
-            if topic.name is not None and topic.name not in node.metadata.image.topics:
+
+    async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+        if topic.name is not None and topic.name not in node.metadata.image.topics:
+            with suppress(TopicAlreadyExists):  # another request was faster
                 await node.create_topic(topic.name)
-        except TopicAlreadyExists:
-            pass  # another request was faster
-        except Exception as error:  # noqa: BLE001 - one topic's failure is its own
-            known = as_broker_error(node, error, "auto creation")
-            answers.append(_failed(topic, known, context.version))
-            continue
-        answers.append(_one(node, topic, context.version))
-    return _response(node, request, context, answers)
+        return _one(node, context.version, topic)
+
+    failed = partial(_failed, context.version)
+    topics = await per_partition_async(node, "metadata", wanted, create, failed)
+    return _response(node, request, context, topics)
 
 
-def _one(node: Node, wanted: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
+def _one(node: Node, version: int, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     """Describe one topic, by name or, from version 12 on, by id."""
     image = node.metadata.image
-    try:
-        if wanted.name is not None:
-            found = image.topics.get(wanted.name)
-            if found is None:
-                check_topic_name(wanted.name)
-                raise UnknownTopicOrPartition
-        elif version < _BY_ID_SINCE:
-            raise InvalidRequest(f"version {version} cannot ask for a topic by its id")
-        else:
-            found = image.topics_by_id.get(wanted.topic_id)
-            if found is None:
-                raise UnknownTopicId
-    except BrokerError as error:
-        return _failed(wanted, error, version)
+    if wanted.name is not None:
+        found = image.topics.get(wanted.name)
+        if found is None:
+            check_topic_name(wanted.name)
+            raise UnknownTopicOrPartition
+    elif version < _BY_ID_SINCE:
+        raise InvalidRequest(f"version {version} cannot ask for a topic by its id")
+    else:
+        found = image.topics_by_id.get(wanted.topic_id)
+        if found is None:
+            raise UnknownTopicId
     return _describe(node, found)
 
 
 def _failed(
-    wanted: MetadataRequestTopic, error: BrokerError, version: int
+    version: int, wanted: MetadataRequestTopic, error: BrokerError
 ) -> MetadataResponseTopic:
     """A topic's error; before version 12 an answer must have a name."""
     name = "" if wanted.name is None and version < _BY_ID_SINCE else wanted.name
@@ -204,5 +200,5 @@ def refuse(request: MetadataRequest, error: BrokerError) -> MetadataResponse:
     return MetadataResponse(
         error_code=error.code,
         brokers=[],
-        topics=[_failed(topic, error, 0) for topic in request.topics or ()],
+        topics=[_failed(0, topic, error) for topic in request.topics or ()],
     )

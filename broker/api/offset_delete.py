@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.groups.group import State
+from broker.network.per_partition import per_partition
 from protocol.api.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 from protocol.errors import (
-    BrokerError,
     GroupIdNotFound,
     GroupSubscribedToTopic,
     NonEmptyGroup,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.offset_delete import OffsetDeleteRequest
+    from protocol.errors import BrokerError
 
 
 async def handle(
@@ -50,13 +51,15 @@ async def handle(
     asked = dict.fromkeys(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
-    for name in asked:
-        try:
-            _check(node, name, in_use)
-        except BrokerError as error:
-            codes[name] = error.code
-        else:
-            going.append(name)
+
+    def check(name: Name) -> None:
+        _check(node, name, in_use)
+        going.append(name)
+
+    def failed(name: Name, error: BrokerError) -> None:
+        codes[name] = error.code
+
+    per_partition(node, "offset_delete", asked, check, failed)
     await node.coordinator.forget_offsets(request.group_id, going)
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for name in asked:

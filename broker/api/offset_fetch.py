@@ -9,9 +9,10 @@ transactions, so everything is); 8 several groups at once.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition
 from protocol.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.api.offset_fetch import (
         OffsetFetchRequest,
+        OffsetFetchRequestGroup,
         OffsetFetchRequestTopic,
         OffsetFetchRequestTopics,
     )
@@ -87,27 +89,32 @@ def _partition(index: int, at: Committed | None, missing: int) -> OffsetFetchRes
 
 
 def _several(node: Node, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    groups = []
-    for wanted in request.groups:
-        answer = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[])
-        groups.append(answer)
-        try:
-            kept = node.coordinator.find(wanted.group_id, may_be_empty=True)
-        except Exception as error:  # noqa: BLE001 - each group has an answer of its own
-            answer.error_code = as_broker_error(node, error, "OffsetFetch").code
-            continue
-        for name, partitions in _found(kept, wanted.topics).items():
-            topic = OffsetFetchResponseTopics(name=name, partitions=[])
-            answer.topics.append(topic)
-            for index, at in partitions:
-                one = OffsetFetchResponsePartitions(
-                    partition_index=index, committed_offset=-1, metadata=""
-                )
-                if at is not None:
-                    one.committed_offset, one.metadata = at.offset, at.metadata
-                    one.committed_leader_epoch = at.leader_epoch
-                topic.partitions.append(one)
-    return OffsetFetchResponse(groups=groups)
+    return OffsetFetchResponse(
+        groups=per_partition(
+            node, "offset_fetch", request.groups, partial(_of_group, node), _failed
+        )
+    )
+
+
+def _of_group(node: Node, wanted: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    kept = node.coordinator.find(wanted.group_id, may_be_empty=True)
+    answer = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[])
+    for name, partitions in _found(kept, wanted.topics).items():
+        topic = OffsetFetchResponseTopics(name=name, partitions=[])
+        answer.topics.append(topic)
+        for index, at in partitions:
+            one = OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=-1, metadata=""
+            )
+            if at is not None:
+                one.committed_offset, one.metadata = at.offset, at.metadata
+                one.committed_leader_epoch = at.leader_epoch
+            topic.partitions.append(one)
+    return answer
+
+
+def _failed(wanted: OffsetFetchRequestGroup, error: BrokerError) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[], error_code=error.code)
 
 
 def refuse(request: OffsetFetchRequest, error: BrokerError) -> OffsetFetchResponse:
@@ -127,10 +134,6 @@ def refuse(request: OffsetFetchRequest, error: BrokerError) -> OffsetFetchRespon
         )
         for topic in request.topics or ()
     ]
-    groups = [
-        OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
-        for group in request.groups
-    ]
-    if groups:
-        return OffsetFetchResponse(groups=groups)
+    if request.groups:
+        return OffsetFetchResponse(groups=[_failed(group, error) for group in request.groups])
     return OffsetFetchResponse(topics=topics, error_code=error.code)

@@ -9,9 +9,10 @@ Version notes: 1 answers the epoch; 2 throttle time, current leader epoch checke
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.network.context import as_broker_error
+from broker.network.per_partition import per_partition
 from protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -54,7 +55,13 @@ def _answer(node: Node, request: OffsetForLeaderEpochRequest) -> OffsetForLeader
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_one(node, topic.topic, wanted) for wanted in topic.partitions],
+                partitions=per_partition(
+                    node,
+                    "offset_for_leader_epoch",
+                    topic.partitions,
+                    partial(_one, node, topic.topic),
+                    _failed,
+                ),
             )
             for topic in request.topics
         ]
@@ -62,13 +69,9 @@ def _answer(node: Node, request: OffsetForLeaderEpochRequest) -> OffsetForLeader
 
 
 def _one(node: Node, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
-    try:
-        partition = node.partition(name, wanted.partition)
-        node.check_leader_epoch(partition, wanted.current_leader_epoch)
-        epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
-    except Exception as error:  # noqa: BLE001 - one partition's failure is its own
-        known = as_broker_error(node, error, "offset_for_leader_epoch")
-        return _failed(wanted, known)
+    partition = node.partition(name, wanted.partition)
+    node.check_leader_epoch(partition, wanted.current_leader_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from broker.network.context import CloseConnection, as_broker_error
+from broker.network.context import CloseConnection
+from broker.network.per_partition import per_partition
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -70,12 +72,27 @@ _WITHOUT_START_OFFSET = frozenset(
 )
 
 
-class _Pending(NamedTuple):
-    """One partition whose append went to a thread, or waits for the disk."""
+class _Append:
+    """One partition's part of a request, and of the answer."""
 
-    result: PartitionProduceResponse
-    partition: Partition
-    answer: asyncio.Future[Appended]
+    __slots__ = ("data", "partition", "pending", "result", "topic")
+
+    def __init__(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
+        self.topic = topic
+        self.data = data
+        self.result = PartitionProduceResponse(
+            index=data.index, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
+        )
+        self.partition: Partition | None = None  # set once the request may append to it
+        # Set where the append went to a thread, or waits for the disk.
+        self.pending: asyncio.Future[Appended] | None = None
+
+    def done(self, appended: Appended) -> PartitionProduceResponse:
+        """Fill in what was appended."""
+        self.result.base_offset = appended.base_offset
+        self.result.log_append_time_ms = appended.log_append_time_ms
+        self.result.log_start_offset = appended.log_start_offset
+        return self.result
 
 
 def handle(
@@ -111,31 +128,36 @@ async def _open_and_append(
 def _append(
     node: Node, request: ProduceRequest, context: Context, not_opened: Failures
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    response = ProduceResponse(responses=[])
-    pending: list[_Pending] = []
-    for topic in request.topic_data:
-        answer = TopicProduceResponse(
-            name=topic.name, topic_id=topic.topic_id, partition_responses=[]
+    pending: list[_Append] = []
+
+    def append(each: _Append) -> PartitionProduceResponse:
+        each.partition = _partition(node, request, each, context, not_opened)
+        appended = node.append(
+            each.partition, each.data.records or b"", context.version, waits=request.acks != 0
         )
-        response.responses.append(answer)
-        for data in topic.partition_data:
-            result = PartitionProduceResponse(
-                index=data.index, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
+        if isinstance(appended, Appended):
+            return each.done(appended)
+        each.pending = appended
+        pending.append(each)
+        return each.result
+
+    failed = partial(_failed, node, context.version)
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=per_partition(
+                    node,
+                    "produce",
+                    [_Append(topic, data) for data in topic.partition_data],
+                    append,
+                    failed,
+                ),
             )
-            answer.partition_responses.append(result)
-            partition = None
-            try:
-                partition = _partition(node, request, topic, data, context, not_opened)
-                appended = node.append(
-                    partition, data.records or b"", context.version, waits=request.acks != 0
-                )
-            except Exception as error:  # noqa: BLE001 - one partition's failure is its own
-                _failed(node, result, partition, error, context.version)
-                continue
-            if isinstance(appended, Appended):
-                _done(result, appended)
-            else:
-                pending.append(_Pending(result, partition, appended))
+            for topic in request.topic_data
+        ]
+    )
     if pending:
         return _finish(node, request, response, pending, context.version)
     return _answer(request, response)
@@ -144,13 +166,12 @@ def _append(
 def _partition(
     node: Node,
     request: ProduceRequest,
-    topic: TopicProduceData,
-    data: PartitionProduceData,
+    wanted: _Append,
     context: Context,
     not_opened: Failures,
 ) -> Partition:
     """The partition to append to, if the request may; raises what is wrong."""
-    acks = request.acks
+    acks, topic, data = request.acks, wanted.topic, wanted.data
     if acks not in (-1, 0, 1):
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
     by_id = context.version >= _TOPIC_IDS_SINCE
@@ -184,18 +205,18 @@ async def _finish(
     node: Node,
     request: ProduceRequest,
     response: ProduceResponse,
-    pending: list[_Pending],
+    pending: list[_Append],
     version: int,
 ) -> ProduceResponse | None:
     """Wait for the appends that went to a thread or wait for the disk."""
-    outcomes = await asyncio.gather(*(each.answer for each in pending), return_exceptions=True)
-    for (result, partition, _), outcome in zip(pending, outcomes, strict=True):
-        if isinstance(outcome, Exception):
-            _failed(node, result, partition, outcome, version)
-        elif isinstance(outcome, BaseException):
-            raise outcome
-        else:
-            _done(result, outcome)
+
+    def finish(each: _Append) -> PartitionProduceResponse:
+        assert each.pending is not None
+        return each.done(each.pending.result())
+
+    answers = [each.pending for each in pending if each.pending is not None]
+    await asyncio.gather(*answers, return_exceptions=True)
+    per_partition(node, "produce", pending, finish, partial(_failed, node, version))
     return _answer(request, response)
 
 
@@ -212,32 +233,24 @@ def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceRespon
     return None
 
 
-def _done(result: PartitionProduceResponse, appended: Appended) -> None:
-    result.base_offset = appended.base_offset
-    result.log_append_time_ms = appended.log_append_time_ms
-    result.log_start_offset = appended.log_start_offset
-
-
 def _failed(
-    node: Node,
-    result: PartitionProduceResponse,
-    partition: Partition | None,
-    error: Exception,
-    version: int,
-) -> None:
+    node: Node, version: int, wanted: _Append, error: BrokerError
+) -> PartitionProduceResponse:
     """Write one partition's error code, sentence and guilty records."""
-    known = as_broker_error(node, error, "produce")
-    node.metrics.produce_failed(known.code)
-    if isinstance(known, InvalidTimestamp) and partition is not None:
-        node.time_watch.refused(partition, known)
-    if partition is not None and known.code not in _WITHOUT_START_OFFSET:
-        result.log_start_offset = partition.log_start_offset
-    result.error_code = node.code_for(known.code, version <= 3)
-    result.error_message = known.message
+    result, partition = wanted.result, wanted.partition
+    node.metrics.produce_failed(error.code)
+    if partition is not None:
+        if isinstance(error, InvalidTimestamp):
+            node.time_watch.refused(partition, error)
+        if error.code not in _WITHOUT_START_OFFSET:
+            result.log_start_offset = partition.log_start_offset
+    result.error_code = node.code_for(error.code, version <= 3)
+    result.error_message = error.message
     result.record_errors = [
         BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-        for index, message in known.record_errors
+        for index, message in error.record_errors
     ]
+    return result
 
 
 def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:

@@ -6,7 +6,7 @@ returns a response message, an awaitable of one, or None (acks=0). It raises `Br
 request that fails as a whole; its module's `refuse(request, error)` then makes the response that
 carries the code.
 
-Error codes are written in two places only: here, and in a handler's loop over partitions. An exception
+Error codes are written in two places only: here, and in `per_partition()`. An exception
 nobody foresaw is UNKNOWN_SERVER_ERROR, a logged traceback and a counter. What cannot be parsed, an
 unknown API or version, and any error under acks=0 close the connection, as Kafka does.
 """

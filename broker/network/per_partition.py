@@ -1,0 +1,62 @@
+"""How a handler answers each partition, topic, group or resource of a request for itself.
+
+Error codes are written in two places: here and in dispatch. An error that nobody foresaw is
+UNKNOWN_SERVER_ERROR, a logged traceback and a counter; `CloseConnection` passes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.network.context import as_broker_error
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from broker.node import Node
+    from protocol.errors import BrokerError
+
+Wanted = TypeVar("Wanted")
+Result = TypeVar("Result")
+
+
+def per_partition(
+    node: Node,
+    api: str,
+    wanted: Iterable[Wanted],
+    serve: Callable[[Wanted], Result],
+    failed: Callable[[Wanted, BrokerError], Result],
+    *,
+    passing: type[Exception] | tuple[type[Exception], ...] = (),
+) -> list[Result]:
+    """Serve each partition in turn; `failed` makes the result of one whose `serve` raises.
+
+    `passing` are exceptions that end the whole loop: they say nothing about one partition. `api` names the
+    request in the log.
+    """
+    results = []
+    for each in wanted:
+        try:
+            results.append(serve(each))
+        except passing:
+            raise
+        except Exception as error:  # noqa: BLE001 - one partition's failure is its own
+            results.append(failed(each, as_broker_error(node, error, api)))
+    return results
+
+
+async def per_partition_async(
+    node: Node,
+    api: str,
+    wanted: Iterable[Wanted],
+    serve: Callable[[Wanted], Awaitable[Result]],
+    failed: Callable[[Wanted, BrokerError], Result],
+) -> list[Result]:
+    """Do what `per_partition` does where serving one has to wait; one follows the other."""
+    results = []
+    for each in wanted:
+        try:
+            results.append(await serve(each))
+        except Exception as error:  # noqa: BLE001 - one partition's failure is its own
+            results.append(failed(each, as_broker_error(node, error, api)))
+    return results

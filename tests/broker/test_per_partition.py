@@ -1,0 +1,75 @@
+"""One partition's failure is its own: the helper that all handlers answer their partitions with."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from broker.metrics.counters import Metrics
+from broker.network.context import CloseConnection
+from broker.network.per_partition import per_partition, per_partition_async
+from protocol.errors import ErrorCode, UnknownTopicOrPartition
+
+
+class PassingError(Exception):
+    """What says nothing about one partition."""
+
+
+def node():
+    return SimpleNamespace(metrics=Metrics())
+
+
+def serving(raises):
+    """A `serve` that raises what is planned for a partition, and answers the others."""
+
+    def serve(wanted):
+        if wanted in raises:
+            raise raises[wanted]
+        return wanted, 0
+
+    return serve
+
+
+def failed(wanted, error):
+    return wanted, int(error.code)
+
+
+def in_turn(node, api, wanted, serve, failed):
+    async def wait_and_serve(each):
+        await asyncio.sleep(0)
+        return serve(each)
+
+    return asyncio.run(per_partition_async(node, api, wanted, wait_and_serve, failed))
+
+
+@pytest.mark.parametrize("answer", [per_partition, in_turn])
+class TestBoth:
+    def test_each_is_answered_in_its_place(self, answer):
+        here = node()
+        serve = serving({1: UnknownTopicOrPartition("gone")})
+        answers = answer(here, "fetch", range(3), serve, failed)
+        assert answers == [(0, 0), (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (2, 0)]
+        assert here.metrics.unexpected_errors == 0
+
+    def test_what_nobody_foresaw_is_minus_1_with_a_traceback_and_counted(self, answer, caplog):
+        here = node()
+        answers = answer(here, "fetch", range(2), serving({0: KeyError("lost")}), failed)
+        assert answers == [(0, ErrorCode.UNKNOWN_SERVER_ERROR), (1, 0)]
+        assert here.metrics.unexpected_errors == 1
+        assert "unexpected error in fetch" in caplog.text
+        assert "KeyError: 'lost'" in caplog.text
+
+    def test_a_connection_that_has_to_go_goes(self, answer):
+        with pytest.raises(CloseConnection):
+            answer(node(), "produce", range(2), serving({0: CloseConnection("acks=0")}), failed)
+
+
+def test_what_is_to_pass_passes():
+    here = node()
+    with pytest.raises(PassingError):
+        per_partition(
+            here, "fetch", [1], serving({1: PassingError()}), failed, passing=PassingError
+        )
+    assert here.metrics.unexpected_errors == 0
