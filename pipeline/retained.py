@@ -199,8 +199,8 @@ class _Unchanged(Segment):
     def append_times(self) -> _ReadTimes:
         times = self._append_times
         if not isinstance(times, _ReadTimes):
-            path = self._path(filenames.APPEND_TIMES_SUFFIX)
-            times = self._append_times = _ReadTimes(path, self.base_offset)
+            file = self.file_of(filenames.APPEND_TIMES_SUFFIX)
+            times = self._append_times = _ReadTimes(file, self.base_offset)
             times.load()
             times.doubt_from = max(self.doubt_from, times.end_offset)
         return times

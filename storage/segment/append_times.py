@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from storage import files
 from storage.segment import append_entries
 from storage.segment.append_entries import END, ENTRY, ENTRY_SIZE, HEADER, UNKNOWN, Entry
+from storage.segment.named_file import NamedFile
 from storage.time.append_time import goes_back
 from storage.time.lookup import reaches
 
@@ -50,12 +51,12 @@ class AppendTimes:
         "_last",
         "_last_known",
         "base_offset",
-        "path",
+        "file",
     )
 
-    def __init__(self, path: Path, base_offset: int) -> None:
+    def __init__(self, path: Path | NamedFile, base_offset: int) -> None:
         """Describe the file; nothing is read before `load`."""
-        self.path = path
+        self.file = NamedFile.of(path)
         self.base_offset = base_offset
         self._descriptor: files.Descriptor | None = None
         self._forget()
@@ -67,6 +68,11 @@ class AppendTimes:
         self._last = Entry(UNKNOWN, -1)
         self._last_known: int | None = None
         self._complete: bool | None = False  # None: nobody has looked yet
+
+    @property
+    def path(self) -> Path:
+        """Where the file is now."""
+        return self.file.path
 
     def __len__(self) -> int:
         return self._count
@@ -80,7 +86,7 @@ class AppendTimes:
         self._forget()
         self._descriptor = None
         try:
-            descriptor = files.Descriptor(self.path)
+            descriptor = self.file.open()
         except FileNotFoundError:
             return False
         if files.read_at(descriptor, len(HEADER), 0) != HEADER:
@@ -290,7 +296,7 @@ class AppendTimes:
         entry = ENTRY.pack(append_time_ms, relative_offset)
         descriptor = self._descriptor
         if descriptor is None:
-            descriptor = self._descriptor = files.Descriptor(self.path, writable=True)
+            descriptor = self._descriptor = self.file.open(writable=True)
         if count == 0:
             files.write_at(descriptor, (HEADER, entry), 0, len(HEADER) + ENTRY_SIZE)
             self._complete = append_time_ms != UNKNOWN
@@ -320,7 +326,7 @@ class AppendTimes:
     def _write_end(self, relative_offset: int) -> None:
         descriptor = self._descriptor
         if descriptor is None:
-            descriptor = self._descriptor = files.Descriptor(self.path, writable=True)
+            descriptor = self._descriptor = self.file.open(writable=True)
         position = len(HEADER) + self._count * ENTRY_SIZE
         files.write_at(descriptor, (ENTRY.pack(END, relative_offset),), position, ENTRY_SIZE)
         self._end = relative_offset
@@ -352,7 +358,7 @@ class AppendTimes:
     def size(self) -> int:
         """Return the size of the file in bytes, 0 where there is none; raises OSError."""
         try:
-            return self.path.stat().st_size
+            return self.file.path.stat().st_size
         except FileNotFoundError:
             return 0
 
@@ -360,7 +366,7 @@ class AppendTimes:
         entries = self._count + (self._end is not None)
         size = len(HEADER) + entries * ENTRY_SIZE if self._count else 0
         if self.size() > size:
-            files.truncate(self.path, size)
+            files.truncate(self.file.path, size)
 
     def mark_unknown(self, from_offset: int | None = None) -> None:
         """Say that nothing is known of the segment, or from an offset on: somebody else wrote it.
@@ -372,7 +378,7 @@ class AppendTimes:
             self.append(UNKNOWN, from_offset)
             return
         self._descriptor = None
-        files.replace(self.path, HEADER + ENTRY.pack(UNKNOWN, 0), losable=True)
+        files.replace(self.file.path, HEADER + ENTRY.pack(UNKNOWN, 0), losable=True)
         self._forget()
         self._last = Entry(UNKNOWN, 0)
         self._count = 1
@@ -388,4 +394,4 @@ class AppendTimes:
 
     def _reader(self) -> files.Descriptor:
         descriptor = self._descriptor
-        return files.Descriptor(self.path) if descriptor is None else descriptor
+        return self.file.open() if descriptor is None else descriptor

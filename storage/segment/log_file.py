@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import CorruptMessage
 from storage import filenames, files
 from storage.segment.batch_headers import batch_size, scan_intact
+from storage.segment.named_file import NamedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +50,8 @@ class LogFile:
         "_descriptor",
         "base_offset",
         "directory",
+        "file",
         "is_active",
-        "path",
         "tail",
     )
 
@@ -58,10 +59,15 @@ class LogFile:
         """Describe the file; it is not touched before it is needed."""
         self.directory = directory
         self.base_offset = base_offset
-        self.path = directory / filenames.segment_file(base_offset, filenames.LOG_SUFFIX)
+        self.file = NamedFile(directory / filenames.segment_file(base_offset, filenames.LOG_SUFFIX))
         self.tail = tail
         self.is_active = False
         self._descriptor: files.Descriptor | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where the log is now: it is renamed when it is about to go."""
+        return self.file.path
 
     def rest(self) -> None:
         """Let go of the descriptor; readers in other threads keep theirs."""
@@ -96,13 +102,7 @@ class LogFile:
             if not self.is_active:
                 RECENT.used(self)
             return descriptor
-        path = self.path
-        try:
-            descriptor = files.Descriptor(path)
-        except FileNotFoundError:
-            if self.path == path:
-                raise
-            descriptor = files.Descriptor(self.path)  # retention has just renamed it
+        descriptor = self.file.open()
         if not self.is_active:
             self._descriptor = descriptor
             RECENT.used(self)
@@ -110,9 +110,6 @@ class LogFile:
 
     def _writer(self) -> files.Descriptor:
         """Return a descriptor to append with, and keep it; raises OSError."""
-        descriptor = self._descriptor = files.Descriptor(self.path, writable=True)
+        descriptor = self._descriptor = self.file.open(writable=True)
         RECENT.used(self)
         return descriptor
-
-    def _path(self, suffix: str) -> Path:
-        return self.directory / filenames.segment_file(self.base_offset, suffix)

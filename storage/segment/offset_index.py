@@ -65,7 +65,7 @@ class OffsetIndex(SparseIndex):
         """
         self.clear()
         try:
-            data = self.path.read_bytes()
+            data = self.file.read()
         except FileNotFoundError:
             return False
         offsets, positions = parse(data)

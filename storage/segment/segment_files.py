@@ -18,6 +18,7 @@ from storage.segment import log_file, survey
 from storage.segment.append_times import AppendTimes
 from storage.segment.batch_headers import HEADER_SIZE, last_offset_at
 from storage.segment.log_file import LogFile
+from storage.segment.named_file import NamedFile
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.sparse_index import flush_both
 from storage.segment.time_index import TimeIndex
@@ -52,6 +53,7 @@ class SegmentFiles(LogFile):
     __slots__ = (
         "_append_times",
         "_durable_offset",
+        "_files",
         "_index",
         "_known_size",
         "_last_indexed",
@@ -65,6 +67,7 @@ class SegmentFiles(LogFile):
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
         """Describe a segment; no file is touched before it is needed."""
         super().__init__(directory, base_offset, tail)
+        self._files = {filenames.LOG_SUFFIX: self.file}  # those beside the log join when needed
         self._index: OffsetIndex | None = None
         self._append_times: AppendTimes | None = None
         self._durable_offset: int | None = None  # before it they were durable; see `adopt`
@@ -103,8 +106,8 @@ class SegmentFiles(LogFile):
         """The append times, read from their file."""
         append_times = self._append_times
         if append_times is None:
-            path = self._path(filenames.APPEND_TIMES_SUFFIX)
-            append_times = AppendTimes(path, self.base_offset)
+            file = self.file_of(filenames.APPEND_TIMES_SUFFIX)
+            append_times = AppendTimes(file, self.base_offset)
             append_times.load()
             if 0 < self._known_size == self.tail.size and not append_times.confirm(
                 self._times.created, self._times.last_append, self._durable_offset
@@ -129,7 +132,8 @@ class SegmentFiles(LogFile):
         self._index, self._time_index = index, time_index
         self._least_entries = (0, 0)
         try:
-            flush_both(index, time_index)
+            with self.file.lock:  # under these names no other segment may put its own meanwhile
+                flush_both(index, time_index)
         except OSError:
             return  # they serve all the same
         if not self.is_active:
@@ -138,8 +142,8 @@ class SegmentFiles(LogFile):
     def new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Make two empty indexes."""
         return (
-            OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), self.base_offset),
-            TimeIndex(self._path(filenames.TIME_INDEX_SUFFIX), self.base_offset),
+            OffsetIndex(self.file_of(filenames.OFFSET_INDEX_SUFFIX), self.base_offset),
+            TimeIndex(self.file_of(filenames.TIME_INDEX_SUFFIX), self.base_offset),
         )
 
     def read_indexes(self) -> bool:
@@ -277,6 +281,21 @@ class SegmentFiles(LogFile):
 
     # --- the files --------------------------------------------------------------------------------
 
+    def file_of(self, suffix: str) -> NamedFile:
+        """Return the log or one of the files beside it, which may not exist."""
+        file = self._files.get(suffix)
+        if file is None:
+            path = self.directory / filenames.segment_file(self.base_offset, suffix)
+            file = self._files.setdefault(suffix, NamedFile(path, self.file.lock))
+        return file
+
+    def give_up(self) -> None:
+        """Never open a file of the segment again: others may take their names."""
+        with self.file.lock:
+            for suffix in _SUFFIXES:
+                self.file_of(suffix).give_up()
+        self.rest()
+
     def rest(self) -> None:
         """Let go of descriptors and, once sealed, of indexes: they are read again when needed.
 
@@ -299,7 +318,7 @@ class SegmentFiles(LogFile):
             filenames.OFFSET_INDEX_SUFFIX,
             filenames.TIME_INDEX_SUFFIX,
         ):
-            path = self._path(suffix)
+            path = self.file_of(suffix).path
             if path.exists():
                 files.sync(path)
 
@@ -314,8 +333,8 @@ class SegmentFiles(LogFile):
 
     def forget_cached(self) -> None:
         """Have the files that cannot be made anew read from the disk from now on; raises OSError."""
-        for path in (self.path, self._path(filenames.APPEND_TIMES_SUFFIX)):
-            files.forget_cached(path)
+        for suffix in (filenames.LOG_SUFFIX, filenames.APPEND_TIMES_SUFFIX):
+            files.forget_cached(self.file_of(suffix).path)
 
     def rename_away(self) -> list[Path]:
         """Give every file of the segment the name of one about to go; return these.
@@ -327,40 +346,39 @@ class SegmentFiles(LogFile):
 
     def mark_log_deleted(self) -> list[Path]:
         """Begin with the log, or do nothing; raises OSError."""
-        away = self.path.with_name(self.path.name + filenames.DELETED_SUFFIX)
         try:
-            files.rename(self.path, away)
+            return [self._rename_away(filenames.LOG_SUFFIX)]
         except FileNotFoundError:
             return []
-        self.path = away
-        return [away]
 
     def mark_companions_deleted(self) -> list[Path]:
         """Go on with the other files, as far as the disk lets us."""
         gone: list[Path] = []
         for suffix in reversed(_SUFFIXES[:-1]):
-            path = self._path(suffix)
-            away = path.with_name(path.name + filenames.DELETED_SUFFIX)
             try:
-                files.rename(path, away)
+                gone.append(self._rename_away(suffix))
             except FileNotFoundError:
                 continue
             except OSError as error:
                 _log.warning(
-                    "file of a deleted segment left", extra={"file": path, "reason": str(error)}
+                    "file of a deleted segment left",
+                    extra={"file": self.file_of(suffix).path, "reason": str(error)},
                 )
-                continue
-            gone.append(away)
         return gone
+
+    def _rename_away(self, suffix: str) -> Path:
+        file = self.file_of(suffix)
+        file.rename(file.path.with_name(file.path.name + filenames.DELETED_SUFFIX))
+        return file.path
 
     def remove_indexes(self) -> None:
         """Remove the files that can be made anew; raises OSError."""
         for suffix in (filenames.OFFSET_INDEX_SUFFIX, filenames.TIME_INDEX_SUFFIX):
-            files.unlink(self._path(suffix))
+            files.unlink(self.file_of(suffix).path)
 
     def remove(self) -> None:
         """Remove every file of the segment but the snapshot; raises OSError."""
         self.is_active = False
         self.rest()
         for suffix in _SUFFIXES:
-            files.unlink(self._path(suffix))
+            files.unlink(self.file_of(suffix).path)

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from storage import files
+from storage.segment.named_file import NamedFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,17 +23,22 @@ NOT_OURS = -1  # the file has to be written anew
 class SparseIndex(ABC):
     """One segment's index: in memory while in use, on disk when flushed."""
 
-    __slots__ = ("_flushed", "base_offset", "flush_lock", "path")
+    __slots__ = ("_flushed", "base_offset", "file", "flush_lock")
 
     entry_size: ClassVar[int]
 
-    def __init__(self, path: Path, base_offset: int) -> None:
+    def __init__(self, path: Path | NamedFile, base_offset: int) -> None:
         """Begin an empty index; the index's `load` reads what the file holds."""
-        self.path = path
+        self.file = NamedFile.of(path)
         self.base_offset = base_offset
         self._flushed = NOT_OURS  # how many entries the file has
         self.flush_lock = threading.RLock()  # roll and checkpoint may flush at once
         self._forget()
+
+    @property
+    def path(self) -> Path:
+        """Where the file is now."""
+        return self.file.path
 
     @abstractmethod
     def __len__(self) -> int:
@@ -63,11 +69,11 @@ class SparseIndex(ABC):
                 return
             data = self._packed(max(flushed, 0), count)
             if flushed == NOT_OURS:
-                files.replace(self.path, data, losable=True)
+                files.replace(self.file.path, data, losable=True)
             else:
-                files.truncate(self.path, flushed * self.entry_size)
-                file = files.Descriptor(self.path, writable=True)
-                files.write_at(file, (data,), flushed * self.entry_size, len(data))
+                files.truncate(self.file.path, flushed * self.entry_size)
+                descriptor = self.file.open(writable=True)
+                files.write_at(descriptor, (data,), flushed * self.entry_size, len(data))
             self._flushed = count
 
     @property
@@ -78,9 +84,9 @@ class SparseIndex(ABC):
     def remove_file(self) -> bool:
         """Remove the file, which the next flush makes anew; False when there is none. Raises OSError."""
         self._flushed = NOT_OURS
-        if not self.path.exists():
+        if not self.file.path.exists():
             return False
-        files.unlink(self.path)
+        files.unlink(self.file.path)
         return True
 
     def _read_from(self, size: int, count: int) -> None:
@@ -107,7 +113,7 @@ def flush_both(index: SparseIndex, time_index: SparseIndex) -> None:
         if index.is_anew or time_index.is_anew:
             were_there = [each.remove_file() for each in (time_index, index)]
             if any(were_there):
-                files.sync(index.path.parent)
+                files.sync(index.file.path.parent)
         index.flush()
         time_index.flush()
 

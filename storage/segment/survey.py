@@ -43,7 +43,7 @@ def catch_up(segment: SegmentFiles) -> None:
         if size >= tail.size:
             return
         times = times.copy()
-        fallback = segment.path.stat().st_mtime_ns // _MS_PER_NS
+        fallback = segment.file.modified_ns() // _MS_PER_NS
         for found in segment.walk(size, tail.size):
             _note(segment, found, times, fallback)
         segment.known_times = (times, tail.size)
@@ -81,7 +81,7 @@ def verify(segment: SegmentFiles) -> None:
             return
         times, honest = SegmentTimes(), True
         index, time_index = segment.new_indexes()
-        fallback = segment.path.stat().st_mtime_ns // _MS_PER_NS
+        fallback = segment.file.modified_ns() // _MS_PER_NS
         last_indexed = 0
         for found in segment.walk():
             honest = _note(segment, found, times, fallback) and honest

@@ -69,7 +69,7 @@ class TimeIndex(SparseIndex):
         """
         self.clear()
         try:
-            data = self.path.read_bytes()
+            data = self.file.read()
         except FileNotFoundError:
             return False
         part = used_part(data, ENTRY_SIZE)

@@ -327,7 +327,7 @@ def _began_here(segment: Segment, is_ours: bool) -> bool:
     (`is_ours`). Their file, emptied or gone then, is what a power loss leaves of a new segment.
     """
     if not len(segment.append_times):
-        return is_ours or segment.append_times.path.exists()
+        return is_ours or segment.append_times.file.path.exists()
     return segment.append_times.first_time is not None
 
 

@@ -1,0 +1,72 @@
+"""A file that may be given another name while others read it.
+
+Promises that whoever opens a file through its object opens this file, and never another one that has
+taken its name since: compaction and retention rename the files of a segment (`.deleted`) while
+readers still hold it, and the merged segment takes the old name at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from typing import TYPE_CHECKING, Self
+
+from storage import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class NamedFile:
+    """One file, whatever its name is now."""
+
+    __slots__ = ("_is_gone", "lock", "path")
+
+    def __init__(self, path: Path, lock: threading.RLock | None = None) -> None:
+        """Name the file; nothing is touched. Files that are renamed together may share a lock."""
+        self.path = path
+        self.lock = threading.RLock() if lock is None else lock
+        self._is_gone = False
+
+    @classmethod
+    def of(cls, path: Path | Self) -> Self:
+        """Return a path as a file, and a file as it is."""
+        return path if isinstance(path, cls) else cls(path)  # type: ignore[arg-type]
+
+    def open(self, *, writable: bool = False) -> files.Descriptor:
+        """Open the file; a writable one is made where it does not exist.
+
+        Raises OSError; FileNotFoundError where the file has been given up.
+        """
+        with self.lock:
+            self._check_not_gone()
+            return files.Descriptor(self.path, writable=writable)
+
+    def read(self) -> bytes:
+        """Return all bytes of the file; raises OSError as `open` does."""
+        with self.lock:
+            self._check_not_gone()
+            file = self.path.open("rb")
+        with file:
+            return file.read()
+
+    def modified_ns(self) -> int:
+        """Return when the file was last changed, in nanoseconds; raises OSError."""
+        descriptor = self.open()
+        return os.fstat(descriptor.number).st_mtime_ns
+
+    def rename(self, target: Path) -> None:
+        """Give the file another name, by which it is opened from now on; raises OSError."""
+        with self.lock:
+            files.rename(self.path, target)
+            self.path = target
+
+    def give_up(self) -> None:
+        """Never open the file again: its directory goes, and another one may take its name."""
+        with self.lock:
+            self._is_gone = True
+
+    def _check_not_gone(self) -> None:
+        if self._is_gone:
+            raise FileNotFoundError(errno.ENOENT, "the file has been given up", str(self.path))
