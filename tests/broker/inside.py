@@ -43,6 +43,7 @@ class Inside:
         self._ready = threading.Event()
         self._stop: asyncio.Event
         self._loop: asyncio.AbstractEventLoop
+        # A loop of its own in a thread: the test and its clients block beside it.
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()))
 
     def __enter__(self) -> Self:

@@ -39,7 +39,7 @@ def answer(node, frame):
     try:
         parts = dispatching.dispatch(node, CONNECTION, frame)
         if parts is not None and not isinstance(parts, list):
-            parts = asyncio.run(waited_for(parts))
+            parts = asyncio.run(waited_for(parts))  # dispatch itself needs no event loop
     except CloseConnection as reason:
         return str(reason)
     return None if parts is None else b"".join(parts)

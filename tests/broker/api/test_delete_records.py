@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
@@ -244,15 +242,13 @@ def test_librdkafka_deletes(broker, connection, topic):
     assert earliest(connection, topic) == 20
 
 
-def test_aiokafka_deletes(broker, connection, topic):
-    async def go():
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        await admin.start()
-        try:
-            asked = aiokafka.TopicPartition(topic, 0)
-            return await admin.delete_records({asked: RecordsToDelete(before_offset=11)})
-        finally:
-            await admin.close()
-
-    assert asyncio.run(go()) == {aiokafka.TopicPartition(topic, 0): 11}
+async def test_aiokafka_deletes(broker, connection, topic):
+    asked = aiokafka.TopicPartition(topic, 0)
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
+        deleted = await admin.delete_records({asked: RecordsToDelete(before_offset=11)})
+    finally:
+        await admin.close()
+    assert deleted == {asked: 11}
     assert earliest(connection, topic) == 11

@@ -26,33 +26,30 @@ def store(tmp_path):
     store.close()
 
 
-def test_what_is_appended_before_the_wait_begins_wakes_it(store):
+async def test_what_is_appended_before_the_wait_begins_wakes_it(store):
     """Asked of the handler itself: over TCP the moment between its return and its task is too short."""
     config = BrokerConfig()
 
-    async def scenario():
-        node = Node(config, SystemClock(), store, None, Metrics())
-        partition = store.create_partition("t", uuid.uuid4(), 0, config.topic_defaults, 0)
-        request = FetchRequest(
-            max_wait_ms=60_000,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            topics=[
-                FetchTopic(
-                    topic="t",
-                    partitions=[
-                        FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-                    ],
-                )
-            ],
-        )
-        waiting = handler.handle(node, request, types.SimpleNamespace(version=4))
-        node.append(partition, asking.batch_of("early"), 7)
-        response = await asyncio.wait_for(waiting, 60)
-        node.executor.shutdown()
-        return response.responses[0].partitions[0].records
-
-    assert b"early" in b"".join(map(bytes, asyncio.run(scenario())))
+    node = Node(config, SystemClock(), store, None, Metrics())
+    partition = store.create_partition("t", uuid.uuid4(), 0, config.topic_defaults, 0)
+    request = FetchRequest(
+        max_wait_ms=60_000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[
+            FetchTopic(
+                topic="t",
+                partitions=[
+                    FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+                ],
+            )
+        ],
+    )
+    waiting = handler.handle(node, request, types.SimpleNamespace(version=4))
+    node.append(partition, asking.batch_of("early"), 7)
+    response = await asyncio.wait_for(waiting, 60)
+    node.executor.shutdown()
+    assert b"early" in b"".join(map(bytes, (response.responses[0].partitions[0].records)))
 
 
 @pytest.mark.parametrize("version", [3, 4, 11, 12])

@@ -21,7 +21,7 @@ from config import load, topic_config
 from protocol.errors import KafkaStorageError, MessageTooLarge
 from protocol.message import read_request_header
 from storage.directory.store import LogStore
-from tests.broker.api import both_paths as two_ways
+from tests.broker.api import both_paths
 from tests.broker.raw import request
 
 VERSIONS = range(5, 10)
@@ -79,7 +79,7 @@ def both(monkeypatch, short, ordinary, frame):
     """The same frame to both; returns the answer they agree on, and whether the short way was taken."""
     for node in (short, ordinary):
         node.clock.step(5)
-    agreed = two_ways.both(monkeypatch, offset_commit_one, short, ordinary, frame)
+    agreed = both_paths.both(monkeypatch, offset_commit_one, short, ordinary, frame)
     assert groups(short) == groups(ordinary)
     return agreed
 

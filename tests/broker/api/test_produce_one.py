@@ -18,7 +18,7 @@ from broker.node import Node
 from config import load, topic_config
 from protocol.message import read_request_header
 from storage.directory.store import LogStore
-from tests.broker.api import both_paths as two_ways
+from tests.broker.api import both_paths
 from tests.broker.asking import batch_of, produce_fields, records_for
 from tests.broker.raw import request
 
@@ -72,7 +72,7 @@ def ordinary(tmp_path):
 
 def both(monkeypatch, short, ordinary, frame):
     """The same frame to both; returns the answer they agree on, and whether the short way was taken."""
-    return two_ways.both(monkeypatch, produce_one, short, ordinary, frame)
+    return both_paths.both(monkeypatch, produce_one, short, ordinary, frame)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -44,31 +44,28 @@ def job(tmp_path):
     store.close()
 
 
-def conversation(talk, patience_s=60):
-    async def run():
-        worker = await Worker.start()
-        try:
-            return await talk(worker, lambda question: worker.ask(question, patience_s))
-        finally:
-            assert await worker.stop()
+@contextlib.asynccontextmanager
+async def started():
+    """A process, which ends in order."""
+    worker = await Worker.start()
+    try:
+        yield worker
+    finally:
+        assert await worker.stop()
 
-    return asyncio.run(run())
 
-
-def test_nothing_is_written_into_what_has_the_directorys_name_since(job):
+async def test_nothing_is_written_into_what_has_the_directorys_name_since(job):
     """A topic is deleted, and one of its name made, while the old one's log is cleaned."""
     directory, told = job
     gone = directory.with_name("t-0.gone")
 
-    async def talk(_, ask):
-        answer = await ask({"directory": str(directory), "job": told.packed()})
+    async with started() as worker:
+        answer = await worker.ask({"directory": str(directory), "job": told.packed()}, 60)
         assert answer["groups"] > 1
         os.rename(directory, gone)
         directory.mkdir()
         for group in range(answer["groups"]):
-            await ask({"group": group})
-
-    conversation(talk)
+            await worker.ask({"group": group}, 60)
     assert os.listdir(directory) == []
     assert [name for name in os.listdir(gone) if name.endswith(".log.cleaned")]
     directory.rmdir()
@@ -105,17 +102,15 @@ def test_a_cleaning_says_how_far_it_is(job):
     assert progress.steps >= 2 * 150, "every batch was met twice"
 
 
-def test_one_that_makes_no_progress_is_given_up(job):
+async def test_one_that_makes_no_progress_is_given_up(job):
     directory, told = job
 
-    async def talk(worker, ask):
+    async with started() as worker:
         await worker.ask({"directory": str(directory), "job": told.packed()}, 60)  # it has to begin
         os.kill(worker.pid, signal.SIGSTOP)
         with pytest.raises(CleaningError, match=r"has made no progress for 2 s") as caught:
-            await ask({"group": 0})
-        return caught.value.held_by
-
-    assert conversation(talk, 2) == "stuck"
+            await worker.ask({"group": 0}, 2)
+    assert caught.value.held_by == "stuck"
 
 
 class Slow:
@@ -147,13 +142,10 @@ class Slow:
 
 
 @pytest.mark.parametrize(("numbers", "is_stuck"), [(range(12), False), ([5] * 12, True)])
-def test_one_that_is_slow_goes_on_as_long_as_it_gets_anywhere(numbers, is_stuck):
-    async def ask():
-        process = Slow(asyncio.get_running_loop(), numbers)
-        return await Worker(process).ask({"group": 0}, 60)
-
+async def test_one_that_is_slow_goes_on_as_long_as_it_gets_anywhere(numbers, is_stuck):
+    worker = Worker(Slow(asyncio.get_running_loop(), numbers))
     with pytest.raises(CleaningError, match="no progress") if is_stuck else _nothing():
-        assert asyncio.run(ask()) == {"groups": 1}
+        assert await worker.ask({"group": 0}, 60) == {"groups": 1}
 
 
 def test_a_log_on_which_a_process_hangs_is_left_alone_and_the_others_cleaned(start):

@@ -365,7 +365,7 @@ def test_killed_in_the_middle(start, victim):
         assert len(rows) < 10_000
 
 
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])  # the two differ in how a pipe breaks
 def test_asking_a_process_that_is_gone_is_an_error_of_the_cleaning(run):
     async def ask():
         worker = await Worker.start()

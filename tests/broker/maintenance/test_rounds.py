@@ -58,58 +58,46 @@ def new_rounds():
     return Rounds(SimpleNamespace(clock=Clock()))
 
 
-def test_nothing_is_done_before_it_is_due():
-    async def scenario():
-        rounds = new_rounds()
-        rounds._node.clock.step(INTERVAL_MS - 1)
-        await rounds.catch_up()
-        assert rounds.done == []
-        rounds._node.clock.step(1)
-        await rounds.catch_up()
-        assert rounds.done == [INTERVAL_MS]
-
-    asyncio.run(scenario())
+async def test_nothing_is_done_before_it_is_due():
+    rounds = new_rounds()
+    rounds._node.clock.step(INTERVAL_MS - 1)
+    await rounds.catch_up()
+    assert rounds.done == []
+    rounds._node.clock.step(1)
+    await rounds.catch_up()
+    assert rounds.done == [INTERVAL_MS]
 
 
-def test_a_step_over_many_rounds_is_one():
-    async def scenario():
-        rounds = new_rounds()
-        rounds._node.clock.step(100 * INTERVAL_MS)
-        await rounds.catch_up()
-        await rounds.catch_up()
-        assert rounds.done == [100 * INTERVAL_MS]
-
-    asyncio.run(scenario())
+async def test_a_step_over_many_rounds_is_one():
+    rounds = new_rounds()
+    rounds._node.clock.step(100 * INTERVAL_MS)
+    await rounds.catch_up()
+    await rounds.catch_up()
+    assert rounds.done == [100 * INTERVAL_MS]
 
 
-def test_a_failed_round_is_told_and_the_next_one_comes(caplog):
-    async def scenario():
-        rounds = new_rounds()
-        rounds.reasons.append(ValueError("no"))
-        clock = rounds._node.clock
-        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(rounds.run())
-            for _ in range(2):
-                assert await clock.waiting.get() == clock.now + INTERVAL_MS
-                clock.step(INTERVAL_MS)
-            await clock.waiting.get()
-            task.cancel()
-        assert rounds.done == [INTERVAL_MS, 2 * INTERVAL_MS]
-
-    asyncio.run(scenario())
+async def test_a_failed_round_is_told_and_the_next_one_comes(caplog):
+    rounds = new_rounds()
+    rounds.reasons.append(ValueError("no"))
+    clock = rounds._node.clock
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(rounds.run())
+        for _ in range(2):
+            assert await clock.waiting.get() == clock.now + INTERVAL_MS
+            clock.step(INTERVAL_MS)
+        await clock.waiting.get()
+        task.cancel()
+    assert rounds.done == [INTERVAL_MS, 2 * INTERVAL_MS]
     told = [record.getMessage() for record in caplog.records if record.name == Rounds.log.name]
     assert told == ["the round failed"]
 
 
-def test_a_round_that_fails_for_the_disk_is_told_in_a_line(caplog):
-    async def scenario():
-        rounds = new_rounds()
-        rounds.reasons.append(KafkaStorageError("No space left on device"))
-        rounds._node.clock.step(INTERVAL_MS)
-        await rounds.catch_up()
-        assert rounds.done == [INTERVAL_MS]
-
-    asyncio.run(scenario())
+async def test_a_round_that_fails_for_the_disk_is_told_in_a_line(caplog):
+    rounds = new_rounds()
+    rounds.reasons.append(KafkaStorageError("No space left on device"))
+    rounds._node.clock.step(INTERVAL_MS)
+    await rounds.catch_up()
+    assert rounds.done == [INTERVAL_MS]
     (told,) = (record for record in caplog.records if record.name == Rounds.log.name)
     assert told.getMessage() == "the round failed: No space left on device"
     assert told.exc_info is None

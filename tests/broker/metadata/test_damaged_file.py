@@ -1,9 +1,9 @@
 """A metadata file that is cut short or zeroed: a clear refusal, or all that was in it; and no log suffers."""
 
-import asyncio
 import random
 
 import pytest
+import pytest_asyncio
 
 from broker.metadata.local import LocalMetadataStore
 from broker.metadata.store import MetadataError
@@ -32,10 +32,10 @@ async def _topics(store):
     return {topic.name: dict(topic.configs) for topic in store.image.topics.values()}
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def whole(tmp_path_factory):
     path = tmp_path_factory.mktemp("whole") / "tidelog.sqlite"
-    asyncio.run(_with_store(path, _fill))
+    await _with_store(path, _fill)
     return path.read_bytes()
 
 
@@ -46,7 +46,7 @@ def places(whole):
 
 
 @pytest.mark.parametrize("how", ["cut", "zeros"])
-def test_a_damaged_file_is_refused_in_a_sentence_or_is_whole(tmp_path, whole, how):
+async def test_a_damaged_file_is_refused_in_a_sentence_or_is_whole(tmp_path, whole, how):
     refused = 0
     for at in places(whole):
         if at <= 1 and how == "cut":
@@ -54,7 +54,7 @@ def test_a_damaged_file_is_refused_in_a_sentence_or_is_whole(tmp_path, whole, ho
         path = tmp_path / f"{at}.sqlite"
         path.write_bytes(whole[:at] + (bytes(len(whole) - at) if how == "zeros" else b""))
         try:
-            topics = asyncio.run(_with_store(path, _topics))
+            topics = await _with_store(path, _topics)
         except MetadataError as error:
             refused += str(path) in str(error)
         else:

@@ -41,38 +41,32 @@ async def opened(path):
         await store.close()
 
 
-def in_store(path, work):
+async def in_store(path, work):
     """Run `work(store)` on a store that is opened for it."""
-
-    async def run():
-        async with opened(path) as store:
-            return await work(store)
-
-    return asyncio.run(run())
+    async with opened(path) as store:
+        return await work(store)
 
 
-def image_of(path):
-    async def look(store):
+async def image_of(path):
+    async with opened(path) as store:
         return store.image
 
-    return in_store(path, look)
 
-
-def test_a_new_store_is_empty_and_keeps_its_cluster_id(path):
-    image = image_of(path)
+async def test_a_new_store_is_empty_and_keeps_its_cluster_id(path):
+    image = await image_of(path)
     assert len(image.cluster_id) == 22
     assert (dict(image.topics), dict(image.broker_configs)) == ({}, {})
-    assert image_of(path) == image
+    assert await image_of(path) == image
 
 
-def test_topics_survive_reopening(path):
+async def test_topics_survive_reopening(path):
     async def work(store):
         await store.create_topic("a", 3, 1, {"retention.ms": "5", "segment.bytes": "100"})
         await store.create_topic("b", 1, 1, {})
         return store.image
 
-    before = in_store(path, work)
-    after = image_of(path)
+    before = await in_store(path, work)
+    after = await image_of(path)
     assert after == before
     topic = after.topics["a"]
     assert (topic.partitions, topic.replication_factor) == (3, 1)
@@ -81,7 +75,7 @@ def test_topics_survive_reopening(path):
     assert len({topic.topic_id for topic in after.topics.values()}) == 2
 
 
-def test_an_image_never_changes(path):
+async def test_an_image_never_changes(path):
     async def work(store):
         empty = store.image
         await store.create_topic("a", 1, 1, {})
@@ -89,14 +83,14 @@ def test_an_image_never_changes(path):
         await store.delete_topic("a")
         return empty, one, store.image
 
-    empty, one, none = in_store(path, work)
+    empty, one, none = await in_store(path, work)
     assert (list(empty.topics), list(one.topics), list(none.topics)) == ([], ["a"], [])
     assert (len(empty.topics_by_id), len(one.topics_by_id), len(none.topics_by_id)) == (0, 1, 0)
     with pytest.raises(TypeError):
         one.topics["b"] = None
 
 
-def test_refusals(path):
+async def test_refusals(path):
     async def work(store):
         await store.create_topic("a.b", 1, 1, {})
         before = store.image
@@ -114,34 +108,36 @@ def test_refusals(path):
         await store.delete_topic("a.b")
         await store.create_topic("a_b", 1, 1, {})
 
-    in_store(path, work)
-    assert list(image_of(path).topics) == ["a_b"]
+    await in_store(path, work)
+    assert list((await image_of(path)).topics) == ["a_b"]
 
 
-def test_names_collide_after_reopening_too(path):
-    in_store(path, lambda store: store.create_topic("a.b", 1, 1, {}))
+async def test_names_collide_after_reopening_too(path):
+    await in_store(path, lambda store: store.create_topic("a.b", 1, 1, {}))
     with pytest.raises(InvalidTopic, match="collides"):
-        in_store(path, lambda store: store.create_topic("a_b", 1, 1, {}))
+        await in_store(path, lambda store: store.create_topic("a_b", 1, 1, {}))
 
 
-def test_validating_makes_nothing(path):
-    topic = in_store(path, lambda store: store.create_topic("a", 2, 1, {}, validate_only=True))
+async def test_validating_makes_nothing(path):
+    topic = await in_store(
+        path, lambda store: store.create_topic("a", 2, 1, {}, validate_only=True)
+    )
     assert (topic.name, topic.partitions) == ("a", 2)
-    assert dict(image_of(path).topics) == {}
+    assert dict((await image_of(path)).topics) == {}
 
 
-def test_a_topic_made_again_is_another_topic_without_the_old_settings(path):
+async def test_a_topic_made_again_is_another_topic_without_the_old_settings(path):
     async def work(store):
         first = await store.create_topic("a", 1, 1, {"retention.ms": "5"})
         assert await store.delete_topic("a") == first
         second = await store.create_topic("a", 1, 1, {})
         assert first.topic_id != second.topic_id
 
-    in_store(path, work)
-    assert image_of(path).topics["a"].configs == {}
+    await in_store(path, work)
+    assert (await image_of(path)).topics["a"].configs == {}
 
 
-def test_settings_of_topics_and_brokers_change_one_by_one(path):
+async def test_settings_of_topics_and_brokers_change_one_by_one(path):
     async def work(store):
         await store.create_topic("a", 1, 1, {"x": "1", "y": "2"})
         changed = await store.alter_topic_configs("a", {"x": None, "z": "3", "w": None})
@@ -150,40 +146,40 @@ def test_settings_of_topics_and_brokers_change_one_by_one(path):
         await store.alter_broker_configs({"log.retention.ms": "1", "log.segment.bytes": "2"})
         await store.alter_broker_configs({"log.retention.ms": None})
 
-    in_store(path, work)
-    image = image_of(path)
+    await in_store(path, work)
+    image = await image_of(path)
     assert image.topics["a"].configs == {"y": "2", "z": "3"}
     assert image.broker_configs == {"log.segment.bytes": "2"}
 
 
-def test_producer_ids_are_never_given_twice(path):
+async def test_producer_ids_are_never_given_twice(path):
     async def work(store):
         return await asyncio.gather(*(store.allocate_producer_ids(count) for count in (3, 1, 1000)))
 
-    blocks = in_store(path, work)
-    blocks.append(in_store(path, lambda store: store.allocate_producer_ids(2)))
+    blocks = await in_store(path, work)
+    blocks.append(await in_store(path, lambda store: store.allocate_producer_ids(2)))
     assert [number for block in blocks for number in block] == list(range(1006))
 
 
-def test_changes_asked_for_at_once_all_happen(path):
+async def test_changes_asked_for_at_once_all_happen(path):
     async def work(store):
         await asyncio.gather(*(store.create_topic(f"t{n}", 1, 1, {}) for n in range(20)))
 
-    in_store(path, work)
-    assert len(image_of(path).topics) == 20
+    await in_store(path, work)
+    assert len((await image_of(path)).topics) == 20
 
 
-def test_one_of_two_equal_requests_wins(path):
+async def test_one_of_two_equal_requests_wins(path):
     async def work(store):
         made = (store.create_topic("a", 1, 1, {}) for _ in range(2))
         return await asyncio.gather(*made, return_exceptions=True)
 
-    topic, error = in_store(path, work)
+    topic, error = await in_store(path, work)
     assert topic.name == "a"
     assert isinstance(error, TopicAlreadyExists)
 
 
-def test_a_failing_disk_changes_nothing(path):
+async def test_a_failing_disk_changes_nothing(path):
     async def work(store):
         await store.create_topic("a", 1, 1, {})
         before = store.image
@@ -196,37 +192,34 @@ def test_a_failing_disk_changes_nothing(path):
         store._db.execute("PRAGMA query_only = OFF")
         await store.create_topic("b_c", 1, 1, {})
 
-    in_store(path, work)
+    await in_store(path, work)
 
 
-def test_a_closed_store_says_so(path):
-    async def run():
-        async with opened(path) as store:
-            pass
-        store._thread = type(store._thread)(1)
-        try:
-            with pytest.raises(KafkaStorageError, match="closed"):
-                await store.create_topic("a", 1, 1, {})
-        finally:
-            store._thread.shutdown()
-
-    asyncio.run(run())
+async def test_a_closed_store_says_so(path):
+    async with opened(path) as store:
+        pass
+    store._thread = type(store._thread)(1)
+    try:
+        with pytest.raises(KafkaStorageError, match="closed"):
+            await store.create_topic("a", 1, 1, {})
+    finally:
+        store._thread.shutdown()
 
 
-def test_what_is_no_database_is_refused(path):
+async def test_what_is_no_database_is_refused(path):
     path.parent.mkdir()
     path.write_bytes(b"not a database, but long enough to look at" * 10)
     with pytest.raises(MetadataError, match="cannot read the metadata in"):
-        image_of(path)
+        await image_of(path)
 
 
-def test_a_newer_layout_is_refused(path):
-    image_of(path)
+async def test_a_newer_layout_is_refused(path):
+    await image_of(path)
     db = sqlite3.connect(path)
     db.execute("PRAGMA user_version = 99")
     db.close()
     with pytest.raises(MetadataError, match="newer tidelog"):
-        image_of(path)
+        await image_of(path)
 
 
 KILLED = """
@@ -260,7 +253,7 @@ def test_what_was_answered_survives_kill_9(path):
             child.send_signal(signal.SIGKILL)
             lines += child.stdout.readlines()
         answered = int([line for line in lines if line.endswith(b"\n")][-1]) + 1
-        image = image_of(path)
+        image = asyncio.run(image_of(path))  # a test that waits for processes is no coroutine
         # One more may be there: made, and not answered before the kill.
         assert len(image.topics) in (answered, answered + 1)
         for number in range(answered):
@@ -268,15 +261,15 @@ def test_what_was_answered_survives_kill_9(path):
     assert answered >= 15
 
 
-def test_a_file_of_the_first_layout_is_brought_up_to_date(path):
-    image = in_store(path, lambda store: store.create_topic("t", 1, 1, {}))
+async def test_a_file_of_the_first_layout_is_brought_up_to_date(path):
+    image = await in_store(path, lambda store: store.create_topic("t", 1, 1, {}))
     with closing(sqlite3.connect(path)) as db:
         db.execute("DROP TABLE deleted_topic")
         db.execute("PRAGMA user_version = 1")
-    assert image_of(path).topics["t"] == image
+    assert (await image_of(path)).topics["t"] == image
 
 
-def test_a_deleted_topic_is_remembered_until_its_logs_are_gone(path):
+async def test_a_deleted_topic_is_remembered_until_its_logs_are_gone(path):
     async def delete(store):
         topic = await store.create_topic("t", 1, 1, {}, topic_id=UUID(int=77))
         assert topic.topic_id == UUID(int=77)
@@ -290,6 +283,6 @@ def test_a_deleted_topic_is_remembered_until_its_logs_are_gone(path):
     async def look(store):
         return await store.deleted_ids()
 
-    in_store(path, delete)
-    in_store(path, finish)
-    assert in_store(path, look) == frozenset()
+    await in_store(path, delete)
+    await in_store(path, finish)
+    assert await in_store(path, look) == frozenset()

@@ -85,20 +85,19 @@ def test_a_topic_that_compresses_makes_large_appends_heavy():
     assert not is_heavy(record_set(20_000), SimpleNamespace(target_magic=2, compression=LZ4))
 
 
-def test_what_unpacks_to_much_goes_to_a_thread(executor):
+async def test_what_unpacks_to_much_goes_to_a_thread(executor):
     class Bomb(Log):
         def append(self, records, *, unpack_limit=None, **more):
             if unpack_limit is not None:
                 raise CorruptMessage("a compressed batch unpacks to more than it may")
             return super().append(records, **more)
 
-    async def scenario():
-        return await Appends(ManualClock(0), executor, executor, COMMITS, lambda *_: None).append(
+    log = Bomb()
+    assert (
+        await Appends(ManualClock(0), executor, executor, COMMITS, lambda *_: None).append(
             log, record_set(100, codec=GZIP), 9
         )
-
-    log = Bomb()
-    assert asyncio.run(scenario())[0] == 100
+    )[0] == 100
     assert log.threads != [threading.current_thread()]
 
 
@@ -122,7 +121,7 @@ def test_a_light_append_is_done_at_once(executor):
     assert told == [(log, (100, 7, 9))]
 
 
-def test_nobody_overtakes(executor):
+async def test_nobody_overtakes(executor):
     log = Log(held=300_000)
     other = Log()
     told = []
@@ -130,67 +129,53 @@ def test_nobody_overtakes(executor):
         ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0])
     )
 
-    async def scenario():
-        tasks = [
-            appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 100, 200)
-        ]
-        await asyncio.sleep(0)
-        assert appends.append(other, record_set(50), 9)[0] == 50  # another log is not held up
-        log.release.set()
-        return await asyncio.gather(*tasks)
-
-    answers = asyncio.run(scenario())
+    tasks = [appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 100, 200)]
+    await asyncio.sleep(0)
+    assert appends.append(other, record_set(50), 9)[0] == 50  # another log is not held up
+    log.release.set()
+    answers = await asyncio.gather(*tasks)
     assert [size for size, _, _ in answers] == [300_000, 100, 200]
     assert log.order == [300_000, 100, 200]
     assert appends.append(log, record_set(10), 9)[0] == 10  # the queue is gone: at once again
 
 
-def test_a_failed_append_lets_the_next_go(executor):
+async def test_a_failed_append_lets_the_next_go(executor):
     log = Log(held=300_000)
     told = []
     appends = Appends(
         ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0])
     )
 
-    async def scenario():
-        tasks = [
-            appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 99_999, 5)
-        ]
-        await asyncio.sleep(0)
-        log.release.set()
-        return await asyncio.gather(*tasks, return_exceptions=True)
-
-    first, second, third = asyncio.run(scenario())
+    tasks = [appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 99_999, 5)]
+    await asyncio.sleep(0)
+    log.release.set()
+    first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
     assert first[0] == 300_000
     assert isinstance(second, OSError)
     assert third[0] == 5
 
 
-def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(executor):
+async def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(executor):
     log = Log(held=300_000)
     told = []
     appends = Appends(
         ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0])
     )
 
-    async def scenario():
-        gone = appends.append(log, record_set(300_000, codec=LZ4), 9)
-        queued = appends.append(log, record_set(6), 9)
-        dropped = appends.append(log, record_set(7), 9)
-        last = appends.append(log, record_set(8), 9)
-        for _ in range(3):
-            await asyncio.sleep(0)
-        gone.cancel()
-        dropped.cancel()
+    gone = appends.append(log, record_set(300_000, codec=LZ4), 9)
+    queued = appends.append(log, record_set(6), 9)
+    dropped = appends.append(log, record_set(7), 9)
+    last = appends.append(log, record_set(8), 9)
+    for _ in range(3):
         await asyncio.sleep(0)
-        assert log.order == []
-        log.release.set()
-        answers = await asyncio.gather(queued, last)
-        with pytest.raises(asyncio.CancelledError):
-            await gone
-        return answers
-
-    answers = asyncio.run(scenario())
+    gone.cancel()
+    dropped.cancel()
+    await asyncio.sleep(0)
+    assert log.order == []
+    log.release.set()
+    answers = await asyncio.gather(queued, last)
+    with pytest.raises(asyncio.CancelledError):
+        await gone
     assert [size for size, _, _ in answers] == [6, 8]
     assert log.order == [300_000, 6, 8]
     assert told == [300_000, 6, 8]  # who waits for data hears of it although its producer is gone

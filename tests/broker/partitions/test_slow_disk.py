@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+import pytest_asyncio
 
 from broker.api import list_offsets
 from broker.clock import ManualClock
@@ -263,17 +264,17 @@ async def serve_meanwhile(serving, under_way):
     await asyncio.gather(*under_way)
 
 
-def run(directory, disk, work):
+async def run(directory, disk, work):
     before = files.use(disk)
     try:
-        asyncio.run(play(directory, disk, work))
+        await play(directory, disk, work)
     finally:
         files.use(before)
 
 
 @pytest.mark.parametrize("work", WORK, ids=lambda work: work.__name__)
-def test_serving_goes_on_while_the_disk_stands_still(tmp_path, work):
-    run(tmp_path, SlowDisk(), work)
+async def test_serving_goes_on_while_the_disk_stands_still(tmp_path, work):
+    await run(tmp_path, SlowDisk(), work)
 
 
 # --- reads of one partition that come to stand still ---
@@ -352,34 +353,30 @@ async def play_slow(directory, disk, slow):
         await serve_meanwhile(serving, under_way)
 
 
-@pytest.fixture(scope="module")
-def first_life(tmp_path_factory):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def first_life(tmp_path_factory):
     """A log directory that a broker has left."""
     directory = tmp_path_factory.mktemp("first-life")
-
-    async def live():
-        async with Serving(directory, SlowDisk()).running() as serving:
-            await serving.topics()
-            await serving.ask(asking.create, "slow", **{"segment.bytes": "6000000"})
-            for _ in range(8):
-                await serving.ask(produced, "slow", size=900_000)
-
-    asyncio.run(live())
+    async with Serving(directory, SlowDisk()).running() as serving:
+        await serving.topics()
+        await serving.ask(asking.create, "slow", **{"segment.bytes": "6000000"})
+        for _ in range(8):
+            await serving.ask(produced, "slow", size=900_000)
     return directory
 
 
-def run_slow(first_life, directory, disk, slow):
+async def run_slow(first_life, directory, disk, slow):
     shutil.copytree(first_life, directory, dirs_exist_ok=True)
     before = files.use(disk)
     try:
-        asyncio.run(play_slow(directory, disk, slow))
+        await play_slow(directory, disk, slow)
     finally:
         files.use(before)
 
 
 @pytest.mark.parametrize("slow", SLOW)
-def test_serving_goes_on_while_a_log_is_read(tmp_path, first_life, slow):
-    run_slow(first_life, tmp_path, SlowReads(), SLOW[slow])
+async def test_serving_goes_on_while_a_log_is_read(tmp_path, first_life, slow):
+    await run_slow(first_life, tmp_path, SlowReads(), SLOW[slow])
 
 
 # --- planted: each must be noticed ---
@@ -428,10 +425,10 @@ def what_waits_for_the_disk_runs_on_the_loop(monkeypatch):
     ],
     ids=lambda value: value.__name__,
 )
-def test_a_stall_is_noticed(tmp_path, monkeypatch, plant, work):
+async def test_a_stall_is_noticed(tmp_path, monkeypatch, plant, work):
     plant(monkeypatch)
     with pytest.raises(AssertionError, match="waited for the disk"):
-        run(tmp_path, SlowDisk(hold_s=1), work)
+        await run(tmp_path, SlowDisk(hold_s=1), work)
 
 
 def partitions_are_opened_on_the_loop(monkeypatch):
@@ -486,7 +483,7 @@ def lookups_read_on_the_loop(monkeypatch):
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_a_stall_in_reading_is_noticed(tmp_path, monkeypatch, first_life, plant, slow):
+async def test_a_stall_in_reading_is_noticed(tmp_path, monkeypatch, first_life, plant, slow):
     plant(monkeypatch)
     with pytest.raises(AssertionError, match="waited for the disk"):
-        run_slow(first_life, tmp_path, SlowReads(hold_s=1), SLOW[slow])
+        await run_slow(first_life, tmp_path, SlowReads(hold_s=1), SLOW[slow])

@@ -107,40 +107,34 @@ def test_steady_time_counts_what_went_forward(machine):
     assert clock.steady_ms() == 2000 + 250
 
 
-def test_a_step_wakes_who_waits_for_it_and_nothing_else_does():
-    async def scenario():
-        clock = ManualClock()
-        waits = [asyncio.ensure_future(clock.reached(at_ms)) for at_ms in (100, 200)]
-        await asyncio.sleep(0)
-        clock.step(99)
-        clock.step(-(10**9))
-        await asyncio.sleep(0)
-        assert not any(wait.done() for wait in waits)
-        clock.step(1)
-        await asyncio.wait_for(waits[0], 60)
-        assert not waits[1].done()
-        clock.step(DAY_MS)
-        await asyncio.wait_for(waits[1], 60)
-        await clock.reached(0)
-
-    asyncio.run(scenario())
+async def test_a_step_wakes_who_waits_for_it_and_nothing_else_does():
+    clock = ManualClock()
+    waits = [asyncio.ensure_future(clock.reached(at_ms)) for at_ms in (100, 200)]
+    await asyncio.sleep(0)
+    clock.step(99)
+    clock.step(-(10**9))
+    await asyncio.sleep(0)
+    assert not any(wait.done() for wait in waits)
+    clock.step(1)
+    await asyncio.wait_for(waits[0], 60)
+    assert not waits[1].done()
+    clock.step(DAY_MS)
+    await asyncio.wait_for(waits[1], 60)
+    await clock.reached(0)
 
 
-def test_a_clock_that_runs_wakes_in_its_own_time():
-    async def scenario():
-        clock = ManualClock()
-        waiting = asyncio.ensure_future(clock.reached(7 * DAY_MS))
-        await asyncio.sleep(0)
-        clock.run(1e9)
-        await asyncio.wait_for(waiting, 60)
-        assert clock.steady_ms() >= 7 * DAY_MS
-
-    asyncio.run(scenario())
+async def test_a_clock_that_runs_wakes_in_its_own_time():
+    clock = ManualClock()
+    waiting = asyncio.ensure_future(clock.reached(7 * DAY_MS))
+    await asyncio.sleep(0)
+    clock.run(1e9)
+    await asyncio.wait_for(waiting, 60)
+    assert clock.steady_ms() >= 7 * DAY_MS
 
 
-def test_the_machines_clock():
+async def test_the_machines_clock():
     clock = SystemClock()
     before_ms = clock.steady_ms()
-    asyncio.run(clock.reached(before_ms + 2))
+    await clock.reached(before_ms + 2)
     assert clock.steady_ms() >= before_ms + 2
     assert abs(clock.now_ms() / 1000 - time.time()) < 60

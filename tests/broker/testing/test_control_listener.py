@@ -1,6 +1,5 @@
 """The control listener: every route, what it answers, and what it says to mistakes."""
 
-import asyncio
 import http.client
 import json
 import os
@@ -297,7 +296,7 @@ def test_a_sweep_says_what_went_and_why(broker, connection):
     assert broker.sweep() == []
 
 
-def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
+async def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
     """More was deleted in between than is kept for whoever asks."""
     node = SimpleNamespace(clock=ManualClock(NEW_YEAR_MS), config=BrokerConfig())
     node.metadata = SimpleNamespace(image=SimpleNamespace(topics={"a": None}))
@@ -311,16 +310,11 @@ def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
     )
     rounds = retention_rounds.Rounds(node)
 
-    async def scenario():
-        for topic, count in (("a", 3), ("b", 4), ("a", 1)):
-            going.extend(
-                retention_rounds.Swept(topic, 0, deletion, asked=False) for _ in range(count)
-            )
-            await rounds._do_due()
-        asked = Control(node, rounds, None, Faults([tmp_path]))
-        return [await sweep(asked, given) for given in ({"topic": "a"}, {}, {})]
-
-    one, every, later = asyncio.run(scenario())
+    for topic, count in (("a", 3), ("b", 4), ("a", 1)):
+        going.extend(retention_rounds.Swept(topic, 0, deletion, asked=False) for _ in range(count))
+        await rounds._do_due()
+    asked = Control(node, rounds, None, Faults([tmp_path]))
+    one, every, later = [await sweep(asked, given) for given in ({"topic": "a"}, {}, {})]
     assert [each["topic"] for each in one["deleted"]] == ["a"]
     assert [each["topic"] for each in every["deleted"]] == ["b"] * 4
     assert (one["forgotten"], every["forgotten"]) == (3, 3)

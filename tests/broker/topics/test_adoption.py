@@ -10,7 +10,7 @@ from broker.topics.adoption import KEEP
 from protocol.errors import KafkaStorageError
 from storage import checkpoints
 from tests.broker import asking
-from tests.broker.topics.test_interrupted_changes import run
+from tests.broker.topics.test_interrupted_changes import Broker
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
 OLD = "f-0.10.2-LogAppendTime-none-c0901"
@@ -39,11 +39,11 @@ def topic_of(broker, name="t"):
     return broker.metadata.image.topics[name]
 
 
-def test_a_log_of_an_old_kafka_goes_on_in_its_format_and_time_type(tmp_path):
+async def test_a_log_of_an_old_kafka_goes_on_in_its_format_and_time_type(tmp_path):
     bring(tmp_path, f"{OLD}-0", "stamped-0")
     bring(tmp_path, f"{OLDER}-0", "older-0")
 
-    async def scenario(broker):
+    async with Broker(tmp_path) as broker:
         stamped, older = topic_of(broker, "stamped"), topic_of(broker, "older")
         assert dict(stamped.configs) == {
             **KEEP,
@@ -56,43 +56,38 @@ def test_a_log_of_an_old_kafka_goes_on_in_its_format_and_time_type(tmp_path):
         assert partition.log_end_offset == 200
         await broker.node.append(partition, asking.batch_of("new"), 7)
         assert partition.log_end_offset == 201
-        return stamped.topic_id
-
-    topic_id = run(tmp_path, scenario)
+        topic_id = stamped.topic_id
     assert checkpoints.read_topic_id(tmp_path / "stamped-0") == topic_id
 
-    async def again(broker):
+    async with Broker(tmp_path) as broker:
         assert topic_of(broker, "stamped").topic_id == topic_id
         assert broker.node.partition("older", 0).log_end_offset == 201
 
-    run(tmp_path, again)
 
-
-def test_names_ids_and_partitions_are_those_of_the_directories(tmp_path):
+async def test_names_ids_and_partitions_are_those_of_the_directories(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
-    run(source, lambda broker: _fill(broker, partitions=3))
+    async with Broker(source) as broker:
+        await _fill(broker, partitions=3)
     here = tmp_path / "here"
     shutil.copytree(source / "t-2", here / "t-2")  # the others are on other machines
     topic_id = checkpoints.read_topic_id(here / "t-2")
 
-    async def scenario(broker):
+    async with Broker(here) as broker:
         assert (topic_of(broker).topic_id, topic_of(broker).partitions) == (topic_id, 3)
         ends = [broker.node.partition("t", index).log_end_offset for index in range(3)]
         assert ends == [0, 0, 1]
         assert {broker.store.topic_id("t", index) for index in range(3)} == {topic_id}
 
-    run(here, scenario)
-
 
 @pytest.mark.parametrize(
     "policy", [{"retention.ms": "1"}, {"retention.bytes": "1"}, {"retention.ms": None}]
 )
-def test_nothing_is_deleted_until_somebody_sets_a_policy(tmp_path, policy):
+async def test_nothing_is_deleted_until_somebody_sets_a_policy(tmp_path, policy):
     """The records are of 1970 and 2017, and the broker's own settings keep a millisecond, a byte."""
     before = contents(bring(tmp_path, f"{OLDER}-0", "t-0"))
 
-    async def scenario(broker):
+    async with Broker(tmp_path) as broker:
         broker.node.ready = True
         short = {
             "log.retention.ms": "1",
@@ -109,81 +104,79 @@ def test_nothing_is_deleted_until_somebody_sets_a_policy(tmp_path, policy):
         delete_due(broker.node)
         assert partition.log_start_offset > 0  # somebody has said so
 
-    run(tmp_path, scenario)
 
-
-def test_a_copy_under_another_name_is_a_topic_of_its_own(tmp_path):
-    run(tmp_path, _fill)
+async def test_a_copy_under_another_name_is_a_topic_of_its_own(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await _fill(broker)
     shutil.copytree(tmp_path / "t-0", tmp_path / "copy-0")
 
-    async def scenario(broker):
-        assert topic_of(broker, "copy").topic_id != topic_of(broker, "t").topic_id
-        assert broker.node.partition("copy", 0).log_end_offset == 1
-        assert broker.store.topic_id("copy", 0) == topic_of(broker, "copy").topic_id
-
     for _ in range(2):
-        run(tmp_path, scenario)
+        async with Broker(tmp_path) as broker:
+            assert topic_of(broker, "copy").topic_id != topic_of(broker, "t").topic_id
+            assert broker.node.partition("copy", 0).log_end_offset == 1
+            assert broker.store.topic_id("copy", 0) == topic_of(broker, "copy").topic_id
     assert not list(tmp_path.glob("*-stray"))
 
 
-def test_a_log_of_another_topic_is_set_aside_and_never_removed(tmp_path):
+async def test_a_log_of_another_topic_is_set_aside_and_never_removed(tmp_path):
     """Somebody put a directory in the place of ours; and one partition disagrees with the others."""
     other = tmp_path / "other"
     other.mkdir()
-    run(other, _fill)
+    async with Broker(other) as broker:
+        await _fill(broker)
     here = tmp_path / "here"
     here.mkdir()
-    run(here, lambda broker: _fill(broker, partitions=2))
+    async with Broker(here) as broker:
+        await _fill(broker, partitions=2)
     shutil.rmtree(here / "t-1")
     shutil.copytree(other / "t-0", here / "t-1")
     brought = contents(here / "t-1")
 
-    async def scenario(broker):
-        assert broker.node.partition("t", 0).log_end_offset == 1
-        assert broker.node.partition("t", 1).log_end_offset == 0
+    async def the_second_is_empty():
+        async with Broker(here) as broker:
+            assert broker.node.partition("t", 0).log_end_offset == 1
+            assert broker.node.partition("t", 1).log_end_offset == 0
 
     for _ in range(2):
-        run(here, scenario)
+        await the_second_is_empty()
         (stray,) = here.glob("t-1.*-stray")
         assert contents(stray) == brought
     (here / "tidelog.sqlite").unlink()
     shutil.rmtree(here / "t-1")
     stray.rename(here / "t-2")
     (here / "t-1").mkdir()
-    run(here, scenario)
+    await the_second_is_empty()
     (stray,) = here.glob("t-2.*-stray")
     assert contents(stray) == brought
 
 
-def test_a_backup_of_a_deleted_topic_that_is_brought_back_is_served(tmp_path):
-    run(tmp_path, _fill)
+async def test_a_backup_of_a_deleted_topic_that_is_brought_back_is_served(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await _fill(broker)
     backup = tmp_path / "backup"
     shutil.copytree(tmp_path / "t-0", backup)
-    run(tmp_path, lambda broker: broker.node.delete_topic("t"))
+    async with Broker(tmp_path) as broker:
+        await broker.node.delete_topic("t")
     backup.rename(tmp_path / "t-0")
 
-    async def scenario(broker):
+    async with Broker(tmp_path) as broker:
         assert broker.node.partition("t", 0).log_end_offset == 1
 
-    run(tmp_path, scenario)
 
-
-def test_a_creation_that_fails_removes_nothing_that_lay_there(tmp_path):
+async def test_a_creation_that_fails_removes_nothing_that_lay_there(tmp_path):
     before = contents(bring(tmp_path, f"{OLDER}-0", "t-0"))
 
-    async def scenario(broker):
+    async with Broker(tmp_path) as broker:
         await broker.metadata.delete_topic("t")
         (tmp_path / "t-1").mkdir()  # in the way
         with pytest.raises(KafkaStorageError, match="t-1 cannot be created"):
             await broker.node.create_topic("t", partitions=2)
         assert "t" not in broker.metadata.image.topics
-
-    run(tmp_path, scenario)
     (stray,) = tmp_path.glob("t-0.*-stray")
     assert contents(stray) == before
 
 
-def test_what_is_no_topic_is_left_alone(tmp_path):
+async def test_what_is_no_topic_is_left_alone(tmp_path):
     for name in ("__cluster_metadata-0", "t-0.0123456789abcdef0123456789abcdef-stray", "t-future"):
         bring(tmp_path, f"{OLDER}-0", name)
     (tmp_path / "backup-20240131").mkdir()
@@ -191,36 +184,31 @@ def test_what_is_no_topic_is_left_alone(tmp_path):
     (tmp_path / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=1\n")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
-    async def scenario(broker):
+    async with Broker(tmp_path) as broker:
         assert dict(broker.metadata.image.topics) == {}
-
-    run(tmp_path, scenario)
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_kafkas_own_topics_are_served_as_internal(tmp_path):
+async def test_kafkas_own_topics_are_served_as_internal(tmp_path):
     bring(tmp_path, f"{OLD}-0", "__consumer_offsets-0")
 
-    async def scenario(broker):
+    async with Broker(tmp_path) as broker:
         assert dict(topic_of(broker, "__consumer_offsets").configs) == dict(KEEP)
         assert broker.node.is_internal("__consumer_offsets")
         assert broker.node.partition("__consumer_offsets", 0).log_end_offset == 200
 
-    run(tmp_path, scenario)
 
-
-def test_a_log_beyond_the_partitions_of_its_topic_is_never_cleaned(tmp_path):
+async def test_a_log_beyond_the_partitions_of_its_topic_is_never_cleaned(tmp_path):
     """It lies beside a topic of that name whose settings it has nothing to do with."""
     day_ms = 86_400_000
-    run(tmp_path, lambda broker: _fill(broker, **{"retention.ms": "1"}))
+    async with Broker(tmp_path) as broker:
+        await _fill(broker, **{"retention.ms": "1"})
     brought = bring(tmp_path, f"{OLD}-0", "t-1")
     kept = contents(brought)
 
-    async def scenario(broker):
+    async with Broker(tmp_path) as broker:
         broker.node.ready = True
         broker.node.clock.step(400 * 365 * day_ms)
         deleted = delete_due(broker.node, asked=True).deleted
         assert {(gone.topic, gone.partition) for gone in deleted} == {("t", 0)}
-
-    run(tmp_path, scenario)
     assert contents(brought) == kept

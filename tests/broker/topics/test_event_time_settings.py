@@ -1,6 +1,5 @@
 """Event-time retention as a setting: what it brings along, for good, and what a change says first."""
 
-import asyncio
 import logging
 
 import pytest
@@ -85,64 +84,48 @@ def dotted(settings):
     return {name.replace("_", "."): value for name, value in settings.items()}
 
 
-def run(directory, scenario, **settings):
-    async def within():
-        async with Broker(directory, **settings) as broker:
-            return await scenario(broker)
-
-    return asyncio.run(within())
-
-
 ON = {"retention_max_eventtime_ms": "1000"}
 LOG_ON = {"log.retention.max.eventtime.ms": "1000"}
 
 
-def test_setting_it_at_creation_brings_the_basis_along_visibly(tmp_path):
-    async def scenario(broker):
+async def test_setting_it_at_creation_brings_the_basis_along_visibly(tmp_path):
+    async with Broker(tmp_path) as broker:
         topic = await broker.create(**ON)
         assert dict(topic.configs) == {EVENT: "1000", BASIS: "append"}
         assert broker.described(BASIS) == ("append", Source.TOPIC)
         assert broker.described(GRACE) == ("3600000", Source.DEFAULT)
         assert broker.in_force == "append"
 
-    run(tmp_path, scenario)
 
-
-def test_only_asking_at_creation_tells_and_makes_nothing(tmp_path):
-    async def scenario(broker):
+async def test_only_asking_at_creation_tells_and_makes_nothing(tmp_path):
+    async with Broker(tmp_path) as broker:
         asked = await broker.node.create_topic(
             "t", partitions=1, configs={EVENT: "5"}, validate_only=True
         )
         assert dict(asked.configs) == {EVENT: "5", BASIS: "append"}
         assert "t" not in broker.metadata.image.topics
 
-    run(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("basis", ["record", "append"])
-def test_a_basis_that_is_given_stays(tmp_path, basis):
-    async def scenario(broker):
+async def test_a_basis_that_is_given_stays(tmp_path, basis):
+    async with Broker(tmp_path) as broker:
         await broker.create(retention_time_basis=basis, **ON)
         assert broker.own[BASIS] == broker.in_force == basis
         await broker.alter(retention_max_eventtime_ms="5")
         assert broker.own[BASIS] == broker.in_force == basis
 
-    run(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("value", ["-1", None])
-def test_off_brings_nothing_along(tmp_path, value):
-    async def scenario(broker):
+async def test_off_brings_nothing_along(tmp_path, value):
+    async with Broker(tmp_path) as broker:
         await broker.create(**({} if value is None else {"retention_max_eventtime_ms": value}))
         assert BASIS not in broker.own
         assert broker.described(BASIS) == ("record", Source.DEFAULT)
 
-    run(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("off", [None, "-1"])
-def test_it_stays_for_good(tmp_path, off):
-    async def turned_on_and_off(broker):
+async def test_it_stays_for_good(tmp_path, off):
+    async with Broker(tmp_path) as broker:
         await broker.create()
         await broker.alter(validate_only=True, **ON)
         assert broker.own == {}
@@ -152,30 +135,24 @@ def test_it_stays_for_good(tmp_path, off):
         await broker.alter(retention_max_eventtime_ms=off)
         assert broker.own.get(EVENT) == off
         assert broker.described(BASIS) == ("append", Source.TOPIC)
-
-    async def started_again(broker):
+    async with Broker(tmp_path) as broker:
         assert broker.described(BASIS) == ("append", Source.TOPIC)
         assert broker.in_force == "append"
         await broker.alter(retention_time_basis=None)  # who wants it away, without event time, may
         assert broker.described(BASIS) == ("record", Source.DEFAULT)
 
-    run(tmp_path, turned_on_and_off)
-    run(tmp_path, started_again)
 
-
-def test_a_basis_taken_away_beside_it_comes_back_as_append(tmp_path):
-    async def scenario(broker):
+async def test_a_basis_taken_away_beside_it_comes_back_as_append(tmp_path):
+    async with Broker(tmp_path) as broker:
         await broker.create(retention_time_basis="record", **ON)
         await broker.alter(retention_time_basis=None)
         assert broker.own[BASIS] == "append"
         await broker.alter(retention_time_basis="record")
         assert broker.own[BASIS] == "record"
 
-    run(tmp_path, scenario)
 
-
-def test_the_brokers_default_brings_the_brokers_basis_along_for_good(tmp_path):
-    async def altered(broker):
+async def test_the_brokers_default_brings_the_brokers_basis_along_for_good(tmp_path):
+    async with Broker(tmp_path) as broker:
         await broker.create()
         await broker.alter_broker(log_retention_max_eventtime_ms="1000")
         assert dict(broker.metadata.image.broker_configs) == {
@@ -189,32 +166,24 @@ def test_the_brokers_default_brings_the_brokers_basis_along_for_good(tmp_path):
         assert broker.described(EVENT) == ("-1", Source.DEFAULT)
         assert broker.in_force == "append"
 
-    run(tmp_path, altered)
 
-
-def test_a_default_from_the_properties_file_protects_beyond_the_file(tmp_path):
-    async def with_default(broker):
+async def test_a_default_from_the_properties_file_protects_beyond_the_file(tmp_path):
+    async with Broker(tmp_path, **LOG_ON) as broker:
         await broker.create()
         assert broker.own == {}
         assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
-
-    async def without(broker):
+    async with Broker(tmp_path) as broker:
         assert broker.described(EVENT) == ("-1", Source.DEFAULT)
         assert broker.in_force == "append"
 
-    run(tmp_path, with_default, **LOG_ON)
-    run(tmp_path, without)
 
-
-def test_a_basis_in_the_properties_file_is_given(tmp_path):
-    async def scenario(broker):
+async def test_a_basis_in_the_properties_file_is_given(tmp_path):
+    async with Broker(tmp_path, **LOG_ON, **{"log.retention.time.basis": "record"}) as broker:
         await broker.create()
         assert broker.described(BASIS) == ("record", Source.STATIC_BROKER)
         assert dict(broker.metadata.image.broker_configs) == {}
         await broker.alter(**ON)
         assert BASIS not in broker.own
-
-    run(tmp_path, scenario, **LOG_ON, **{"log.retention.time.basis": "record"})
 
 
 SMALL = {"segment_bytes": "110", "retention_ms": "-1"}
@@ -229,8 +198,8 @@ def told(caplog):
     ]
 
 
-def test_a_change_that_will_delete_says_how_much_first(tmp_path, caplog):
-    async def scenario(broker):
+async def test_a_change_that_will_delete_says_how_much_first(tmp_path, caplog):
+    async with Broker(tmp_path) as broker:
         await broker.create(**SMALL)
         broker.fill([NOW_MS - 3 * DAY_MS, NOW_MS - 2 * DAY_MS, NOW_MS - DAY_MS, NOW_MS])
         size = broker.store.partition("t", 0).size
@@ -252,11 +221,9 @@ def test_a_change_that_will_delete_says_how_much_first(tmp_path, caplog):
         gone = [swept.deletion for swept in delete_due(broker.node).deleted]
         assert [(each.base_offset, each.policy) for each in gone] == [(0, EVENT), (1, EVENT)]
 
-    run(tmp_path, scenario)
 
-
-def test_a_change_of_the_brokers_says_it_of_each_topic(tmp_path, caplog):
-    async def scenario(broker):
+async def test_a_change_of_the_brokers_says_it_of_each_topic(tmp_path, caplog):
+    async with Broker(tmp_path) as broker:
         await broker.create(segment_bytes="110")
         kept = {"segment.bytes": "110", "retention.ms": "-1"}
         await broker.node.create_topic("kept", partitions=1, configs=kept)
@@ -267,15 +234,12 @@ def test_a_change_of_the_brokers_says_it_of_each_topic(tmp_path, caplog):
         gone = [swept.deletion for swept in delete_due(broker.node).deleted]
         assert [each.base_offset for each in gone] == [0]
 
-    run(tmp_path, scenario)
 
-
-def test_it_is_said_of_partitions_that_are_closed_too(tmp_path, caplog):
-    async def filled(broker):
+async def test_it_is_said_of_partitions_that_are_closed_too(tmp_path, caplog):
+    async with Broker(tmp_path) as broker:
         await broker.create(**SMALL)
         broker.fill([NOW_MS - 3 * DAY_MS, NOW_MS])
-
-    async def changed(broker):
+    async with Broker(tmp_path) as broker:
         assert broker.store.opened() == []
         with caplog.at_level(logging.WARNING):
             await broker.alter(retention_ms=str(9 * DAY_MS))
@@ -284,12 +248,12 @@ def test_it_is_said_of_partitions_that_are_closed_too(tmp_path, caplog):
             await broker.alter(retention_ms=str(2 * DAY_MS))
         assert [line["segments"] for line in told(caplog)] == [1]
 
-    run(tmp_path, filled)
-    run(tmp_path, changed)
 
+async def test_a_partition_that_cannot_be_looked_at_hinders_no_change(
+    tmp_path, caplog, monkeypatch
+):
 
-def test_a_partition_that_cannot_be_looked_at_hinders_no_change(tmp_path, caplog, monkeypatch):
-    async def scenario(broker):
+    async with Broker(tmp_path) as broker:
         await broker.create(**SMALL)
         broker.fill([NOW_MS - 3 * DAY_MS, NOW_MS])
 
@@ -301,8 +265,6 @@ def test_a_partition_that_cannot_be_looked_at_hinders_no_change(tmp_path, caplog
             await broker.alter(retention_ms="1000")
         assert broker.own["retention.ms"] == "1000"
         assert "nobody can tell what changed settings delete" in caplog.text
-
-    run(tmp_path, scenario)
 
 
 # --- over the wire -------------------------------------------------------------------------------

@@ -44,49 +44,37 @@ class Broker:
         return [index for topic, index in self.store.names() if topic == name]
 
 
-def run(directory, scenario):
-    async def within():
-        async with Broker(directory) as broker:
-            return await scenario(broker)
-
-    return asyncio.run(within())
-
-
 async def _create_and_fill(broker):
     await broker.node.create_topic("t", partitions=1, configs={"segment.bytes": "10000"})
     broker.node.append(broker.node.partition("t", 0), asking.batch_of("old"), 7)
 
 
-def test_a_deletion_cut_short_leaves_nothing_to_a_new_topic_of_that_name(tmp_path):
-    run(tmp_path, _create_and_fill)
+async def test_a_deletion_cut_short_leaves_nothing_to_a_new_topic_of_that_name(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await _create_and_fill(broker)
 
-    async def forget_only_the_metadata(broker):
+    async with Broker(tmp_path) as broker:
         await broker.metadata.delete_topic("t")
 
-    run(tmp_path, forget_only_the_metadata)
-
-    async def create_anew(broker):
+    async with Broker(tmp_path) as broker:
         assert broker.logs("t") == []  # the start has finished it
         topic = await broker.node.create_topic("t", partitions=1)
         partition = broker.node.partition("t", 0)
         assert partition.topic_id == topic.topic_id
         assert partition.log_end_offset == 0
 
-    run(tmp_path, create_anew)
 
-
-def test_a_log_without_a_topic_id_is_taken_over_not_emptied(tmp_path):
-    run(tmp_path, _create_and_fill)
+async def test_a_log_without_a_topic_id_is_taken_over_not_emptied(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await _create_and_fill(broker)
     (tmp_path / "t-0" / "partition.metadata").unlink()
 
-    async def look(broker):
+    async with Broker(tmp_path) as broker:
         assert broker.node.partition("t", 0).log_end_offset == 1
 
-    run(tmp_path, look)
 
-
-def test_overlapping_deletion_and_creation_end_with_every_log(tmp_path):
-    async def scenario(broker):
+async def test_overlapping_deletion_and_creation_end_with_every_log(tmp_path):
+    async with Broker(tmp_path) as broker:
         await broker.node.create_topic("t", partitions=50)
         first, second = await asyncio.gather(
             broker.node.delete_topic("t"), broker.node.create_topic("t", partitions=50)
@@ -95,11 +83,9 @@ def test_overlapping_deletion_and_creation_end_with_every_log(tmp_path):
         assert broker.logs("t") == list(range(50))
         assert {broker.store.topic_id("t", index) for index in range(50)} == {second.topic_id}
 
-    run(tmp_path, scenario)
 
-
-def test_a_creation_that_fails_half_way_leaves_no_topic(tmp_path):
-    async def scenario(broker):
+async def test_a_creation_that_fails_half_way_leaves_no_topic(tmp_path):
+    async with Broker(tmp_path) as broker:
         (tmp_path / "t-2").mkdir()  # somebody's, and in the way
         with pytest.raises(KafkaStorageError, match="t-2 cannot be created"):
             await broker.node.create_topic("t", partitions=4)
@@ -109,11 +95,9 @@ def test_a_creation_that_fails_half_way_leaves_no_topic(tmp_path):
         with pytest.raises(UnknownTopicOrPartition):
             broker.node.partition("t", 0)
 
-    run(tmp_path, scenario)
 
-
-def test_changes_of_settings_that_overlap_are_both_kept_live_and_stored(tmp_path):
-    async def scenario(broker):
+async def test_changes_of_settings_that_overlap_are_both_kept_live_and_stored(tmp_path):
+    async with Broker(tmp_path) as broker:
         await broker.node.create_topic("t", partitions=1)
         await asyncio.gather(
             broker.node.alter_topic("t", {"segment.bytes": "20000"}, validate_only=False),
@@ -124,42 +108,33 @@ def test_changes_of_settings_that_overlap_are_both_kept_live_and_stored(tmp_path
         stored = broker.metadata.image.topics["t"].configs
         assert dict(stored) == {"segment.bytes": "20000", "max.message.bytes": "5000"}
 
-    run(tmp_path, scenario)
 
-
-def test_a_topic_id_is_a_topic_of_its_own(tmp_path):
-    async def scenario(broker):
+async def test_a_topic_id_is_a_topic_of_its_own(tmp_path):
+    async with Broker(tmp_path) as broker:
         await broker.node.create_topic("t", partitions=1)
         assert broker.store.topic_id("t", 0) == broker.metadata.image.topics["t"].topic_id
         assert broker.store.topic_id("t", 1) is None
         assert broker.node.topic_name(broker.metadata.image.topics["t"].topic_id) == "t"
         assert isinstance(broker.store.topic_id("t", 0), uuid.UUID)
 
-    run(tmp_path, scenario)
 
-
-def test_a_topic_whose_settings_do_not_fit_any_more_loses_nothing(tmp_path):
+async def test_a_topic_whose_settings_do_not_fit_any_more_loses_nothing(tmp_path):
     """It may have asked to keep for ever; the broker's own seven days must not come over it."""
-
-    async def fill(broker):
+    async with Broker(tmp_path) as broker:
         await broker.node.create_topic("t", partitions=1, configs={"retention.ms": "-1"})
         broker.node.append(broker.node.partition("t", 0), asking.batch_of("old"), 7)
         await broker.metadata.alter_topic_configs("t", {"from.a.newer.tidelog": "1"})
 
-    run(tmp_path, fill)
-
-    async def sweep(broker):
+    async with Broker(tmp_path) as broker:
         broker.node.clock = ManualClock(10**12)
         broker.node.ready = True
         assert broker.store.partition("t", 0).log_end_offset == 1
         assert delete_due(broker.node, asked=True) == ([], [], 0)
         assert broker.store.partition("t", 0).log_start_offset == 0
 
-    run(tmp_path, sweep)
 
-
-def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, caplog):
-    async def scenario(broker):
+async def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, caplog):
+    async with Broker(tmp_path) as broker:
         for name in ("a", "b", "c"):
             await broker.node.create_topic(name, partitions=1, configs={"retention.ms": "1"})
             broker.node.append(broker.node.partition(name, 0), asking.batch_of("old"), 7)
@@ -177,13 +152,10 @@ def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, caplog):
         assert "planted" in failed.reason
         assert "ZeroDivisionError" in caplog.text, "the traceback is what finds such a mistake"
 
-    run(tmp_path, scenario)
 
-
-def test_a_topic_is_never_judged_by_other_settings_than_its_own(tmp_path):
+async def test_a_topic_is_never_judged_by_other_settings_than_its_own(tmp_path):
     """A round of retention looks at the metadata, and may do so as soon as the topic is there."""
-
-    async def scenario(broker):
+    async with Broker(tmp_path) as broker:
         create, seen = broker.metadata.create_topic, []
 
         async def look(*arguments, **how):
@@ -200,43 +172,39 @@ def test_a_topic_is_never_judged_by_other_settings_than_its_own(tmp_path):
             await broker.node.create_topic("t", partitions=1, configs={"retention.ms": "1"})
         assert broker.node.partition("t", 0).config.retention_ms == 12345
 
-    run(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize(
     "damaged",
     [b"", bytes(43), b"version: 0\ntopic_id: AAAA\n", b"version: 1\n", b"\xff\xfe topic_id"],
 )
-def test_a_damaged_topic_id_is_written_anew(tmp_path, damaged, is_clean):
-    run(tmp_path, _create_and_fill)
+async def test_a_damaged_topic_id_is_written_anew(tmp_path, damaged, is_clean):
+    async with Broker(tmp_path) as broker:
+        await _create_and_fill(broker)
     path = tmp_path / "t-0" / "partition.metadata"
     whole = path.read_bytes()
     path.write_bytes(damaged)
     if not is_clean:
         (tmp_path / ".kafka_cleanshutdown").unlink()
 
-    async def look(broker):
+    async with Broker(tmp_path) as broker:
         topic_id = broker.metadata.image.topics["t"].topic_id
         assert broker.store.topic_id("t", 0) == topic_id
         assert broker.node.partition("t", 0).topic_id == topic_id
         assert broker.node.partition("t", 0).log_end_offset == 1
         assert path.read_bytes() == whole
 
-    run(tmp_path, look)
-
 
 @pytest.mark.parametrize("damaged", [b"", bytes(43)])
-def test_a_topic_id_damaged_while_the_log_was_closed_is_written_anew(tmp_path, damaged):
-    run(tmp_path, _create_and_fill)
+async def test_a_topic_id_damaged_while_the_log_was_closed_is_written_anew(tmp_path, damaged):
+    async with Broker(tmp_path) as broker:
+        await _create_and_fill(broker)
     path = tmp_path / "t-0" / "partition.metadata"
     whole = path.read_bytes()
 
-    async def look(broker):
+    async with Broker(tmp_path) as broker:
         assert broker.store.is_closed("t", 0)
         path.write_bytes(damaged)
         partition = await broker.node.open_partition("t", 0)
         assert partition.topic_id == broker.metadata.image.topics["t"].topic_id
         assert path.read_bytes() == whole
-
-    run(tmp_path, look)
