@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from broker.api import fetch, produce, produce_one
 from broker.clock import SystemClock
-from broker.metadata.local import LocalMetadataStore
+from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.network import connection as connection_module
 from broker.network.connection import Connection
@@ -104,7 +104,7 @@ async def make_node(directory: Path) -> Node:
         [directory], default_config=config.topic_defaults, producer_id_expiration_ms=86_400_000
     )
     store.open(clock.now_ms())
-    metadata = LocalMetadataStore(directory / "tidelog.sqlite")
+    metadata = local_metadata(directory / "tidelog.sqlite")
     await metadata.open()
     node = Node(config, clock, store, metadata, Metrics())
     await node.create_topic("bench", partitions=1)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.groups.coordinator import Coordinator
 from broker.maintenance.retention_rounds import finished
+from broker.metadata.image import Topic
+from broker.metadata.names import new_id
+from broker.metadata.records import PartitionRecord
 from broker.metrics.time_watch import TimeWatch
 from broker.partitions.appends import Appends
 from broker.partitions.commits import Commits, Syncing
@@ -22,6 +24,7 @@ from broker.partitions.openings import Openings
 from broker.partitions.waiting import Waiting
 from broker.topics.adoption import KEEP
 from broker.topics.forecast import say_what_goes
+from broker.topics.leadership import leadership
 from config import ConfigError, reconfigured, topic_config
 from protocol.errors import (
     BrokerError,
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.clock import Clock
-    from broker.metadata.store import MetadataStore, Topic
+    from broker.metadata.cluster import ClusterMetadata
     from broker.metrics.counters import Metrics
     from broker.network.connection import Connection
     from config import BrokerConfig, TopicConfig
@@ -84,7 +87,7 @@ class Node:
         config: BrokerConfig,
         clock: Clock,
         store: LogStore,
-        metadata: MetadataStore,
+        metadata: ClusterMetadata,
         metrics: Metrics,
     ) -> None:
         self.config = config
@@ -179,6 +182,14 @@ class Node:
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
         found.check_online()
         return found
+
+    def leader_partition(self, topic: str, index: int) -> Partition:
+        """The log of a partition that this broker leads, if it is open.
+
+        Raises NotLeaderOrFollower, and what `opened_partition` raises.
+        """
+        leadership(self.metadata.image, self.config.node_id, topic, index)
+        return self.opened_partition(topic, index)
 
     async def open_partition(self, topic: str, index: int) -> Partition:
         """The partition's log, opened in a thread if need be; raises what `partition` raises."""
@@ -289,19 +300,15 @@ class Node:
         async with self._changing:
             given = {**self._settings_that_keep(name), **(configs or {})}
             config, brought = self.settled(name, given)
-            create = partial(
-                self.metadata.create_topic,
-                name,
-                partitions=self.config.num_partitions if partitions is None else partitions,
-                replication_factor=1,
-                configs={**given, **brought},
-            )
-            topic = await create(validate_only=True)
+            count = self.config.num_partitions if partitions is None else partitions
+            settings = {**given, **brought}
+            self.metadata.check_name(name)
             if validate_only:
-                return topic
+                leaders = (PartitionRecord.led_by(self.config.node_id),) * count
+                return Topic(name, new_id(), leaders, settings)
             # For a log that is taken over: once there is a topic, it is judged by its settings.
             self.store.set_config(name, config)
-            topic = await create()
+            topic = await self.metadata.create_topic(name, count, settings)
             try:
                 await asyncio.to_thread(self.create_logs, topic, config)
             except BrokerError:

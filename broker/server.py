@@ -25,13 +25,14 @@ from broker import structured_log as logs
 from broker.clock import ManualClock, SystemClock
 from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
-from broker.metadata.local import LocalMetadataStore
+from broker.metadata.local import local_metadata
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.http import start_http
 from broker.node import Listener, Node
 from broker.topics.adoption import adopt_logs
+from broker.topics.leadership import claim_partitions
 from config.ignored import AUTHORIZER
 from protocol.errors import BrokerError
 from protocol.records import kernels
@@ -118,7 +119,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         boot_id=_boot_id(),
     )
-    metadata = LocalMetadataStore(directories[0] / "tidelog.sqlite")
+    metadata = local_metadata(directories[0] / "tidelog.sqlite", config.node_id)
     await metadata.open()
     try:
         node = Node(config, clock, store, metadata, Metrics())
@@ -126,6 +127,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         configs = node.topic_configs()
         store.open(clock.now_ms(), configs)
         try:
+            await claim_partitions(metadata, store)
             node.open_topics(configs)
             await adopt_logs(node)
             try:

@@ -18,7 +18,7 @@ from protocol.api.create_partitions import CreatePartitionsResponse, CreateParti
 from protocol.errors import InvalidPartitions, InvalidReplicaAssignment, InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.metadata.store import Topic
+    from broker.metadata.image import Topic
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

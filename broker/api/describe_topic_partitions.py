@@ -27,7 +27,7 @@ from protocol.errors import InvalidRequest, UnknownTopicOrPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.metadata.store import Topic
+    from broker.metadata.image import Topic
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest

@@ -26,7 +26,7 @@ from protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartiti
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from broker.metadata.store import Topic
+    from broker.metadata.image import Topic
     from broker.network.context import Context
     from broker.node import Node
     from config import Entry

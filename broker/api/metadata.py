@@ -37,7 +37,7 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.metadata.store import Topic
+    from broker.metadata.image import Topic
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.metadata import MetadataRequest, MetadataRequestTopic

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from broker.metadata.store import Topic
+    from broker.metadata.image import Topic
     from storage.compaction.plan import DirtySection
 
 

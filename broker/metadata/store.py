@@ -1,145 +1,144 @@
-"""The contract of a metadata store.
+"""The contract of a metadata store: keys, revisions, compare-and-set transactions and a watch.
 
-A store keeps an `image`: one immutable value that holds everything the broker needs to answer from
-memory. A change is first made durable, then a new image takes the old one's place, then the call
-returns; whoever holds an image sees one consistent moment. Changes are awaited and happen one after
-the other. What a client did wrong is raised as the BrokerError it should see; a store that cannot
-keep its promise raises KafkaStorageError, and MetadataError if it cannot be opened at all.
+A store maps keys, which are text, to values, which are bytes. Every transaction that changes
+something gets the next revision. A key remembers the revision that created it and the one that last
+modified it; a key that is deleted and made again is a new key. A transaction names what must be
+true and what is then to be done. It happens whole or not at all, and when it has returned, it is
+durable. `changes` and `watch` tell every change in the order of revisions and keys, and never a
+part of a revision. A store may forget old changes (`CompactedError`); who needs them reads
+everything again.
+
+The contract is that of etcd without leases. Leases come with the first store that really ends them.
+`memory` and `sqlite` keep the contract; one test holds both to it.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from uuid import UUID
+    from collections.abc import AsyncIterator, Sequence
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+KEPT_REVISIONS = 1_000  # whose changes a store remembers, at least
 
 
 class MetadataError(Exception):
     """The metadata cannot be opened; the text says why in one sentence."""
 
 
-class Topic(NamedTuple):
-    """One topic. `configs` are its own settings, as given."""
-
-    name: str
-    topic_id: UUID
-    partitions: int
-    replication_factor: int
-    configs: Mapping[str, str] = _NOTHING
+class CompactedError(Exception):
+    """The store has forgotten the changes asked for; read everything instead."""
 
 
-class Image(NamedTuple):
-    """Everything there is to know, at one moment."""
+class KeyValue(NamedTuple):
+    """One key as it is: its value, and the revisions that created it and last modified it."""
 
-    cluster_id: str
-    topics: MappingProxyType[str, Topic]
-    topics_by_id: MappingProxyType[UUID, Topic]
-    broker_configs: MappingProxyType[str, str]
-
-    @classmethod
-    def of(
-        cls, cluster_id: str, topics: Iterable[Topic], broker_configs: Mapping[str, str]
-    ) -> Image:
-        """An image of these topics."""
-        by_name = {topic.name: topic for topic in topics}
-        by_id = {topic.topic_id: topic for topic in by_name.values()}
-        return cls(
-            cluster_id,
-            MappingProxyType(by_name),
-            MappingProxyType(by_id),
-            MappingProxyType(dict(broker_configs)),
-        )
-
-    def with_topic(self, topic: Topic) -> Image:
-        """This image with one topic more, or with a topic that has the same name and id replaced."""
-        return self._replace(
-            topics=MappingProxyType(self.topics | {topic.name: topic}),
-            topics_by_id=MappingProxyType(self.topics_by_id | {topic.topic_id: topic}),
-        )
-
-    def without_topic(self, name: str) -> Image:
-        """This image without a topic that it has."""
-        topics, by_id = self.topics.copy(), self.topics_by_id.copy()
-        del by_id[topics.pop(name).topic_id]
-        return self._replace(topics=MappingProxyType(topics), topics_by_id=MappingProxyType(by_id))
-
-    def with_broker_configs(self, configs: Mapping[str, str]) -> Image:
-        """This image with other dynamic settings of the brokers."""
-        return self._replace(broker_configs=MappingProxyType(dict(configs)))
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
 
 
-class MetadataStore(Protocol):
-    """What every metadata store does."""
+class Snapshot(NamedTuple):
+    """All keys under a prefix, in order, as they were at one revision."""
 
-    @property
-    def image(self) -> Image:
-        """The newest image; there is one from open() to close()."""
-        ...
+    revision: int
+    pairs: tuple[KeyValue, ...]
+
+
+class Change(NamedTuple):
+    """One key as a revision left it; a value of None says that the revision deleted it."""
+
+    revision: int
+    key: str
+    value: bytes | None
+
+
+class Compare(NamedTuple):
+    """Something that must be true of a key. Both revisions of a key that does not exist are 0."""
+
+    key: str
+    target: Literal["create", "mod"]
+    relation: Literal["<", "=", ">"]
+    revision: int
+
+    def holds(self, create_revision: int, mod_revision: int) -> bool:
+        """Tell whether it is true of a key with these revisions."""
+        actual = create_revision if self.target == "create" else mod_revision
+        if self.relation == "=":
+            return actual == self.revision
+        return actual < self.revision if self.relation == "<" else actual > self.revision
+
+
+class Put(NamedTuple):
+    """Create a key, or replace its value."""
+
+    key: str
+    value: bytes
+
+
+class Delete(NamedTuple):
+    """Delete a key; nothing if there is none."""
+
+    key: str
+
+
+Operation = Put | Delete
+
+
+def absent(key: str) -> tuple[Compare, ...]:
+    """Compare that a key does not exist."""
+    return (Compare(key, "mod", "=", 0),)
+
+
+def unchanged_since(key: str, revision: int) -> tuple[Compare, ...]:
+    """Compare that a key exists and is as it was at a revision."""
+    return (Compare(key, "mod", ">", 0), Compare(key, "mod", "<", revision + 1))
+
+
+class KeyValueStore(Protocol):
+    """What every metadata store does.
+
+    Everything but open() raises KafkaStorageError when the store cannot keep its promise. After a
+    transaction raised it, the outcome is unknown: only another transaction can settle it.
+    """
 
     async def open(self) -> None:
-        """Make or read the metadata. Raises MetadataError."""
+        """Make the store, or find it. Raises MetadataError."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything; changes under way are finished first."""
+        """Finish transactions under way, end the watches, and let go of everything."""
         ...
 
-    async def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication_factor: int,
-        configs: Mapping[str, str],
-        *,
-        topic_id: UUID | None = None,
-        validate_only: bool = False,
-    ) -> Topic:
-        """Make a topic with an id of its own; with `validate_only` only say what would be made.
+    async def read(self, prefix: str = "") -> Snapshot:
+        """Read all keys that begin with a prefix, at one revision."""
+        ...
 
-        `topic_id` is for a topic that has one, which no other may have.
-        Raises InvalidTopic for a name Kafka does not allow or that collides with another's, and
-        TopicAlreadyExists.
+    async def transact(
+        self, compares: Sequence[Compare], operations: Sequence[Operation]
+    ) -> int | None:
+        """Do the operations if every comparison is true; return the store's revision after that.
+
+        None says that a comparison is false, and nothing was done. A key may be named by one
+        operation only (ValueError). Operations that change nothing take no revision.
         """
         ...
 
-    async def set_partitions(self, name: str, partitions: int) -> Topic:
-        """Have a topic count so many partitions. The number is not judged here.
+    async def changes(self, after: int) -> list[Change]:
+        """Return what changed after a revision, in order. Raises CompactedError."""
+        ...
 
-        Raises UnknownTopicOrPartition.
+    def watch(self, after: int) -> AsyncIterator[list[Change]]:
+        """Yield what changes after a revision, as it happens; each list is of whole revisions.
+
+        Ends when the store is closed. Raises CompactedError.
         """
         ...
 
-    async def delete_topic(self, name: str) -> Topic:
-        """Forget a topic and its settings; returns what it was. Raises UnknownTopicOrPartition.
 
-        Its id is among the `deleted_ids` until `deletion_done` says that its logs are gone.
-        """
-        ...
-
-    async def deleted_ids(self) -> frozenset[UUID]:
-        """The topics that were deleted and whose logs may still be there."""
-        ...
-
-    async def deletion_done(self, topic_id: UUID) -> None:
-        """Note that no log of a deleted topic is left."""
-        ...
-
-    async def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> Topic:
-        """Set some of a topic's settings, or remove those that are None.
-
-        The values are not judged here. Raises UnknownTopicOrPartition.
-        """
-        ...
-
-    async def alter_broker_configs(self, changes: Mapping[str, str | None]) -> None:
-        """Set some of the brokers' dynamic settings, or remove those that are None."""
-        ...
-
-    async def allocate_producer_ids(self, count: int) -> range:
-        """A block of producer ids that nobody has had or will have."""
-        ...
+def check_operations(operations: Sequence[Operation]) -> None:
+    """Raise ValueError where two operations are about one key: their order would be a guess."""
+    keys = [operation.key for operation in operations]
+    if len(set(keys)) != len(keys):
+        raise ValueError("a transaction may name a key once")

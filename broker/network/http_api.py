@@ -28,7 +28,7 @@ from storage.time.timestamp import NO_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from broker.metadata.store import Topic
+    from broker.metadata.image import Topic
     from broker.node import Node
     from storage.log.partition import Partition
 

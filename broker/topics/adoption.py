@@ -59,7 +59,7 @@ async def adopt_logs(node: Node) -> None:
 
 async def _finish_deletions(node: Node) -> None:
     """Remove the logs of topics whose deletion a crash cut short: nobody brought those here."""
-    deleted = await node.metadata.deleted_ids()
+    deleted = node.metadata.image.deletions.keys()
     if not deleted:
         return
     left = set()
@@ -87,12 +87,18 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
         return
     settings = await asyncio.to_thread(_settings_of, node, name, indexes)
     config = node.config_of_topic(name, settings)
-    await node.metadata.create_topic(name, partitions, 1, settings, validate_only=True)
+    node.metadata.check_name(name)
     said, topic_id = _id_of(node, name, indexes)
     for index in indexes:
         if node.store.topic_id(name, index) in (None, said):
             await asyncio.to_thread(node.store.assign_topic_id, name, index, topic_id)
-    topic = await node.metadata.create_topic(name, partitions, 1, settings, topic_id=topic_id)
+    topic = await node.metadata.create_topic(
+        name,
+        partitions,
+        settings,
+        topic_id=topic_id,
+        leader_epochs=await asyncio.to_thread(_leader_epochs, node, name, indexes),
+    )
     node.store.set_config(name, config)
     await asyncio.to_thread(node.create_logs, topic, config)
     _log.warning(
@@ -117,6 +123,12 @@ def _id_of(node: Node, name: str, indexes: Sequence[int]) -> tuple[UUID | None, 
     if topic_id in node.metadata.image.topics_by_id:  # a copy under another name
         return topic_id, new_id()
     return topic_id, topic_id
+
+
+def _leader_epochs(node: Node, name: str, indexes: Sequence[int]) -> dict[int, int]:
+    """The leader epochs that the logs have reached."""
+    node.store.read_leader_epochs([(name, index) for index in indexes])
+    return {index: node.store.leader_epoch(name, index) or 0 for index in indexes}
 
 
 def _settings_of(node: Node, name: str, indexes: Sequence[int]) -> dict[str, str]:

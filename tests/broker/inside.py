@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import SystemClock
-from broker.metadata.local import LocalMetadataStore
+from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.http import start_http
@@ -73,7 +73,7 @@ class Inside:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         config = BrokerConfig()
-        metadata = LocalMetadataStore(self.directory / "tidelog.sqlite")
+        metadata = local_metadata(self.directory / "tidelog.sqlite")
         await metadata.open()
         store = LogStore([self.directory], default_config=config.topic_defaults)
         node = self.node = Node(config, SystemClock(), store, metadata, Metrics())

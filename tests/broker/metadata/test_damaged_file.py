@@ -5,7 +5,7 @@ import random
 import pytest
 import pytest_asyncio
 
-from broker.metadata.local import LocalMetadataStore
+from broker.metadata.local import local_metadata
 from broker.metadata.store import MetadataError
 from tests.broker import asking
 from tests.broker.subject import eventually
@@ -15,7 +15,7 @@ TOPICS = {f"topic-{i}": {"retention.ms": str(i), "segment.bytes": "1000"} for i 
 
 
 async def _with_store(path, work):
-    store = LocalMetadataStore(path)
+    store = local_metadata(path)
     try:
         await store.open()
         return await work(store)
@@ -25,7 +25,7 @@ async def _with_store(path, work):
 
 async def _fill(store):
     for name, configs in TOPICS.items():
-        await store.create_topic(name, 2, 1, configs)
+        await store.create_topic(name, 2, configs)
 
 
 async def _topics(store):

@@ -8,13 +8,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from broker.metadata.local import LocalMetadataStore
+from broker.metadata.local import local_metadata
 from broker.metadata.store import MetadataError
 from protocol.errors import (
     InvalidTopic,
@@ -33,7 +33,7 @@ def path(tmp_path):
 
 @asynccontextmanager
 async def opened(path):
-    store = LocalMetadataStore(path)
+    store = local_metadata(path)
     await store.open()
     try:
         yield store
@@ -61,8 +61,8 @@ async def test_a_new_store_is_empty_and_keeps_its_cluster_id(path):
 
 async def test_topics_survive_reopening(path):
     async def work(store):
-        await store.create_topic("a", 3, 1, {"retention.ms": "5", "segment.bytes": "100"})
-        await store.create_topic("b", 1, 1, {})
+        await store.create_topic("a", 3, {"retention.ms": "5", "segment.bytes": "100"})
+        await store.create_topic("b", 1, {})
         return store.image
 
     before = await in_store(path, work)
@@ -78,7 +78,7 @@ async def test_topics_survive_reopening(path):
 async def test_an_image_never_changes(path):
     async def work(store):
         empty = store.image
-        await store.create_topic("a", 1, 1, {})
+        await store.create_topic("a", 1, {})
         one = store.image
         await store.delete_topic("a")
         return empty, one, store.image
@@ -92,45 +92,37 @@ async def test_an_image_never_changes(path):
 
 async def test_refusals(path):
     async def work(store):
-        await store.create_topic("a.b", 1, 1, {})
+        await store.create_topic("a.b", 1, {})
         before = store.image
         with pytest.raises(TopicAlreadyExists, match=r"topic a\.b exists"):
-            await store.create_topic("a.b", 1, 1, {})
+            await store.create_topic("a.b", 1, {})
         with pytest.raises(InvalidTopic, match=r"a_b collides with a\.b"):
-            await store.create_topic("a_b", 1, 1, {}, validate_only=True)
+            store.check_name("a_b")
         with pytest.raises(InvalidTopic, match="empty"):
-            await store.create_topic("", 1, 1, {})
+            await store.create_topic("", 1, {})
         with pytest.raises(UnknownTopicOrPartition):
             await store.delete_topic("c")
         with pytest.raises(UnknownTopicOrPartition):
             await store.alter_topic_configs("c", {"retention.ms": "1"})
         assert store.image is before
         await store.delete_topic("a.b")
-        await store.create_topic("a_b", 1, 1, {})
+        await store.create_topic("a_b", 1, {})
 
     await in_store(path, work)
     assert list((await image_of(path)).topics) == ["a_b"]
 
 
 async def test_names_collide_after_reopening_too(path):
-    await in_store(path, lambda store: store.create_topic("a.b", 1, 1, {}))
+    await in_store(path, lambda store: store.create_topic("a.b", 1, {}))
     with pytest.raises(InvalidTopic, match="collides"):
-        await in_store(path, lambda store: store.create_topic("a_b", 1, 1, {}))
-
-
-async def test_validating_makes_nothing(path):
-    topic = await in_store(
-        path, lambda store: store.create_topic("a", 2, 1, {}, validate_only=True)
-    )
-    assert (topic.name, topic.partitions) == ("a", 2)
-    assert dict((await image_of(path)).topics) == {}
+        await in_store(path, lambda store: store.create_topic("a_b", 1, {}))
 
 
 async def test_a_topic_made_again_is_another_topic_without_the_old_settings(path):
     async def work(store):
-        first = await store.create_topic("a", 1, 1, {"retention.ms": "5"})
+        first = await store.create_topic("a", 1, {"retention.ms": "5"})
         assert await store.delete_topic("a") == first
-        second = await store.create_topic("a", 1, 1, {})
+        second = await store.create_topic("a", 1, {})
         assert first.topic_id != second.topic_id
 
     await in_store(path, work)
@@ -139,7 +131,7 @@ async def test_a_topic_made_again_is_another_topic_without_the_old_settings(path
 
 async def test_settings_of_topics_and_brokers_change_one_by_one(path):
     async def work(store):
-        await store.create_topic("a", 1, 1, {"x": "1", "y": "2"})
+        await store.create_topic("a", 1, {"x": "1", "y": "2"})
         changed = await store.alter_topic_configs("a", {"x": None, "z": "3", "w": None})
         assert changed is store.image.topics["a"]
         assert changed is store.image.topics_by_id[changed.topic_id]
@@ -163,7 +155,7 @@ async def test_producer_ids_are_never_given_twice(path):
 
 async def test_changes_asked_for_at_once_all_happen(path):
     async def work(store):
-        await asyncio.gather(*(store.create_topic(f"t{n}", 1, 1, {}) for n in range(20)))
+        await asyncio.gather(*(store.create_topic(f"t{n}", 1, {}) for n in range(20)))
 
     await in_store(path, work)
     assert len((await image_of(path)).topics) == 20
@@ -171,7 +163,7 @@ async def test_changes_asked_for_at_once_all_happen(path):
 
 async def test_one_of_two_equal_requests_wins(path):
     async def work(store):
-        made = (store.create_topic("a", 1, 1, {}) for _ in range(2))
+        made = (store.create_topic("a", 1, {}) for _ in range(2))
         return await asyncio.gather(*made, return_exceptions=True)
 
     topic, error = await in_store(path, work)
@@ -181,16 +173,16 @@ async def test_one_of_two_equal_requests_wins(path):
 
 async def test_a_failing_disk_changes_nothing(path):
     async def work(store):
-        await store.create_topic("a", 1, 1, {})
+        await store.create_topic("a", 1, {})
         before = store.image
-        store._db.execute("PRAGMA query_only = ON")
+        store.store._db.execute("PRAGMA query_only = ON")
         with pytest.raises(KafkaStorageError, match="failed"):
-            await store.create_topic("b.c", 1, 1, {})
+            await store.create_topic("b.c", 1, {})
         with pytest.raises(KafkaStorageError):
             await store.delete_topic("a")
         assert store.image is before
-        store._db.execute("PRAGMA query_only = OFF")
-        await store.create_topic("b_c", 1, 1, {})
+        store.store._db.execute("PRAGMA query_only = OFF")
+        await store.create_topic("b_c", 1, {})
 
     await in_store(path, work)
 
@@ -198,12 +190,8 @@ async def test_a_failing_disk_changes_nothing(path):
 async def test_a_closed_store_says_so(path):
     async with opened(path) as store:
         pass
-    store._thread = type(store._thread)(1)
-    try:
-        with pytest.raises(KafkaStorageError, match="closed"):
-            await store.create_topic("a", 1, 1, {})
-    finally:
-        store._thread.shutdown()
+    with pytest.raises(KafkaStorageError, match="closed"):
+        await store.create_topic("a", 1, {})
 
 
 async def test_what_is_no_database_is_refused(path):
@@ -225,14 +213,14 @@ async def test_a_newer_layout_is_refused(path):
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from broker.metadata.local import LocalMetadataStore
+from broker.metadata.local import local_metadata
 
 async def main():
-    store = LocalMetadataStore(Path(sys.argv[1]))
+    store = local_metadata(Path(sys.argv[1]))
     await store.open()
     number = len(store.image.topics)
     while True:
-        await store.create_topic(f"t{number}", 1, 1, {"retention.ms": str(number)})
+        await store.create_topic(f"t{number}", 1, {"retention.ms": str(number)})
         print(number, flush=True)
         number += 1
 
@@ -261,28 +249,17 @@ def test_what_was_answered_survives_kill_9(path):
     assert answered >= 15
 
 
-async def test_a_file_of_the_first_layout_is_brought_up_to_date(path):
-    image = await in_store(path, lambda store: store.create_topic("t", 1, 1, {}))
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("DROP TABLE deleted_topic")
-        db.execute("PRAGMA user_version = 1")
-    assert (await image_of(path)).topics["t"] == image
-
-
 async def test_a_deleted_topic_is_remembered_until_its_logs_are_gone(path):
     async def delete(store):
-        topic = await store.create_topic("t", 1, 1, {}, topic_id=UUID(int=77))
+        topic = await store.create_topic("t", 1, {}, topic_id=UUID(int=77))
         assert topic.topic_id == UUID(int=77)
         await store.delete_topic("t")
 
     async def finish(store):
-        assert await store.deleted_ids() == {UUID(int=77)}
+        assert dict(store.image.deletions) == {UUID(int=77): "t"}
         await store.deletion_done(UUID(int=77))
-        assert await store.deleted_ids() == frozenset()
-
-    async def look(store):
-        return await store.deleted_ids()
+        assert not store.image.deletions
 
     await in_store(path, delete)
     await in_store(path, finish)
-    assert await in_store(path, look) == frozenset()
+    assert not (await image_of(path)).deletions

@@ -26,7 +26,7 @@ import pytest_asyncio
 from broker.api import list_offsets
 from broker.clock import ManualClock
 from broker.maintenance.retention_rounds import delete_due
-from broker.metadata.local import LocalMetadataStore
+from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.http import start_http
@@ -98,7 +98,7 @@ class Serving:
 
     @asynccontextmanager
     async def running(self):
-        metadata = LocalMetadataStore(self.directory / "tidelog.sqlite")
+        metadata = local_metadata(self.directory / "tidelog.sqlite")
         await metadata.open()
         self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
         self.clock = ManualClock(1_000_000)

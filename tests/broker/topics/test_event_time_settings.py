@@ -6,7 +6,7 @@ import pytest
 
 from broker.clock import ManualClock
 from broker.maintenance.retention_rounds import delete_due
-from broker.metadata.local import LocalMetadataStore
+from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.node import Node
 from config import load, topic_entries
@@ -32,7 +32,7 @@ class Broker:
         self.config = load(None, {}, settings)
 
     async def __aenter__(self):
-        self.metadata = LocalMetadataStore(self.directory / "tidelog.sqlite")
+        self.metadata = local_metadata(self.directory / "tidelog.sqlite")
         await self.metadata.open()
         self.clock = ManualClock(NOW_MS)
         self.store = LogStore([self.directory], default_config=self.config.topic_defaults)

@@ -7,7 +7,7 @@ import pytest
 
 from broker.clock import ManualClock
 from broker.maintenance.retention_rounds import delete_due
-from broker.metadata.local import LocalMetadataStore
+from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.node import Node
 from broker.topics.adoption import adopt_logs
@@ -25,7 +25,7 @@ class Broker:
         self.config = BrokerConfig()
 
     async def __aenter__(self):
-        self.metadata = LocalMetadataStore(self.directory / "tidelog.sqlite")
+        self.metadata = local_metadata(self.directory / "tidelog.sqlite")
         await self.metadata.open()
         self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
         self.node = Node(self.config, ManualClock(1_000), self.store, self.metadata, Metrics())

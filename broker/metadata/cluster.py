@@ -1,0 +1,336 @@
+"""The cluster's metadata: the newest image, and the changes that may be made to it.
+
+Every change is one compare-and-set transaction on the store. It fails harmlessly when somebody else
+has changed the same thing since the image it was decided on, and is then decided anew. When a call
+returns, its change is durable and in the image. Changes of others arrive by the store's watch.
+What a client did wrong is raised as the BrokerError it should see; a store that fails raises
+KafkaStorageError, and MetadataError if it cannot be opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from broker.metadata import records
+from broker.metadata.image import Image, ImageBuilder, Topic
+from broker.metadata.names import check_topic_name, new_id, written_id
+from broker.metadata.records import PartitionRecord, TopicRecord
+from broker.metadata.store import (
+    CompactedError,
+    Delete,
+    MetadataError,
+    absent,
+    unchanged_since,
+)
+from protocol.errors import (
+    BrokerError,
+    InvalidTopic,
+    KafkaStorageError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from broker.metadata.store import Change, Compare, KeyValueStore, Operation, Snapshot
+
+log = logging.getLogger("tidelog.metadata")
+
+_WATCH_AGAIN_S = 1.0
+
+
+class ChangedMeanwhileError(Exception):
+    """What a change was decided on has changed: decide again on the newest image."""
+
+
+class ClusterMetadata:
+    """Everything the cluster knows of itself, over one store."""
+
+    def __init__(self, store: KeyValueStore, node_id: int = 1) -> None:
+        """`node_id` is this broker: it leads the partitions that are created here."""
+        self.store = store
+        self.node_id = node_id
+        self._builder: ImageBuilder | None = None
+        self._newer = asyncio.Event()  # set, and replaced, when there is a newer image
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def image(self) -> Image:
+        """The newest image; there is one from open() on."""
+        assert self._builder is not None, "the metadata is not open"
+        return self._builder.image
+
+    async def open(self) -> None:
+        """Open the store and read everything; a new store gets a cluster id. Raises MetadataError."""
+        await self.store.open()
+        try:
+            await self.store.transact(
+                absent(records.CLUSTER),
+                (
+                    records.put_cluster(written_id(new_id())),
+                    records.put_producer_ids(0),
+                    records.put_broker_configs({}),
+                ),
+            )
+            self._builder = _built(await self.store.read())
+        except KafkaStorageError as error:
+            await self.store.close()
+            raise MetadataError(error.message) from None
+        except ValueError as error:
+            await self.store.close()
+            raise MetadataError(f"the metadata is damaged: {error}") from None
+        self._watch = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        """Let go of the store; changes under way are finished first."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+            self._watch = None
+        await self.store.close()
+
+    async def newer_image(self, revision: int) -> Image:
+        """Wait for an image that is newer than a revision."""
+        while self.image.revision <= revision:
+            await self._newer.wait()
+        return self.image
+
+    # -- changes --------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        *,
+        topic_id: UUID | None = None,
+        leader_epochs: Mapping[int, int] | None = None,
+    ) -> Topic:
+        """Create a topic that this broker leads; its settings are not judged here.
+
+        `topic_id` is for a topic that has one, which no other may have, and `leader_epochs` for
+        partitions whose logs are there already. Raises InvalidTopic, TopicAlreadyExists.
+        """
+        topic_id, epochs = topic_id or new_id(), leader_epochs or {}
+        assignments = tuple(
+            PartitionRecord.led_by(self.node_id, epochs.get(index, 0))
+            for index in range(partitions)
+        )
+        while True:
+            self.check_name(name)
+            operations: list[Operation] = [
+                records.put_topic(TopicRecord(name, topic_id, partitions, configs))
+            ]
+            operations += _put_partitions(topic_id, 0, assignments)
+            if await self._transact(absent(records.topic_key(name)), operations):
+                return Topic(name, topic_id, assignments, dict(configs))
+
+    def check_name(self, name: str) -> None:
+        """Check that a topic of a name could be created. Raises InvalidTopic, TopicAlreadyExists."""
+        check_topic_name(name)
+        if name in self.image.topics:
+            raise TopicAlreadyExists(f"topic {name} exists")
+        assert self._builder is not None
+        other = self._builder.name_at(records.topic_key(name))
+        if other is not None:
+            raise InvalidTopic(
+                f"topic name {name} collides with {other}: metrics cannot tell '.' from '_'"
+            )
+
+    async def set_partitions(
+        self, name: str, partitions: int, *, since: Image | None = None
+    ) -> Topic:
+        """Give a topic so many partitions; this broker leads the new ones.
+
+        Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`.
+        """
+        while True:
+            image = since or self.image
+            topic = self._known(image, name)
+            added = [PartitionRecord.led_by(self.node_id)] * (partitions - topic.partitions)
+            assignments = (topic.assignments + tuple(added))[:partitions]
+            operations: list[Operation] = [
+                records.put_topic(TopicRecord(name, topic.topic_id, partitions, topic.configs))
+            ]
+            operations += _put_partitions(topic.topic_id, topic.partitions, added)
+            operations += [
+                Delete(records.partition_key(topic.topic_id, index))
+                for index in range(partitions, topic.partitions)
+            ]
+            compares = unchanged_since(records.topic_key(name), image.revision)
+            if await self._transact(compares, operations):
+                return topic._replace(assignments=assignments)
+            if since is not None:
+                raise ChangedMeanwhileError
+
+    async def delete_topic(self, name: str, topic_id: UUID | None = None) -> Topic:
+        """Forget a topic and its settings; return what it was.
+
+        Its id is among the image's `deletions` until `deletion_done` says that its logs are gone. With
+        `topic_id` the topic of that id is meant, and no other of the name.
+        Raises UnknownTopicOrPartition.
+        """
+        while True:
+            image = self.image
+            topic = self._known(image, name)
+            if topic_id not in (None, topic.topic_id):
+                raise UnknownTopicOrPartition(f"there is no topic {name} of that id")
+            operations: list[Operation] = [
+                Delete(records.topic_key(name)),
+                records.put_deletion(topic.topic_id, name),
+            ]
+            operations += [
+                Delete(records.partition_key(topic.topic_id, index))
+                for index in range(topic.partitions)
+            ]
+            compares = unchanged_since(records.topic_key(name), image.revision)
+            if await self._transact(compares, operations):
+                return topic
+
+    async def deletion_done(self, topic_id: UUID) -> None:
+        """Note that no log of a deleted topic is left."""
+        await self._transact((), (Delete(records.deletion_key(topic_id)),))
+
+    async def alter_topic_configs(
+        self, name: str, changes: Mapping[str, str | None], *, since: Image | None = None
+    ) -> Topic:
+        """Set some of a topic's settings, or remove those that are None; they are not judged here.
+
+        Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`.
+        """
+        while True:
+            image = since or self.image
+            topic = self._known(image, name)
+            configs = _changed(topic.configs, changes)
+            put = records.put_topic(TopicRecord(name, topic.topic_id, topic.partitions, configs))
+            compares = unchanged_since(records.topic_key(name), image.revision)
+            if await self._transact(compares, (put,)):
+                return self.image.topics.get(name, topic._replace(configs=configs))
+            if since is not None:
+                raise ChangedMeanwhileError
+
+    async def alter_broker_configs(
+        self, changes: Mapping[str, str | None], *, since: Image | None = None
+    ) -> None:
+        """Set some of the brokers' dynamic settings, or remove those that are None.
+
+        Raises ChangedMeanwhileError if they have changed `since`.
+        """
+        while True:
+            image = since or self.image
+            put = records.put_broker_configs(_changed(image.broker_configs, changes))
+            compares = unchanged_since(records.BROKER_CONFIGS, image.revision)
+            if await self._transact(compares, (put,)):
+                return
+            if since is not None:
+                raise ChangedMeanwhileError
+
+    async def put_partitions(
+        self, partitions: Mapping[tuple[str, int], PartitionRecord], *, since: Image
+    ) -> None:
+        """Change who has partitions, all of them or none; (topic, partition) names each.
+
+        Raises UnknownTopicOrPartition, and ChangedMeanwhileError if any has changed `since`.
+        """
+        compares: list[Compare] = []
+        operations: list[Operation] = []
+        for (name, index), record in partitions.items():
+            topic_id = self._known(since, name).topic_id
+            compares += unchanged_since(records.partition_key(topic_id, index), since.revision)
+            operations.append(records.put_partition(topic_id, index, record))
+        if not await self._transact(compares, operations):
+            raise ChangedMeanwhileError
+
+    async def allocate_producer_ids(self, count: int) -> range:
+        """Return a block of producer ids that nobody has had or will have."""
+        assert count > 0, count
+        while True:
+            image = self.image
+            first = image.next_producer_id
+            compares = unchanged_since(records.PRODUCER_IDS, image.revision)
+            if await self._transact(compares, (records.put_producer_ids(first + count),)):
+                return range(first, first + count)
+
+    # -- the image ------------------------------------------------------------------------------
+
+    async def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
+        """Commit and bring the image up to date; False if a comparison was false."""
+        revision = await self.store.transact(compares, operations)
+        await self._refresh()
+        return revision is not None
+
+    async def _refresh(self) -> None:
+        """Bring the image up to the store's newest revision. Raises KafkaStorageError."""
+        try:
+            self._take(await self.store.changes(self.image.revision))
+        except CompactedError:
+            await self._read_again()
+
+    def _take(self, changes: list[Change]) -> None:
+        assert self._builder is not None
+        newer = [change for change in changes if change.revision > self.image.revision]
+        if not newer:
+            return
+        try:
+            self._builder.apply(newer)
+        except ValueError as error:
+            raise KafkaStorageError(f"the metadata is damaged: {error}") from None
+        self._newer.set()
+        self._newer = asyncio.Event()
+
+    async def _read_again(self) -> None:
+        snapshot = await self.store.read()
+        if snapshot.revision <= self.image.revision:
+            return
+        try:
+            self._builder = _built(snapshot)
+        except ValueError as error:
+            raise KafkaStorageError(f"the metadata is damaged: {error}") from None
+        self._newer.set()
+        self._newer = asyncio.Event()
+
+    async def _follow(self) -> None:
+        """Take in every change, whoever made it, until the store is closed."""
+        while True:
+            try:
+                async for changes in self.store.watch(self.image.revision):
+                    self._take(changes)
+            except CompactedError:
+                with contextlib.suppress(BrokerError):  # the next turn tries again
+                    await self._read_again()
+                    continue
+            except BrokerError as error:
+                log.warning("the metadata cannot be watched: %s", error.message)
+            else:
+                return
+            await asyncio.sleep(_WATCH_AGAIN_S)
+
+    def _known(self, image: Image, name: str) -> Topic:
+        topic = image.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"there is no topic {name}")
+        return topic
+
+
+def _built(snapshot: Snapshot) -> ImageBuilder:
+    return ImageBuilder(snapshot.revision, snapshot.pairs)
+
+
+def _put_partitions(
+    topic_id: UUID, first: int, assignments: Sequence[PartitionRecord]
+) -> list[Operation]:
+    return [
+        records.put_partition(topic_id, index, record)
+        for index, record in enumerate(assignments, first)
+    ]
+
+
+def _changed(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Settings after a change; None takes one away."""
+    merged = {**configs, **changes}
+    return {name: value for name, value in merged.items() if value is not None}

@@ -1,0 +1,88 @@
+"""Brings the tables of a metadata file to the newest layout.
+
+Layouts 1 and 2 had a table for each kind of thing; layout 3 holds keys (`records` says which). Everything
+is done in the one transaction of the caller, so a crash in the middle leaves the old file as it was.
+The partitions of migrated topics have no leader and no known leader epoch: the old tables did not know
+either. The broker that opens the file claims them (`broker/topics/controller.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from broker.metadata import records
+from broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord, TopicRecord
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from broker.metadata.store import Put
+
+LAYOUT = 3
+
+_TABLES = (
+    """CREATE TABLE kv (
+        key TEXT PRIMARY KEY,
+        value BLOB NOT NULL,
+        create_revision INTEGER NOT NULL,
+        mod_revision INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE change (
+        revision INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        value BLOB,
+        PRIMARY KEY (revision, key)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+)
+_WITH_DELETIONS = 2  # the layout that began to remember deleted topics
+_UNCLAIMED = PartitionRecord((), (), NO_LEADER, UNKNOWN_EPOCH)
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Make the tables of the newest layout, and move into them what older ones hold.
+
+    Raises ValueError or TypeError for values that no tidelog wrote, and sqlite3.Error.
+    """
+    (layout,) = db.execute("PRAGMA user_version").fetchone()
+    if layout == LAYOUT:
+        return  # another process was faster
+    puts = list(_old_records(db, layout)) if layout else []
+    for statement in _TABLES:
+        db.execute(statement)
+    revision = 1 if puts else 0
+    db.executemany(
+        "INSERT INTO kv VALUES (?, ?, ?, ?)",
+        [(put.key, put.value, revision, revision) for put in puts],
+    )
+    db.executemany(
+        "INSERT INTO counter VALUES (?, ?)", [("revision", revision), ("compacted", revision)]
+    )
+    if layout:
+        for table in ("topic_config", "topic", "broker_config", "meta"):
+            db.execute(f"DROP TABLE {table}")
+        db.execute("DROP TABLE IF EXISTS deleted_topic")
+    db.execute(f"PRAGMA user_version = {LAYOUT}")
+
+
+def _old_records(db: sqlite3.Connection, layout: int) -> Iterator[Put]:
+    """What the tables of layouts 1 and 2 say, as keys."""
+    meta = dict(db.execute("SELECT name, value FROM meta").fetchall())
+    if not {"cluster_id", "next_producer_id"} <= meta.keys():
+        raise ValueError("the cluster's id or the next producer id is missing")
+    yield records.put_cluster(meta["cluster_id"])
+    yield records.put_producer_ids(int(meta["next_producer_id"]))
+    yield records.put_broker_configs(dict(db.execute("SELECT name, value FROM broker_config")))
+    configs: dict[str, dict[str, str]] = {}
+    for topic, name, value in db.execute("SELECT topic, name, value FROM topic_config"):
+        configs.setdefault(topic, {})[name] = value
+    for name, written, partitions in db.execute("SELECT name, topic_id, partitions FROM topic"):
+        topic_id = UUID(bytes=written)
+        yield records.put_topic(TopicRecord(name, topic_id, partitions, configs.get(name, {})))
+        for index in range(partitions):
+            yield records.put_partition(topic_id, index, _UNCLAIMED)
+    if layout >= _WITH_DELETIONS:
+        for written, name in db.execute("SELECT topic_id, name FROM deleted_topic"):
+            yield records.put_deletion(UUID(bytes=written), name)

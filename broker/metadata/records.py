@@ -1,0 +1,213 @@
+"""What the keys of the metadata are called and what their values say. docs/formats.md lists them.
+
+Values are JSON objects in UTF-8. `read` turns a key and its value into one of the records below and
+raises ValueError where it cannot; `put_*` write them.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from broker.metadata.names import collision_key, written_id
+from broker.metadata.store import Put
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CLUSTER = "cluster"
+BROKER_CONFIGS = "config/broker"
+PRODUCER_IDS = "producer_ids"
+TOPIC_PREFIX = "topic/"
+PARTITION_PREFIX = "partition/"
+DELETION_PREFIX = "deletion/"
+
+NO_LEADER = -1
+UNKNOWN_EPOCH = -1
+
+
+class ClusterRecord(NamedTuple):
+    """The cluster's id."""
+
+    cluster_id: str
+
+
+class TopicRecord(NamedTuple):
+    """A topic: its id, how many partitions it has, and its own settings as given."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    configs: Mapping[str, str]
+
+
+class PartitionRecord(NamedTuple):
+    """Who has a partition. `replicas` are broker ids, the preferred leader first.
+
+    A leader of NO_LEADER and a leader epoch of UNKNOWN_EPOCH are those of a partition that an older
+    tidelog made: the log alone knows its epoch, until a broker claims it.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int = 0
+
+    @classmethod
+    def led_by(cls, broker: int, leader_epoch: int = 0) -> PartitionRecord:
+        """A partition of which one broker has the only replica."""
+        return cls((broker,), (broker,), broker, leader_epoch)
+
+
+class BrokerConfigsRecord(NamedTuple):
+    """The dynamic settings of all brokers."""
+
+    configs: Mapping[str, str]
+
+
+class ProducerIdsRecord(NamedTuple):
+    """The first producer id that nobody has had."""
+
+    next_id: int
+
+
+class DeletionRecord(NamedTuple):
+    """A topic that was deleted, and whose logs may still be there."""
+
+    name: str
+
+
+Record = (
+    ClusterRecord
+    | TopicRecord
+    | PartitionRecord
+    | BrokerConfigsRecord
+    | ProducerIdsRecord
+    | DeletionRecord
+)
+
+
+def topic_key(name: str) -> str:
+    """The key of a topic. Names that may not both exist have one key."""
+    return TOPIC_PREFIX + collision_key(name)
+
+
+def partition_key(topic_id: UUID, index: int) -> str:
+    """The key of a partition."""
+    return f"{PARTITION_PREFIX}{written_id(topic_id)}/{index}"
+
+
+def deletion_key(topic_id: UUID) -> str:
+    """The key of a pending deletion."""
+    return DELETION_PREFIX + written_id(topic_id)
+
+
+def partition_of(key: str) -> tuple[UUID, int]:
+    """The topic's id and the number in a partition's key; raises ValueError."""
+    written, _, index = key.removeprefix(PARTITION_PREFIX).partition("/")
+    return _read_id(written), int(index)
+
+
+def deletion_of(key: str) -> UUID:
+    """The topic's id in the key of a deletion; raises ValueError."""
+    return _read_id(key.removeprefix(DELETION_PREFIX))
+
+
+def put_cluster(cluster_id: str) -> Put:
+    """Write the cluster's id."""
+    return _put(CLUSTER, {"id": cluster_id})
+
+
+def put_topic(topic: TopicRecord) -> Put:
+    """Write a topic."""
+    return _put(
+        topic_key(topic.name),
+        {
+            "name": topic.name,
+            "id": written_id(topic.topic_id),
+            "partitions": topic.partitions,
+            "configs": dict(topic.configs),
+        },
+    )
+
+
+def put_partition(topic_id: UUID, index: int, partition: PartitionRecord) -> Put:
+    """Write a partition."""
+    return _put(partition_key(topic_id, index), partition._asdict())
+
+
+def put_broker_configs(configs: Mapping[str, str]) -> Put:
+    """Write the brokers' dynamic settings."""
+    return _put(BROKER_CONFIGS, dict(configs))
+
+
+def put_producer_ids(next_id: int) -> Put:
+    """Write which producer ids are left."""
+    return _put(PRODUCER_IDS, {"next": next_id})
+
+
+def put_deletion(topic_id: UUID, name: str) -> Put:
+    """Write that a topic's logs have to go."""
+    return _put(deletion_key(topic_id), {"name": name})
+
+
+def read(key: str, value: bytes) -> Record:
+    """Return what a key says. Raises ValueError for a key or a value that nobody here writes."""
+    try:
+        record = _read(key, json.loads(value))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"key {key!r} cannot be read: {error!r}") from None
+    if isinstance(record, TopicRecord) and topic_key(record.name) != key:
+        raise ValueError(f"key {key!r} holds topic {record.name!r}")
+    return record
+
+
+def _read(key: str, said: dict[str, Any]) -> Record:
+    if key == CLUSTER:
+        return ClusterRecord(_text(said["id"]))
+    if key == BROKER_CONFIGS:
+        return BrokerConfigsRecord(_configs(said))
+    if key == PRODUCER_IDS:
+        return ProducerIdsRecord(int(said["next"]))
+    if key.startswith(TOPIC_PREFIX):
+        topic_id, configs = _read_id(said["id"]), _configs(said["configs"])
+        return TopicRecord(_text(said["name"]), topic_id, int(said["partitions"]), configs)
+    if key.startswith(PARTITION_PREFIX):
+        partition_of(key)
+        return PartitionRecord(
+            tuple(map(int, said["replicas"])),
+            tuple(map(int, said["isr"])),
+            int(said["leader"]),
+            int(said["leader_epoch"]),
+            int(said["partition_epoch"]),
+        )
+    if key.startswith(DELETION_PREFIX):
+        deletion_of(key)
+        return DeletionRecord(_text(said["name"]))
+    raise ValueError("nobody here writes such a key")
+
+
+def _put(key: str, value: Mapping[str, object]) -> Put:
+    return Put(key, json.dumps(value, separators=(",", ":")).encode())
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _configs(said: Mapping[str, object]) -> Mapping[str, str]:
+    return MappingProxyType({_text(name): _text(value) for name, value in said.items()})
+
+
+def _read_id(written: str) -> UUID:
+    """An id from the 22 characters that `written_id` makes; raises ValueError."""
+    value = UUID(bytes=urlsafe_b64decode(written + "=="))
+    if written_id(value) != written:
+        raise ValueError(f"{written!r} is no id")
+    return value

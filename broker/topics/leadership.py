@@ -1,0 +1,78 @@
+"""Who leads a partition: the metadata say it, and a broker that is alone claims every partition.
+
+A leader epoch never goes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.metadata.cluster import ChangedMeanwhileError
+from broker.metadata.records import UNKNOWN_EPOCH, PartitionRecord
+from protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.image import Image
+    from storage.directory.store import LogStore
+
+log = logging.getLogger("tidelog.topics")
+
+Name = tuple[str, int]  # topic and partition
+
+
+def leadership(image: Image, node_id: int, topic: str, index: int) -> PartitionRecord:
+    """Return the record of a partition that a broker leads.
+
+    Raises UnknownTopicOrPartition, and NotLeaderOrFollower if another broker leads it or none does.
+    """
+    record = image.assignment(topic, index)
+    if record is None:
+        raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+    if record.leader != node_id:
+        raise NotLeaderOrFollower(f"broker {record.leader} leads {topic}-{index}")
+    return record
+
+
+async def claim_partitions(metadata: ClusterMetadata, store: LogStore) -> None:
+    """Make this broker, which is alone, the leader of every partition that it does not lead yet.
+
+    Those are the partitions of an older tidelog's metadata, which named no leader, and those of a broker
+    whose node.id was changed. Where the metadata know no leader epoch, the log's counts; elsewhere a new
+    one begins. Raises KafkaStorageError.
+    """
+    while True:
+        image = metadata.image
+        others = _led_by_others(image, metadata.node_id)
+        if not others:
+            return
+        unknown = [name for name, record in others.items() if record.leader_epoch == UNKNOWN_EPOCH]
+        closed = [name for name in unknown if store.leader_epoch(*name) is None]
+        await asyncio.to_thread(store.read_leader_epochs, closed)
+        claimed = {
+            name: PartitionRecord.led_by(metadata.node_id, _next_epoch(store, name, record))
+            for name, record in others.items()
+        }
+        try:
+            await metadata.put_partitions(claimed, since=image)
+        except ChangedMeanwhileError:
+            continue
+        log.info("partitions claimed", extra={"partitions": len(claimed)})
+        return
+
+
+def _led_by_others(image: Image, node_id: int) -> dict[Name, PartitionRecord]:
+    return {
+        (topic.name, index): record
+        for topic in image.topics.values()
+        for index, record in enumerate(topic.assignments)
+        if record.leader != node_id
+    }
+
+
+def _next_epoch(store: LogStore, name: Name, record: PartitionRecord) -> int:
+    if record.leader_epoch == UNKNOWN_EPOCH:
+        return store.leader_epoch(*name) or 0
+    return record.leader_epoch + 1
