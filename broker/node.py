@@ -25,6 +25,7 @@ from broker.partitions.waiting import Waiting
 from broker.topics.adoption import KEEP
 from broker.topics.forecast import say_what_goes
 from broker.topics.leadership import leadership
+from broker.unenforced_settings import warn_unenforced
 from config import ConfigError, reconfigured, topic_config
 from protocol.errors import (
     BrokerError,
@@ -316,6 +317,7 @@ class Node:
                 await self.metadata.deletion_done(topic.topic_id)  # what lies here is not of it
                 raise
         log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
+        warn_unenforced(given, topic=name)
         return topic
 
     async def add_partitions(self, name: str, check: Callable[[Topic], int]) -> Topic:
@@ -469,6 +471,7 @@ class Node:
                 return  # mirrors say the same again and again
             await say_what_goes(self, {name: (self._config_under(self.config, topic), config)})
             await self.metadata.alter_topic_configs(name, changes)
+            warn_unenforced(changes, topic=name)
             self.store.set_config(name, config)
         log.info("topic settings changed", extra={"topic": name, "changes": dict(changes)})
 
@@ -494,6 +497,7 @@ class Node:
             }
             await say_what_goes(self, both)
             await self.metadata.alter_broker_configs(changes)
+            warn_unenforced(changes)
             self.config = config
             self.store.default_config = config.topic_defaults
             for name, (_, changed) in both.items():

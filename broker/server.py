@@ -33,7 +33,7 @@ from broker.network.http import start_http
 from broker.node import Listener, Node
 from broker.topics.adoption import adopt_logs
 from broker.topics.leadership import claim_partitions
-from config.ignored import AUTHORIZER
+from broker.unenforced_settings import log_ignored, log_unenforced_in
 from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.directory.log_directory import LogDirectoryError
@@ -103,13 +103,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    for name, value in config.ignored.items():
-        log.info("setting accepted and ignored", extra={"setting": name, "value": value})
-    if config.ignored.get(AUTHORIZER):
-        log.warning(
-            "there are no access rules here: whoever reaches a listener may do everything",
-            extra={"setting": AUTHORIZER},
-        )
+    log_ignored(config)
     if kernels.IMPLEMENTATION != "compiled":
         log.warning("the compiled record kernels are missing: serving with the slower Python twin")
     directories = [Path(directory) for directory in config.log_dirs]
@@ -122,6 +116,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     metadata = local_metadata(directories[0] / "tidelog.sqlite", config.node_id)
     await metadata.open()
     try:
+        log_unenforced_in(metadata.image)
         node = Node(config, clock, store, metadata, Metrics())
         await node.keep_basis()
         configs = node.topic_configs()

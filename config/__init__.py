@@ -11,6 +11,7 @@ from config.listeners import Listener
 from config.load import load, reconfigured, topic_config
 from config.setting import ConfigError, Setting, Type
 from config.topic import TOPIC_SETTINGS, TopicConfig
+from config.unenforced import unenforced
 
 __all__ = [
     "BROKER_SETTINGS",
@@ -29,4 +30,5 @@ __all__ = [
     "reconfigured",
     "topic_config",
     "topic_entries",
+    "unenforced",
 ]

@@ -2,7 +2,8 @@
 
 The names are those of the broker and topic settings of Apache Kafka 3.9.1, 4.1.1 and 4.4.0 that are
 declared neither in broker.py nor in topic.py. A properties file written for Kafka is thus taken as it
-is; the broker logs one line for each of these. A name that is in neither place is a mistake and refused.
+is; the broker logs one line for each of these, and warns of those that promise safety (unenforced.py).
+A name that is in neither place is a mistake and refused.
 """
 
 from __future__ import annotations
@@ -176,9 +177,6 @@ _IGNORED_TOPIC_NAMES = """
     remote.log.delete.on.disable remote.storage.enable
 """
 IGNORED_TOPIC_NAMES = frozenset(_IGNORED_TOPIC_NAMES.split())
-
-# Whoever sets it relies on it: that it means nothing here is warned about.
-AUTHORIZER = "authorizer.class.name"
 
 # Families without a fixed list of members: per-listener settings, and those of plugged-in classes.
 IGNORED_PREFIXES = ("listener.name.", "rsm.config.", "rlmm.config.", "confluent.")

@@ -22,6 +22,7 @@ from config.ignored import (  # noqa: E402 - as above
     IGNORED_TOPIC_NAMES,
 )
 from config.setting import INT_MAX, LONG_MAX, Type  # noqa: E402 - as above
+from config.unenforced import CONSEQUENCES  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,6 +88,7 @@ def page() -> str:
     topics = "\n".join(_topic_row(setting) for setting in TOPIC_SETTINGS.values())
     brokers = "\n".join(_broker_row(setting) for setting in BROKER_SETTINGS.values())
     prefixes = ", ".join(f"`{prefix}*`" for prefix in IGNORED_PREFIXES)
+    unenforced = "\n".join(_row((f"`{name}`", what)) for name, what in CONSEQUENCES.items())
     return f"""{_HEAD}
 ## Topic settings
 
@@ -113,6 +115,13 @@ Broker settings of Apache Kafka 3.9 to 4.4; also whatever begins with {prefixes}
 Topic settings:
 
 {_wrapped(IGNORED_TOPIC_NAMES)}
+
+The start logs a line for each that is set. These promise safety and do not give it yet, so that each of
+them is a warning, at the start and when it is changed; so is whatever begins with `listener.name.`:
+
+| setting | what stays open |
+|---|---|
+{unenforced}
 """
 
 

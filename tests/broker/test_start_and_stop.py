@@ -62,14 +62,6 @@ def test_the_ready_line_tells_the_ports_that_were_bound(tmp_path):
     assert rest == "", "one line on standard output, and no more"
 
 
-def test_an_authorizer_that_nothing_asks_is_warned_about(start):
-    guarded = start({"authorizer.class.name": "org.apache.kafka.x.StandardAuthorizer"})
-    (line,) = guarded.lines("level=warning", "setting=authorizer.class.name")
-    assert "there are no access rules here: whoever reaches a listener may do everything" in line
-    for settings in ({"authorizer.class.name": ""}, {"broker.rack": "r"}):
-        assert not start(settings).lines("there are no access rules")
-
-
 def test_a_second_process_on_the_same_directory_is_refused(start):
     broker = start()
     with broker.connect() as connection:

@@ -1,0 +1,50 @@
+"""Log lines about settings that have no effect: at the start, and when one is changed later.
+
+What promises safety is a warning, in a line of its own; everything else that is ignored is information.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from config import unenforced
+from config.load import BROKER_NAMES, DEFAULT_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.metadata.image import Image
+    from config import BrokerConfig
+
+log = logging.getLogger("tidelog.settings")
+
+
+def log_ignored(config: BrokerConfig) -> None:
+    """Log every setting that was given at the start and has no effect."""
+    for name, value in config.ignored.items():
+        log.info("setting accepted and ignored", extra={"setting": name, "value": value})
+    for name, given in config.given.items():
+        setting = BROKER_NAMES.get(name) or DEFAULT_NAMES.get(name)
+        if setting is not None and not setting.effective:
+            extra = {"setting": name, "value": given.value}
+            log.info("setting accepted and ignored", extra=extra)
+    warn_unenforced({name: given.value for name, given in config.given.items()})
+
+
+def log_unenforced_in(image: Image) -> None:
+    """Warn of safety settings without effect that were changed before this start."""
+    warn_unenforced(image.broker_configs)
+    for topic in image.topics.values():
+        warn_unenforced(topic.configs, topic=topic.name)
+
+
+def warn_unenforced(given: Mapping[str, str | None], *, topic: str | None = None) -> None:
+    """Warn of each safety setting among `given` that nothing enforces; of a topic's, name the topic."""
+    where = {} if topic is None else {"topic": topic}
+    for name, consequence in unenforced(given).items():
+        log.warning(
+            "a safety setting is not enforced: %s",
+            consequence,
+            extra={"setting": name, **where},
+        )
