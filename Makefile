@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 # Jars for the tests, fetched before any of them waits; again where that fails, for a mirror may falter.
 FETCH := $(BIN)/python tests/oracle/apache_kafka.py fetch
-PACKAGES := config protocol storage broker pipeline tidelog
+PACKAGES := config protocol storage client broker pipeline tidelog
 DATA ?= data
 LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080

@@ -18,6 +18,7 @@ import traceback
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
+from client import ClientError
 from pipeline.errors import FAILED, USAGE, PipelineError, UsageError
 from pipeline.options import DEFAULT_MASTER, with_signed_values
 from pipeline.session import INSTALL, Session
@@ -120,14 +121,18 @@ def _terminable() -> Iterator[None]:
 
 def sentence(error: BaseException) -> str:
     """An error as one line: ours as they are, a worker's by its last line, any other with its type."""
-    if isinstance(error, (PipelineError, SourceError)):
+    if isinstance(error, (PipelineError, ClientError, SourceError)):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{error.name.partition('.')[0]} is not installed: {INSTALL}"
     lines = [line.strip() for line in str(error).splitlines()]
     for line in lines:
         name, colon, said = line.partition(": ")
-        if colon and name.startswith("pipeline.") and name.replace(".", "").isidentifier():
+        if (
+            colon
+            and name.startswith(("pipeline.", "client."))
+            and name.replace(".", "").isidentifier()
+        ):
             return said
     if isinstance(error, OSError):
         return str(error)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from pipeline.client import EARLIEST, Client, RequestError
+from client import EARLIEST, Client, RequestError
 from pipeline.errors import PipelineError
 from protocol.errors import ErrorCode
 from protocol.records import kernels

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from client import UnsupportedByBroker
+from client.apis import ADD_PARTITIONS_TO_TXN, END_TXN
+from client.appender import UNKNOWN_OFFSET, Appended, Appender
 from pipeline import comparing
-from pipeline.client import UnsupportedByBroker
 from pipeline.comparing import COMPARED, Trace, trace
-from pipeline.connection import ADD_PARTITIONS_TO_TXN, END_TXN
 from pipeline.errors import PipelineError, UsageError
 from pipeline.offset_map import Runs
-from pipeline.producing import UNKNOWN_OFFSET, Appended, Appender
 from pipeline.transactions import Transactions
 from protocol.records.column_batches import Producer
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from pipeline.client import Client
+    from client import Client
     from pipeline.comparing import Tail
     from pipeline.offset_map import Run
     from protocol.records.column_batches import EncodedBatch
@@ -62,7 +62,7 @@ class Delivery(NamedTuple):
 
 def choose(client: Client, wanted: str, *, is_exclusive: bool) -> str:
     """The mode of a run. Raises UsageError for one that cannot be had."""
-    connection = client.until_done(client.any)
+    connection = client.any()
     has_transactions = connection.speaks(ADD_PARTITIONS_TO_TXN) and connection.speaks(END_TXN)
     if wanted == AUTO:
         if has_transactions:

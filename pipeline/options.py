@@ -16,7 +16,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.cluster import address_of
+from client import address_of
 from pipeline.errors import UsageError
 from pipeline.plan import TYPED, Plan
 from pipeline.source.splits import (

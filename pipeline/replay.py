@@ -15,13 +15,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from client import Client, ClientError, ClusterUnreachable, Fenced, SequenceGap
 from pipeline import delivery as deliveries
 from pipeline import identities
-from pipeline.client import Client, ClientError, ClusterUnreachable
 from pipeline.comparing import Tail
 from pipeline.errors import PipelineError
 from pipeline.offset_map import PartitionMap
-from pipeline.producing import Fenced, SequenceGap
 from pipeline.source.splits import SourceError
 from protocol.records.column_batches import BATCH_LIMIT, encode_batches
 from protocol.records.layout import CODEC_MASK
@@ -149,7 +148,7 @@ def replay_partition(task: Task) -> Outcome:
                     continue
             except (ClusterUnreachable, Fenced):
                 raise  # for Spark to try again, unless it is the older of two tasks
-            except (PipelineError, SourceError) as failure:
+            except (PipelineError, ClientError, SourceError) as failure:
                 error = str(failure)
             break
     count, runs = written.kept()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from client import EARLIEST, LATEST, Client, RequestError
 from pipeline import delivery, identities
-from pipeline.client import EARLIEST, LATEST, Client, RequestError
 from pipeline.delivery import AUTO, MODES, TRANSACTIONS, Delivery
 from pipeline.errors import PipelineError, UsageError
 from pipeline.options import brokers, pair, size

@@ -10,20 +10,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from pipeline import connection as wire
-from pipeline.client import EARLIEST, Client, RequestError, refuse
-from pipeline.cluster import TRANSACTION
+from client import EARLIEST, Client, Fenced, RequestError
+from client.appender import Appender
+from client.calls import producers
 from pipeline.errors import PipelineError
 from pipeline.offset_map import Run
-from pipeline.producing import Appender, Fenced
-from protocol.api import add_partitions_to_txn, end_txn
 from protocol.errors import ErrorCode
 from protocol.records.batch import Record, build, records, scan
 from protocol.records.column_batches import EncodedBatch
 from protocol.records.layout import Compression
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from client.flow import Call
 
 PROGRESS_TOPIC: Final = "__pipeline_progress"
 TIMEOUT_MS: Final = 300_000
@@ -101,31 +101,7 @@ class Transactions:
         """Add both partitions to a new transaction. Raises Fenced."""
         topics: dict[str, list[int]] = {PROGRESS_TOPIC: [0]}
         topics.setdefault(self._topic, []).append(self._partition)
-        producer_id, epoch = self._producer
-        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=producer_id,
-            v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=[
-                add_partitions_to_txn.AddPartitionsToTxnTopic(name=name, partitions=partitions)
-                for name, partitions in topics.items()
-            ],
-        )
-
-        def once() -> None:
-            coordinator = self._client.coordinator(self.transactional_id, TRANSACTION)
-            answer = coordinator.ask(request, wire.ADD_PARTITIONS_TO_TXN)
-            codes = [
-                one.partition_error_code
-                for topic in answer.results_by_topic_v3_and_below
-                for one in topic.results_by_partition
-            ]
-            # The reason stands where there is one; the others only were not attempted for it.
-            told = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
-            for code in told or codes:
-                refuse(code, f"a transaction of {self.transactional_id}")
-
-        self._unless_fenced(once)
+        self._unless_fenced(producers.add_partitions(self.transactional_id, self._producer, topics))
 
     def commit(self, count: int, runs: Sequence[Run]) -> None:
         """Write the progress and commit. Raises Fenced; nothing of the transaction is there then."""
@@ -145,23 +121,11 @@ class Transactions:
         self._end(commit=True)
 
     def _end(self, *, commit: bool) -> None:
-        request = end_txn.EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self._producer[0],
-            producer_epoch=self._producer[1],
-            committed=commit,
-        )
+        self._unless_fenced(producers.end(self.transactional_id, self._producer, commit=commit))
 
-        def once() -> None:
-            coordinator = self._client.coordinator(self.transactional_id, TRANSACTION)
-            answer = coordinator.ask(request, wire.END_TXN)
-            refuse(answer.error_code, f"ending a transaction of {self.transactional_id}")
-
-        self._unless_fenced(once)
-
-    def _unless_fenced(self, once: Callable[[], None]) -> None:
+    def _unless_fenced(self, call: Call[None]) -> None:
         try:
-            self._client.until_done(once)
+            self._client.perform(call)
         except RequestError as error:
             if error.code in _FENCED:
                 raise Fenced(f"a newer task of this run has taken over ({error})") from error

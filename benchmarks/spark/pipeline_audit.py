@@ -27,8 +27,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from brokers import KAFKA_VERSION, REPOSITORY
 
+from client import Client
 from pipeline import cli
-from pipeline.client import Client
 from pipeline.jobs import audit
 from pipeline.session import Session
 from protocol.records.batch import Record, build

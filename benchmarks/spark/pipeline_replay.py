@@ -23,7 +23,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from brokers import KAFKA_VERSION
 
-from pipeline.client import Client
+from client import Client
 from pipeline.delivery import POSITION, TRANSACTIONS, Delivery
 from pipeline.log_source import LogSource
 from pipeline.replay import Task, replay_partition

@@ -39,8 +39,8 @@ from pipeline_source import QUERY, TUNED, cpu_seconds
 from rows import Figure, Goal
 from run import RESULTS, code
 
+from client import Client
 from pipeline import cli
-from pipeline.client import Client
 from pipeline.options import AUTO, DEFAULT_MASTER
 from pipeline.session import Session
 from pipeline.source.timelog import register

@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
-from pipeline.client import Client
+from client import Client
 from pipeline.session import Session
 from pipeline.source.reading import HEADERS, RECORDS, TIMES, Options, read
 from pipeline.source.splits import LOG_END, Selection, plan

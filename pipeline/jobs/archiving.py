@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from client import Client
 from pipeline.archive import manifests, writing
 from pipeline.archive.manifests import Archive, Manifest, Range, Topic
-from pipeline.client import Client
 from pipeline.errors import OK, PipelineError
 from pipeline.jobs.archive import JOB
 from pipeline.jobs.keeping import leave

@@ -12,8 +12,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from client import Client
 from pipeline import retained
-from pipeline.client import Client
 from pipeline.engine import pieces, summary, whatif
 from pipeline.engine.audit import AFTER_LIMITS_MS, BEFORE_LIMITS_MS, Auditor, Settings, Times
 from pipeline.engine.tables import RELATIVE_ERROR

@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from client import Client
 from pipeline import options as shared
 from pipeline import targets
-from pipeline.client import Client
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, at_work
 from pipeline.times import UNITS, to_iso

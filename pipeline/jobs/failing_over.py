@@ -12,9 +12,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.client import EARLIEST, Client, RequestError
-from pipeline.client import READ_COMMITTED as ISOLATED
-from pipeline.client import READ_UNCOMMITTED as OPEN
+from client import EARLIEST, Client, RequestError
+from client import READ_COMMITTED as ISOLATED
+from client import READ_UNCOMMITTED as OPEN
 from pipeline.engine import failover as engine
 from pipeline.engine.failover import NOWHERE, Comparison, Spans, TargetLog, TooMany, UnreadTimes
 from pipeline.errors import UsageError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from pipeline.client import GroupOffset
+    from client import GroupOffset
     from pipeline.engine.failover import Proof
     from pipeline.jobs.maps import Mapped
     from pipeline.source.columns import Columns

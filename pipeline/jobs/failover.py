@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from client import EARLIEST, Client, GroupOffset, RequestError
 from pipeline import options as shared
-from pipeline.client import EARLIEST, Client, GroupOffset, RequestError
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.source import splits as source
 from protocol.errors import ErrorCode

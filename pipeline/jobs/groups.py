@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipeline.client import Client
+from client import Client
 from pipeline.source import reading
 from pipeline.source import splits as source
 from storage.time.timestamp import or_none

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from client import Client
 from pipeline import identities, targets
 from pipeline import options as shared
-from pipeline.client import Client
 from pipeline.delivery import POSITION, TRANSACTIONS
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, at_work, described

@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from client import Client
 from pipeline import replay, targets
 from pipeline.archive import reading
 from pipeline.archive.manifests import Archive
 from pipeline.archive.reading import ArchiveSource, Bounds
-from pipeline.client import Client
 from pipeline.conclusion import conclude
 from pipeline.engine import foreseen, whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError

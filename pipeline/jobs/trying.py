@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from client import Client
 from pipeline import options as common
 from pipeline import retained
-from pipeline.client import Client
 from pipeline.engine import whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.jobs.watching import watching

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pipeline.client import EARLIEST, Client
-from pipeline.client import READ_COMMITTED as ISOLATED
-from pipeline.client import READ_UNCOMMITTED as OPEN
-from pipeline.cluster import RequestError
+from client import EARLIEST, Client, RequestError
+from client import READ_COMMITTED as ISOLATED
+from client import READ_UNCOMMITTED as OPEN
 from pipeline.source.append_times import Answer, ToldTimes
 from pipeline.source.columns import (
     ATTRIBUTES,
@@ -42,7 +41,7 @@ from protocol.records.layout import CONTROL_BIT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipeline.client import Fetched
+    from client import Fetched
     from pipeline.source.columns import Columns, Ints
     from pipeline.source.reading import Options
     from pipeline.source.splits import Key, Selection

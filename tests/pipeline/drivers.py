@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120
 _JOB = """
 import math, os, signal, sys
-from pipeline.producing import Appender
+from client.appender import Appender
 from tidelog.cli.parser import main
 
 left, send, flush = float(sys.argv.pop(1)), Appender.send, Appender.flush

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from client import RequestError
 from pipeline import cli, tasks
 from pipeline import session as session_module
-from pipeline.client import RequestError
 from pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, SetupError, UsageError
 from pipeline.jobs.watching import watching
 from pipeline.session import SMALL_BYTES, Session, check_java, check_pyspark, with_retries

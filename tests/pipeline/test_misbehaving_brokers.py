@@ -11,8 +11,10 @@ from struct import Struct
 
 import pytest
 
-from pipeline.connection import METADATA, Connection, ConnectionBroken
-from pipeline.producing import Appender
+from client import ConnectionBroken
+from client.apis import METADATA
+from client.appender import Appender
+from client.sync_connection import Connection
 from pipeline.source.reading import Options, read
 from pipeline.source.splits import READ_COMMITTED, SourceError, Split
 from protocol.api import api_versions, describe_configs, fetch, metadata, produce
@@ -212,9 +214,6 @@ class OneLeader:
 
     def __init__(self, breaks):
         self.breaks = breaks
-
-    def until_done(self, once):
-        return once()
 
     def leader(self, *_):
         return Breaking(self.breaks)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pipeline.client import Client
+from client import Client
 from protocol.records.batch import Record, build
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("connector")]

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("config", "protocol", "storage", "broker", "pipeline")
+ROOMS = ("config", "protocol", "storage", "client", "broker", "pipeline")
 
 
 pytestmark = pytest.mark.timeout(900)  # a compiler on a busy machine

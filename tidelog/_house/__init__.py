@@ -1,11 +1,11 @@
 """Makes the broker's own packages importable under their short names, in this process only.
 
-The repository keeps `config`, `protocol`, `storage`, `broker` and `pipeline` beside `tidelog`. A wheel
-carries them inside this package, so that installing tidelog puts no package called `config` into
-anybody's environment. `open_house()` makes both layouts look the same: the five names come from ours,
-before anything on sys.path, so a user's own `config/` or `storage/` never wins. Only the broker's process
-and the pipeline's processes call it. If one of the names was already imported from elsewhere, it refuses:
-two packages cannot share a name.
+The repository keeps `config`, `protocol`, `storage`, `client`, `broker` and `pipeline` beside
+`tidelog`. A wheel carries them inside this package, so that installing tidelog puts no package called
+`config` into anybody's environment. `open_house()` makes both layouts look the same: their names come
+from ours, before anything on sys.path, so a user's own `config/` or `storage/` never wins. Only
+processes of tidelog's own call it: the broker's, the commands', the pipeline's. It refuses if one of the
+names was already imported from elsewhere: two packages cannot share a name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-ROOMS = ("config", "protocol", "storage", "broker", "pipeline")
+ROOMS = ("config", "protocol", "storage", "client", "broker", "pipeline")
 
 
 class HouseError(ImportError):
@@ -28,7 +28,7 @@ class HouseError(ImportError):
 
 
 class _HouseFinder:
-    """Finds the five packages in one directory, and nothing else."""
+    """Finds our packages in one directory, and nothing else."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -36,7 +36,7 @@ class _HouseFinder:
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of one of the five packages; their modules are found through them."""
+        """The spec of one of our packages; their modules are found through them."""
         if fullname not in ROOMS:
             return None
         return PathFinder.find_spec(fullname, [str(self.directory)])

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
+from client import Client
 from pipeline import cli
 from pipeline.archive import store
-from pipeline.client import Client
 from pipeline.errors import FAILED, OK, USAGE
 from pipeline.jobs import archive as jobs_archive
 from protocol.records.batch import Record

@@ -12,11 +12,11 @@ import time
 import numpy as np
 import pytest
 
+from client import Client
 from pipeline import cli, offset_map, replay
 from pipeline.archive.manifests import Archive
 from pipeline.archive.reading import ArchiveSource, Bounds, merged
 from pipeline.archive.store import Store
-from pipeline.client import Client
 from pipeline.delivery import POSITION, Delivery
 from pipeline.engine import foreseen, planned
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE

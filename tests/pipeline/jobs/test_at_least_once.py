@@ -8,8 +8,8 @@ import types
 
 import pytest
 
+from client import Client
 from pipeline import comparing, conclusion, delivery, replay
-from pipeline.client import Client
 from pipeline.delivery import AT_LEAST_ONCE, POSITION
 from pipeline.errors import FINDINGS
 from pipeline.replay import replay_partition

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from client import Client, GroupOffset
 from pipeline import cli
-from pipeline.client import Client, GroupOffset
 from pipeline.engine.audit import UNKNOWN, Settings
 from protocol.records.batch import Record, build
 from tests.pipeline.engine.test_audit import recount

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.client import Client
+from client import Client
 from protocol.records.batch import Record, build
 from tests.pipeline.jobs.test_audit import HOUR, NOW, audit, check, odd_times
 

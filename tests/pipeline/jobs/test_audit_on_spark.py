@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from client import Client
 from pipeline import cli
-from pipeline.client import Client
 from pipeline.jobs import audit, whatif
 from pipeline.session import Session
 from protocol.records.batch import Record, build

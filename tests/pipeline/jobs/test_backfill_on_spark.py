@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from kafka.partitioner.default import murmur2
 
+from client import Client
 from pipeline import cli
-from pipeline.client import Client
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from pipeline.jobs import staging
 from pipeline.session import Session

@@ -9,8 +9,8 @@ import threading
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
+from client import Client
 from pipeline import cli, offset_map
-from pipeline.client import Client
 from pipeline.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
 from pipeline.errors import FAILED, OK
 from pipeline.replay import replay_partition

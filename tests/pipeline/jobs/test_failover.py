@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import OFFSET_STORED, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from client import Client, GroupOffset
 from pipeline import cli, offset_map
-from pipeline.client import Client, GroupOffset
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from pipeline.jobs import failover as job
 from pipeline.offset_map import PartitionMap, Run

@@ -11,12 +11,11 @@ import time
 import numpy as np
 import pytest
 
+from client import Client, Fenced
 from pipeline import delivery, replay
-from pipeline.client import Client
 from pipeline.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
 from pipeline.errors import OK
 from pipeline.offset_map import target_offset_of
-from pipeline.producing import Fenced
 from pipeline.replay import Task, replay_partition
 from pipeline.transactions import ensure_progress_topic
 from protocol.records.batch import Record, build

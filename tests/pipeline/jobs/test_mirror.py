@@ -12,8 +12,8 @@ import time
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
+from client import Client
 from pipeline import cli, offset_map
-from pipeline.client import Client
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from pipeline.offset_map import target_offset_of
 from protocol.records.batch import Record, build, records, scan

@@ -10,8 +10,8 @@ import os
 
 import pytest
 
+from client import Client
 from pipeline import cli
-from pipeline.client import Client
 from pipeline.delivery import POSITION, TRANSACTIONS
 from pipeline.errors import OK
 from pipeline.log_source import LogSource

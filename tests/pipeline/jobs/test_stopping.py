@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from pipeline.client import Client
+from client import Client
 from pipeline.errors import OK
 from protocol.records.batch import build
 from tests.pipeline.drivers import standing_still

@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from client import Client
 from pipeline import cli
-from pipeline.client import Client
 from protocol.records.batch import Record, build
 from tests.pipeline.jobs.test_audit import Page
 from tidelog.process import BrokerProcess

@@ -11,8 +11,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from client import EARLIEST, Client
 from pipeline import retained
-from pipeline.client import EARLIEST, Client
 from pipeline.engine import whatif
 from protocol.records.batch import Record, build
 from storage.time.event_time import EVENT_SLACK_MS

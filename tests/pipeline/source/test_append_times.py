@@ -7,8 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from pipeline import cli, connection
-from pipeline.client import Client
+from client import Client, apis
+from client.apis import FETCH
+from pipeline import cli
 from pipeline.errors import OK
 from pipeline.source import brokers
 from pipeline.source.append_times import UNKNOWN, Answer, ToldTimes
@@ -199,8 +200,8 @@ def test_a_broker_of_v11_tells_nothing(house, topic, monkeypatch):
     """As one that does not know the question: the newest version both speak has no place for it."""
     fill(house, topic)
     expected = [one._replace(append_time=None) for one in from_broker(house, topic)]
-    spoken = {**connection.SPOKEN, connection.FETCH: (4, 11)}
-    monkeypatch.setattr(connection, "SPOKEN", spoken)
+    spoken = {**apis.SPOKEN, FETCH: (4, 11)}
+    monkeypatch.setattr(apis, "SPOKEN", spoken)
     assert from_broker(house, topic) == expected
 
 
@@ -265,7 +266,7 @@ def test_apache_kafka_passes_over_the_question(kafka, topic):
             client.produce(topic, 0, build([Record(0, int(time.time() * 1000), None, b"v")]))
         asked = client.fetch(topic, 0, 0, with_append_times=True)
         plain = client.fetch(topic, 0, 0)
-        assert client.leader(topic, 0).version(connection.FETCH) >= 12
+        assert client.leader(topic, 0).version(FETCH) >= 12
     assert asked.append_times == ()
     assert bytes(asked.records) == bytes(plain.records)
     assert asked._replace(records=None) == plain._replace(records=None)

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as Partition
 
-from pipeline.client import Client
+from client import Client
 from pipeline.source.append_times import UNKNOWN
 from pipeline.source.reading import HEADERS, TIMES, Options, read
 from pipeline.source.splits import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.client import Client
+from client import Client
 from pipeline.source.splits import SourceError
 from protocol.records.batch import Record, build, scan
 from tests.pipeline.logs import Writer, segments, truth

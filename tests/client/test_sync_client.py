@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pipeline.client import (
+from client import (
     EARLIEST,
     LATEST,
     Client,
@@ -17,7 +17,9 @@ from pipeline.client import (
     UnsupportedByBroker,
     address_of,
 )
-from pipeline.connection import ADD_PARTITIONS_TO_TXN, Connection, ConnectionBroken
+from client.apis import DESCRIBE_PRODUCERS
+from client.errors import ConnectionBroken
+from client.sync_connection import Connection
 from protocol.errors import ErrorCode
 from protocol.records.batch import Record, build, records
 
@@ -146,12 +148,12 @@ def test_a_peer_that_talks_nonsense_is_told_apart():
         serving.join()
 
 
-def test_an_api_that_is_not_served_is_named(broker):
+def test_an_api_that_is_not_served_is_named(broker, topic):
     with Client(broker.bootstrap) as client:
-        one = client.until_done(client.any)
-        one.served.pop(ADD_PARTITIONS_TO_TXN, None)
+        client.create_topic(topic, 1)
+        client.any().served.pop(DESCRIBE_PRODUCERS)
         with pytest.raises(UnsupportedByBroker, match="does not serve it"):
-            client.until_done(lambda: one.version(ADD_PARTITIONS_TO_TXN))
+            client.last_sequence(topic, 0, 1)
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":9092", "host:x", "host:70000"])

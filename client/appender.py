@@ -1,11 +1,11 @@
-"""Ready batches to one partition, several requests under way, each there once and in order.
+"""Ready batches to one partition, several requests in flight, each there once and in order.
 
-An `Appender` sends what it is given with the producer id and the sequences that are in it. A connection
-that breaks, a leader that moves, a broker that restarts: what has no answer is sent again as it was, and
-the broker, which remembers the producer's sequences, takes what it has not. So nothing is lost and nothing
+An `Appender` sends what it is given with the producer id and the sequences that are in it. When a
+connection breaks, a leader moves or a broker restarts, it sends again what has no answer, unchanged: the
+broker remembers the producer's sequences and appends only what it lacks. So nothing is lost and nothing
 doubled while the partition is there. What does not pass is raised: `SequenceGap` where the partition has
-other records of this producer than was thought, `Fenced` where a newer one has taken over, else
-RequestError.
+other records of this producer than the sequences say, `Fenced` where a newer producer has taken over,
+else RequestError.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pipeline import connection as wire
-from pipeline.client import (
-    Client,
+from client import apis
+from client.calls.records import PRODUCE_WAIT_MS, produce_request, read_produced
+from client.errors import (
     ClusterUnreachable,
+    ConnectionBroken,
+    Fenced,
     RequestError,
-    produce_request,
-    produced,
+    SequenceGap,
+    UnsupportedByBroker,
+    VersionMismatch,
 )
-from pipeline.connection import ConnectionBroken
-from pipeline.errors import PipelineError
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.connection import Connection
+    from client.sync_client import Client
+    from client.sync_connection import Connection
     from protocol.records.column_batches import EncodedBatch
 
 IN_FLIGHT: Final = 5  # as many as a broker remembers of a producer, to know them again
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = PRODUCE_WAIT_MS / 1000
 _PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
 _FENCED: Final = frozenset(
@@ -51,14 +53,6 @@ _GAP: Final = frozenset(
     }
 )
 UNKNOWN_OFFSET: Final = -1
-
-
-class SequenceGap(PipelineError):  # noqa: N818 - named for what has happened
-    """The partition has more or fewer records of this producer than was thought: ask it, and begin there."""
-
-
-class Fenced(PipelineError):  # noqa: N818 - as above
-    """A newer task writes here: this one has to stop."""
 
 
 class Appended(NamedTuple):
@@ -118,7 +112,7 @@ class Appender:
             try:
                 connection = self._connection or self._send_again()
                 answer = connection.receive(wait_s=_WAIT_S)
-                result = produced(answer, where)
+                result = read_produced(answer, where)
                 return Appended(self._waiting.popleft(), result.base_offset, result.append_time_ms)
             except ConnectionBroken as error:
                 if time.monotonic() > deadline:
@@ -143,7 +137,10 @@ class Appender:
         request = produce_request(
             self._topic, self._partition, batch.data, transactional_id=self._transactional_id
         )
-        connection.send(request, wire.PRODUCE)
+        try:
+            connection.send(request, apis.PRODUCE)
+        except VersionMismatch as error:
+            raise UnsupportedByBroker(str(error)) from error
 
     def _send_again(self) -> Connection:
         """Send everything without an answer, in order, to whoever leads now. Raises ConnectionBroken.
@@ -151,7 +148,7 @@ class Appender:
         The connection is the client's, and so nothing else is asked on it while answers are outstanding.
         """
         client = self._client
-        connection = client.until_done(lambda: client.leader(self._topic, self._partition))
+        connection = client.leader(self._topic, self._partition)
         self._connection = connection
         for batch in self._waiting:
             self._send(connection, batch)

@@ -1,0 +1,52 @@
+"""A Kafka client: a core without I/O under a synchronous and an asyncio shell.
+
+The core: `frames.py` (one connection: requests to bytes and back), `cluster.py` (who leads, who
+coordinates), `retry.py` (pauses), `flow.py` (the course of an operation), `calls/` (requests and how
+their answers are read). The shells: `Client` in `sync_client.py`, `AsyncClient` in `async_client.py`.
+Begin with `flow.py`. It imports `protocol` alone.
+"""
+
+from client.calls.groups import GroupOffset
+from client.calls.records import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Fetched,
+    FoundOffset,
+    Produced,
+)
+from client.cluster import PartitionInfo, TopicInfo, address_of
+from client.errors import (
+    ClientError,
+    ClusterUnreachable,
+    ConnectionBroken,
+    Fenced,
+    RequestError,
+    SequenceGap,
+    UnsupportedByBroker,
+)
+from client.sync_client import Client, TopicSetting
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "READ_COMMITTED",
+    "READ_UNCOMMITTED",
+    "Client",
+    "ClientError",
+    "ClusterUnreachable",
+    "ConnectionBroken",
+    "Fenced",
+    "Fetched",
+    "FoundOffset",
+    "GroupOffset",
+    "PartitionInfo",
+    "Produced",
+    "RequestError",
+    "SequenceGap",
+    "TopicInfo",
+    "TopicSetting",
+    "UnsupportedByBroker",
+    "address_of",
+]

@@ -1,0 +1,87 @@
+"""The APIs the client calls, and the versions of each that it can write and read.
+
+The highest version that both sides know is spoken. A bound below what `protocol.api` declares has its
+reason beside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from client.errors import VersionMismatch
+from protocol.message import api_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
+METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
+OFFSET_FETCH: Final = 9
+FIND_COORDINATOR: Final = 10
+DESCRIBE_GROUPS: Final = 15
+LIST_GROUPS: Final = 16
+API_VERSIONS: Final = 18
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+DELETE_RECORDS: Final = 21
+INIT_PRODUCER_ID: Final = 22
+ADD_PARTITIONS_TO_TXN: Final = 24
+END_TXN: Final = 26
+DESCRIBE_CONFIGS: Final = 32
+DESCRIBE_LOG_DIRS: Final = 35
+CREATE_PARTITIONS: Final = 37
+DELETE_GROUPS: Final = 42
+INCREMENTAL_ALTER_CONFIGS: Final = 44
+OFFSET_DELETE: Final = 47
+DESCRIBE_PRODUCERS: Final = 61
+
+SPOKEN: Final[Mapping[int, tuple[int, int]]] = {
+    PRODUCE: (3, 11),  # from 12 on a transaction adds its partitions by itself (KIP-890)
+    FETCH: (4, 12),  # from 13 on topics go by id
+    LIST_OFFSETS: (1, 9),
+    METADATA: (1, 12),
+    OFFSET_COMMIT: (2, 8),
+    OFFSET_FETCH: (2, 7),  # from 8 on several groups at once
+    FIND_COORDINATOR: (1, 3),  # from 4 on several keys at once
+    DESCRIBE_GROUPS: (0, 5),
+    LIST_GROUPS: (0, 4),
+    CREATE_TOPICS: (2, 7),
+    DELETE_TOPICS: (1, 5),  # from 6 on topics may go by id
+    DELETE_RECORDS: (0, 2),
+    INIT_PRODUCER_ID: (0, 4),
+    ADD_PARTITIONS_TO_TXN: (0, 3),  # from 4 on for brokers
+    END_TXN: (0, 4),  # from 5 on every transaction has an epoch of its own (KIP-890)
+    DESCRIBE_CONFIGS: (1, 4),
+    DESCRIBE_LOG_DIRS: (0, 4),
+    CREATE_PARTITIONS: (0, 3),
+    DELETE_GROUPS: (0, 2),
+    INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    OFFSET_DELETE: (0, 0),
+    DESCRIBE_PRODUCERS: (0, 0),
+}
+
+
+def common_version(key: int, served: Mapping[int, tuple[int, int]]) -> int | None:
+    """The highest version of an API that the client speaks and the broker serves; None without one."""
+    theirs = served.get(key)
+    if theirs is None:
+        return None
+    low, high = SPOKEN[key]
+    version = min(high, theirs[1])
+    return version if version >= max(low, theirs[0]) else None
+
+
+def version_of(key: int, served: Mapping[int, tuple[int, int]], address: str) -> int:
+    """The version an API is spoken in with the broker at `address`. Raises VersionMismatch."""
+    version = common_version(key, served)
+    if version is not None:
+        return version
+    api = api_of(key)
+    name = api.name if api is not None else f"API {key}"
+    low, high = SPOKEN[key]
+    theirs = served.get(key)
+    serves = f"serves v{theirs[0]} to v{theirs[1]}" if theirs else "does not serve it"
+    raise VersionMismatch(f"{name} v{low} to v{high} is needed, but {address} {serves}")

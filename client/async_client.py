@@ -1,0 +1,188 @@
+"""An asyncio Kafka client: one connection per broker, shared by everybody who asks.
+
+It drives the same steps as the synchronous client, so it retries, looks up leaders and gives up alike. A
+broker that cannot be reached is tried again after a pause that grows. A client belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from client import flow
+from client.async_connection import AsyncConnection, open_connection
+from client.cluster import ClusterState, addresses_of
+from client.errors import ConnectionBroken, VersionMismatch
+from client.flow import Ask, Node
+from client.retry import Backoff, Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from client.cluster import Address, TopicInfo
+    from client.flow import Call, Steps
+    from client.frames import Authenticator
+    from protocol.message import Message
+
+Result = TypeVar("Result")
+
+TIMEOUT_S: Final = 60.0
+REQUEST_TIMEOUT_S: Final = 30.0
+
+
+class _Broker:
+    """The connection to one broker, and when the next one may be tried."""
+
+    def __init__(self) -> None:
+        self.connection: AsyncConnection | None = None
+        self.backoff = Backoff()
+        self.connecting = asyncio.Lock()
+
+    @property
+    def usable(self) -> AsyncConnection | None:
+        """The connection, if it is open."""
+        known = self.connection
+        return None if known is None or known.is_closed else known
+
+
+class AsyncClient:
+    """A client of the cluster that `brokers` (`host:port,host:port`) belong to.
+
+    `timeout_s` bounds an operation with all its retries, `request_timeout_s` the wait for one answer.
+    Methods raise RequestError, ClusterUnreachable or UnsupportedByBroker.
+    """
+
+    def __init__(
+        self,
+        brokers: str | Sequence[str],
+        *,
+        client_id: str = "tidelog",
+        timeout_s: float = TIMEOUT_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self.timeout_s = timeout_s
+        self.request_timeout_s = min(request_timeout_s, timeout_s)
+        self._state = ClusterState(addresses_of(brokers))
+        self._brokers: dict[Address, _Broker] = {}
+        self._authenticator = authenticator
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; operations under way fail or connect again."""
+        known = [one.connection for one in self._brokers.values() if one.connection is not None]
+        self._brokers.clear()
+        self._state.forget()
+        for one in known:
+            one.close()
+        for one in known:
+            await one.wait_closed()
+
+    async def perform(self, call: Call[Result]) -> Result:
+        """Make a call of `client.calls`; many may be under way at once."""
+        return await self._run(flow.perform(self._state, call, self._retry()))
+
+    async def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
+        """The topics of these names, or all there are. Raises RequestError for one that is missing."""
+        wanted = None if names is None else sorted(set(names))
+        steps = flow.retrying(self._state, lambda: flow.refresh(self._state, wanted), self._retry())
+        return await self._run(steps)
+
+    async def connection(self, node_id: int) -> AsyncConnection:
+        """The connection to a broker, for requests of one's own. Raises ClusterUnreachable."""
+
+        def once() -> Steps[tuple[Address, ...]]:
+            return flow.resolve(self._state, Node(node_id))
+
+        (address,) = await self._run(flow.retrying(self._state, once, self._retry()))
+        return await self._connect(address)
+
+    async def ask(
+        self, address: Address, message: Message, key: int, *, wait_s: float = 0.0
+    ) -> Any:
+        """Send one request to one address and wait for its answer, without a retry.
+
+        Raises ConnectionBroken or VersionMismatch.
+        """
+        connection = await self._connect(address)
+        return await connection.ask(message, key, timeout_s=self.request_timeout_s + wait_s)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _retry(self) -> Retry:
+        return Retry(time.monotonic, self.timeout_s)
+
+    async def _run(self, steps: Steps[Result]) -> Result:
+        """Do what the steps say, until they return."""
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Ask):
+                    try:
+                        answer = await self._ask(step)
+                    except (ConnectionBroken, VersionMismatch) as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(answer)
+                else:
+                    await asyncio.sleep(step.seconds)
+                    step = next(steps)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+        finally:
+            steps.close()
+
+    async def _ask(self, step: Ask) -> Any:
+        connection = await self._any_of(step.addresses)
+        return await connection.ask(
+            step.message,
+            step.key,
+            timeout_s=self.request_timeout_s + step.wait_s,
+            has_answer=step.has_answer,
+        )
+
+    async def _any_of(self, addresses: Sequence[Address]) -> AsyncConnection:
+        """A connection to one of these: one that is open, else the first that can be reached."""
+        for address in addresses:
+            known = self._brokers.get(address)
+            if known is not None and known.usable is not None:
+                return known.usable
+        failures = []
+        for address in addresses:
+            try:
+                return await self._connect(address)
+            except ConnectionBroken as error:
+                failures.append(str(error))
+        raise ConnectionBroken("; ".join(failures))
+
+    async def _connect(self, address: Address) -> AsyncConnection:
+        """The connection to a broker; makes it where there is none, after the broker's pause."""
+        broker = self._brokers.setdefault(address, _Broker())
+        async with broker.connecting:
+            if broker.usable is not None:
+                return broker.usable
+            await asyncio.sleep(broker.backoff.wait_s(time.monotonic()))
+            try:
+                made = await open_connection(
+                    *address,
+                    self.client_id,
+                    timeout_s=self.request_timeout_s,
+                    authenticator=self._authenticator,
+                )
+            except ConnectionBroken:
+                broker.backoff.failed(time.monotonic())
+                raise
+            broker.backoff.succeeded()
+            if self._brokers.get(address) is not broker:  # the client was closed meanwhile
+                made.close()
+                raise ConnectionBroken(f"{made.address}: the client was closed")
+            broker.connection = made
+            return made

@@ -1,0 +1,175 @@
+"""One TCP connection to one broker on an event loop: any number of requests in flight, in order.
+
+It retries nothing. When an answer does not come in time, the connection ends or carries nonsense, every
+request in flight fails with ConnectionBroken: answers come in order, so those behind it are lost too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from client.errors import ConnectionBroken
+from client.frames import Frames
+
+if TYPE_CHECKING:
+    from client.frames import Authenticator
+    from protocol.message import Message
+
+
+class AsyncConnection(asyncio.BufferedProtocol):
+    """A connection that `open_connection` has made."""
+
+    def __init__(
+        self, address: str, client_id: str, authenticator: Authenticator | None = None
+    ) -> None:
+        self.address = address
+        self._frames = Frames(address, client_id, authenticator)
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._answers: deque[asyncio.Future[Any]] = deque()
+        self._failure: ConnectionBroken | None = None
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._failure is not None
+
+    @property
+    def served(self) -> dict[int, tuple[int, int]]:
+        """The versions of each API that the broker serves."""
+        return self._frames.served
+
+    async def ask(
+        self, message: Message, key: int, *, timeout_s: float, has_answer: bool = True
+    ) -> Any:
+        """Send a request and wait for its answer; None at once if there is to be none (acks=0).
+
+        Others may ask meanwhile. A cancelled request leaves the connection in order: its answer is
+        dropped when it comes. Raises ConnectionBroken or VersionMismatch.
+        """
+        if self._failure is not None:
+            raise ConnectionBroken(str(self._failure))
+        self._frames.send(message, key, has_answer=has_answer)
+        self._flush()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if has_answer:
+            self._answers.append(answer)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._may_write.wait()
+                return await answer if has_answer else None
+        except TimeoutError:
+            failure = ConnectionBroken(f"{self.address} did not answer in time")
+            self._fail(failure)
+            raise failure from None
+
+    def close(self) -> None:
+        """Close it; requests in flight fail with ConnectionBroken."""
+        self._fail(ConnectionBroken(f"{self.address}: the connection was closed"))
+
+    async def wait_closed(self) -> None:
+        """Wait until the socket is closed."""
+        await self._closed
+
+    # --- what the event loop calls -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._flush()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take notice of received bytes; an answer goes to the oldest request."""
+        if self._failure is not None:
+            return
+        try:
+            answer = self._frames.filled(nbytes)
+        except ConnectionBroken as error:
+            self._fail(error)
+            return
+        if answer is not None:
+            waiting = self._answers.popleft()
+            if not waiting.done():
+                waiting.set_result(answer)
+        elif not self.ready.done():
+            self._flush()
+            if self._frames.is_ready:
+                self.ready.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what is in flight."""
+        why = f"{self.address}: {exc}" if exc else f"{self.address} closed the connection"
+        self._fail(ConnectionBroken(why))
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        """The socket takes no more: requests wait."""
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        """The socket takes bytes again."""
+        self._may_write.set()
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        output = self._frames.take_output()
+        if output and self._transport is not None:
+            self._transport.write(output)
+
+    def _fail(self, failure: ConnectionBroken) -> None:
+        if self._failure is not None:
+            return
+        self._failure = failure
+        if self._transport is not None:
+            self._transport.abort()
+        waiting, self._answers = self._answers, deque()
+        self._may_write.set()
+        for each in (self.ready, *waiting):
+            if not each.done():
+                each.set_exception(failure)
+                each.exception()  # whoever waited may be gone
+
+
+async def open_connection(
+    host: str,
+    port: int,
+    client_id: str,
+    *,
+    timeout_s: float,
+    authenticator: Authenticator | None = None,
+) -> AsyncConnection:
+    """Connect and shake hands. Raises ConnectionBroken."""
+    address = f"{host}:{port}"
+    made: AsyncConnection | None = None
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, made = await asyncio.get_running_loop().create_connection(
+                lambda: AsyncConnection(address, client_id, authenticator), host, port
+            )
+            await made.ready
+            return made
+    except TimeoutError:
+        failure = ConnectionBroken(f"{address} cannot be reached: timed out")
+    except ConnectionBroken as error:
+        failure = error
+    except OSError as error:
+        failure = ConnectionBroken(f"{address} cannot be reached: {error}")
+    except asyncio.CancelledError:
+        if made is not None:
+            made.close()
+        raise
+    if made is not None:
+        made.close()
+    raise failure

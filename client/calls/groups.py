@@ -1,0 +1,179 @@
+"""Calls about consumer groups: who is in them, and what they have committed. Refusals raise RequestError."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from client import apis
+from client.cluster import GROUP
+from client.errors import raise_for_code
+from client.flow import Call, Coordinator, Node
+from protocol.api import (
+    delete_groups,
+    describe_groups,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+TopicPartition = tuple[str, int]
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+CONSUMER: Final = "consumer"  # the protocol type whose assignments `assigned_partitions` reads
+
+
+class GroupOffset(NamedTuple):
+    """The offset of the next record a group will read, and what its client noted with it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class ListedGroup(NamedTuple):
+    """A group as a broker lists it; the state is empty where an old broker does not name it."""
+
+    name: str
+    protocol_type: str
+    state: str
+
+
+def fetch_offsets(group: str) -> Call[dict[TopicPartition, GroupOffset]]:
+    """Every offset a group has committed; none: an empty dict."""
+    request = offset_fetch.OffsetFetchRequest(group_id=group, topics=None)
+
+    def read(answer: Any) -> dict[TopicPartition, GroupOffset]:
+        raise_for_code(answer.error_code, f"offsets of group {group}")
+        found = {}
+        for topic in answer.topics:
+            for one in topic.partitions:
+                raise_for_code(one.error_code, f"offset of group {group}")
+                found[topic.name, one.partition_index] = GroupOffset(
+                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                )
+        return found
+
+    return Call(apis.OFFSET_FETCH, request, Coordinator(GROUP, group), read)
+
+
+def commit_offsets(group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> Call[None]:
+    """Commit offsets from outside the group; refused with UNKNOWN_MEMBER_ID while it has members."""
+    by_topic: dict[str, list[offset_commit.OffsetCommitRequestPartition]] = {}
+    for (topic, partition), one in sorted(offsets.items()):
+        by_topic.setdefault(topic, []).append(
+            offset_commit.OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=one.offset,
+                committed_metadata=one.metadata,
+            )
+        )
+    request = offset_commit.OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            offset_commit.OffsetCommitRequestTopic(name=name, partitions=partitions)
+            for name, partitions in by_topic.items()
+        ],
+    )
+
+    def read(answer: Any) -> None:
+        for topic in answer.topics:
+            for one in topic.partitions:
+                where = f"{topic.name}-{one.partition_index}"
+                raise_for_code(one.error_code, f"committing {where} for group {group}")
+
+    return Call(apis.OFFSET_COMMIT, request, Coordinator(GROUP, group), read)
+
+
+def delete_offsets(group: str, partitions: Iterable[TopicPartition]) -> Call[None]:
+    """Delete what a group has committed in these partitions."""
+    by_topic: dict[str, list[offset_delete.OffsetDeleteRequestPartition]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(
+            offset_delete.OffsetDeleteRequestPartition(partition_index=partition)
+        )
+    request = offset_delete.OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            offset_delete.OffsetDeleteRequestTopic(name=name, partitions=each)
+            for name, each in by_topic.items()
+        ],
+    )
+
+    def read(answer: Any) -> None:
+        raise_for_code(answer.error_code, group)
+        for topic in answer.topics:
+            for one in topic.partitions:
+                raise_for_code(one.error_code, f"{group}, {topic.name}-{one.partition_index}")
+
+    return Call(apis.OFFSET_DELETE, request, Coordinator(GROUP, group), read)
+
+
+def delete(group: str) -> Call[None]:
+    """Delete a group and what it has committed."""
+    request = delete_groups.DeleteGroupsRequest(groups_names=[group])
+
+    def read(answer: Any) -> None:
+        (one,) = answer.results
+        raise_for_code(one.error_code, f"deleting group {group}")
+
+    return Call(apis.DELETE_GROUPS, request, Coordinator(GROUP, group), read)
+
+
+def list_on(node_id: int) -> Call[list[ListedGroup]]:
+    """The groups that one broker coordinates."""
+
+    def read(answer: Any) -> list[ListedGroup]:
+        raise_for_code(answer.error_code, f"groups of broker {node_id}")
+        return [
+            ListedGroup(one.group_id, one.protocol_type, one.group_state) for one in answer.groups
+        ]
+
+    return Call(apis.LIST_GROUPS, list_groups.ListGroupsRequest(), Node(node_id), read)
+
+
+def describe(group: str) -> Call[Any]:
+    """The `DescribedGroup` of a group: its state and its members. One that is not there is Dead."""
+
+    def read(answer: Any) -> Any:
+        (one,) = answer.groups
+        raise_for_code(one.error_code, group)
+        return one
+
+    request = describe_groups.DescribeGroupsRequest(groups=[group])
+    return Call(apis.DESCRIBE_GROUPS, request, Coordinator(GROUP, group), read)
+
+
+def assigned_partitions(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
+    """The partitions in a consumer's assignment. Raises ValueError for bytes that are none."""
+    if not data:
+        return ()
+    buffer = bytes(data)
+    try:
+        return tuple(sorted(_assigned(buffer)))
+    except (struct.error, UnicodeDecodeError) as error:
+        raise ValueError(f"no consumer's assignment: {error}") from None
+
+
+def _assigned(data: bytes) -> Iterable[TopicPartition]:
+    """A version, then an array of (topic, array of partitions); what follows is not needed."""
+    position = 2
+    (topics,) = _INT32.unpack_from(data, position)
+    position += 4
+    for _ in range(topics):
+        (size,) = _INT16.unpack_from(data, position)
+        position += 2
+        name = data[position : position + size]
+        if size < 0 or len(name) < size:
+            raise ValueError("no consumer's assignment: a topic is cut short")
+        position += size
+        (count,) = _INT32.unpack_from(data, position)
+        position += 4
+        for number in struct.unpack_from(f">{max(count, 0)}i", data, position):
+            yield name.decode(), number
+        position += 4 * max(count, 0)

@@ -1,0 +1,180 @@
+"""Calls that read, append and delete records, and look offsets up. Refusals raise RequestError."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from client import apis
+from client.errors import RequestError, raise_for_code
+from client.flow import Call, Leader
+from protocol.api import delete_records, fetch, list_offsets, produce
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from protocol.records.layout import Buffer
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+PRODUCE_WAIT_MS: Final = 30_000  # what a broker may wait for replicas
+
+
+class FoundOffset(NamedTuple):
+    """The offset found for a time; both are -1 where there is none."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class Fetched(NamedTuple):
+    """What one fetch read: whole batches, the first perhaps beginning before the offset asked for.
+
+    `records` may end in a partial batch. `aborted` are (producer id, first offset) of aborted
+    transactions. `append_times` are (base offset, entries of `.appendtimes`) of each segment; empty
+    unless a tidelog broker was asked for them.
+    """
+
+    records: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    append_times: tuple[tuple[int, bytes], ...]
+
+
+class Produced(NamedTuple):
+    """Where records went; `append_time_ms` is -1 unless the topic stamps its records."""
+
+    base_offset: int
+    append_time_ms: int
+    log_start_offset: int
+
+
+def list_offset(
+    topic: str, partition: int, time_ms: int, *, isolation: int = READ_UNCOMMITTED
+) -> Call[FoundOffset]:
+    """The first offset at or after a time; `EARLIEST` and `LATEST` are the ends."""
+    asked = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=time_ms)
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[asked])],
+    )
+
+    def read(answer: Any) -> FoundOffset:
+        one = answer.topics[0].partitions[0]
+        raise_for_code(one.error_code, f"offsets of {topic}-{partition}")
+        return FoundOffset(one.offset, one.timestamp)
+
+    return Call(apis.LIST_OFFSETS, request, Leader(topic, partition), read)
+
+
+def fetch_records(
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    max_bytes: int = 16 << 20,
+    min_bytes: int = 1,
+    max_wait_ms: int = 500,
+    isolation: int = READ_UNCOMMITTED,
+    with_append_times: bool = False,
+) -> Call[Fetched]:
+    """Read whole batches from the one that holds `offset` on; no records if nothing came in time."""
+    asked = fetch.FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
+    )
+    request = fetch.FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        topics=[fetch.FetchTopic(topic=topic, partitions=[asked])],
+        with_append_times=with_append_times,
+    )
+
+    def read(answer: Any) -> Fetched:
+        raise_for_code(answer.error_code, f"reading {topic}-{partition}")
+        if not answer.responses:  # a quota is used up
+            raise_for_code(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"reading {topic}-{partition}")
+        one = answer.responses[0].partitions[0]
+        raise_for_code(one.error_code, f"reading {topic}-{partition} at offset {offset}")
+        return Fetched(
+            memoryview(one.records or b""),
+            one.high_watermark,
+            one.last_stable_offset,
+            one.log_start_offset,
+            tuple((each.producer_id, each.first_offset) for each in one.aborted_transactions or ()),
+            tuple((each.base_offset, each.entries) for each in one.append_times or ()),
+        )
+
+    return Call(apis.FETCH, request, Leader(topic, partition), read, wait_s=max_wait_ms / 1000)
+
+
+def append(topic: str, partition: int, batches: Buffer, *, acks: int = -1) -> Call[Produced]:
+    """Append ready batches, once: what may have happened is not repeated. With acks=0 nobody answers."""
+    where = f"{topic}-{partition}"
+    return Call(
+        apis.PRODUCE,
+        produce_request(topic, partition, batches, acks=acks),
+        Leader(topic, partition),
+        lambda answer: Produced(-1, -1, -1) if answer is None else read_produced(answer, where),
+        wait_s=PRODUCE_WAIT_MS / 1000,
+        is_repeatable=False,
+        has_answer=acks != 0,
+    )
+
+
+def produce_request(
+    topic: str,
+    partition: int,
+    batches: Buffer,
+    *,
+    acks: int = -1,
+    transactional_id: str | None = None,
+) -> produce.ProduceRequest:
+    """A request that appends ready batches to one partition."""
+    return produce.ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=PRODUCE_WAIT_MS,
+        topic_data=[
+            produce.TopicProduceData(
+                name=topic,
+                partition_data=[produce.PartitionProduceData(index=partition, records=batches)],
+            )
+        ],
+    )
+
+
+def read_produced(answer: Any, where: str) -> Produced:
+    """What a broker answers of one partition's append. Raises RequestError."""
+    one = answer.responses[0].partition_responses[0]
+    if one.error_code:
+        reasons = [each.batch_index_error_message for each in one.record_errors or ()]
+        message = "; ".join(filter(None, [one.error_message, *reasons[:3]]))
+        raise RequestError(one.error_code, f"writing to {where}", message or None)
+    return Produced(one.base_offset, one.log_append_time_ms, one.log_start_offset)
+
+
+def delete_before(topic: str, partition: int, offset: int) -> Call[int]:
+    """Delete the records before an offset; the answer is where the log begins then."""
+    asked = delete_records.DeleteRecordsPartition(partition_index=partition, offset=offset)
+    request = delete_records.DeleteRecordsRequest(
+        topics=[delete_records.DeleteRecordsTopic(name=topic, partitions=[asked])],
+        timeout_ms=PRODUCE_WAIT_MS,
+    )
+
+    def read(answer: Any) -> int:
+        one = answer.topics[0].partitions[0]
+        raise_for_code(one.error_code, f"deleting records of {topic}-{partition}")
+        return int(one.low_watermark)
+
+    return Call(
+        apis.DELETE_RECORDS,
+        request,
+        Leader(topic, partition),
+        read,
+        wait_s=PRODUCE_WAIT_MS / 1000,
+    )

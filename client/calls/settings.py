@@ -1,0 +1,114 @@
+"""Calls that show and change settings of topics and brokers. Refusals raise RequestError."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from client import apis
+from client.errors import raise_for_code
+from client.flow import AnyBroker, Call, Controller, Node
+from protocol.api import describe_configs, incremental_alter_configs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from client.flow import Target
+
+SOURCE_TOPIC: Final = 1  # the topic itself sets the value
+_TOPIC: Final = 2
+_BROKER: Final = 4
+_SET: Final = 0
+_DELETE: Final = 1
+
+
+class Resource(NamedTuple):
+    """A topic by its name, or a broker by its id."""
+
+    topic: str | None = None
+    node_id: int = -1
+
+    @property
+    def kind(self) -> int:
+        """The protocol's number of the kind."""
+        return _BROKER if self.topic is None else _TOPIC
+
+    @property
+    def name(self) -> str:
+        """The protocol's name of the resource."""
+        return str(self.node_id) if self.topic is None else self.topic
+
+    @property
+    def target(self) -> Target:
+        """Who answers for it: a broker for itself, any broker for a topic."""
+        return Node(self.node_id) if self.topic is None else AnyBroker()
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id}" if self.topic is None else f"topic {self.topic}"
+
+
+class Setting(NamedTuple):
+    """One setting; `source` is the protocol's number, `synonyms` are (name, value, source), best first."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    documentation: str
+    synonyms: Sequence[tuple[str, str | None, int]]
+
+
+def describe(
+    resource: Resource, *, with_synonyms: bool = False, with_documentation: bool = False
+) -> Call[list[Setting]]:
+    """Every setting of a resource, by name."""
+    asked = describe_configs.DescribeConfigsResource(
+        resource_type=resource.kind, resource_name=resource.name, configuration_keys=None
+    )
+    request = describe_configs.DescribeConfigsRequest(
+        resources=[asked],
+        include_synonyms=with_synonyms,
+        include_documentation=with_documentation,
+    )
+
+    def read(answer: Any) -> list[Setting]:
+        (result,) = answer.results
+        raise_for_code(result.error_code, f"settings of {resource}", result.error_message)
+        return [
+            Setting(
+                one.name,
+                one.value,
+                one.config_source,
+                one.read_only,
+                one.documentation or "",
+                [(each.name, each.value, each.source) for each in one.synonyms],
+            )
+            for one in sorted(result.configs, key=lambda one: str(one.name))
+        ]
+
+    return Call(apis.DESCRIBE_CONFIGS, request, resource.target, read)
+
+
+def alter(
+    resource: Resource, changes: Mapping[str, str | None], *, validate_only: bool = False
+) -> Call[None]:
+    """Change settings, all or none; None takes a setting back to what it falls back on."""
+    asked = incremental_alter_configs.AlterConfigsResource(
+        resource_type=resource.kind,
+        resource_name=resource.name,
+        configs=[
+            incremental_alter_configs.AlterableConfig(
+                name=name, config_operation=_DELETE if value is None else _SET, value=value
+            )
+            for name, value in changes.items()
+        ],
+    )
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[asked], validate_only=validate_only
+    )
+
+    def read(answer: Any) -> None:
+        (result,) = answer.responses
+        raise_for_code(result.error_code, f"changing settings of {resource}", result.error_message)
+
+    target = Controller() if resource.topic is not None else resource.target
+    return Call(apis.INCREMENTAL_ALTER_CONFIGS, request, target, read)

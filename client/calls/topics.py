@@ -1,0 +1,106 @@
+"""Calls that make, delete and describe topics. Their answers raise RequestError for a refusal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from client import apis
+from client.errors import RequestError, raise_for_code
+from client.flow import AnyBroker, Call, Controller, Node
+from protocol.api import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_log_dirs,
+    metadata,
+)
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WAIT_MS: Final = 30_000  # what a broker may take to change topics
+
+
+def describe(names: Sequence[str] | None) -> Call[Any]:
+    """The Metadata answer for the named topics, or (None) for all; errors of topics stay in it."""
+    asked = None if names is None else [metadata.MetadataRequestTopic(name=one) for one in names]
+    request = metadata.MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    return Call(apis.METADATA, request, AnyBroker(), lambda answer: answer)
+
+
+def create(
+    name: str,
+    partition_count: int,
+    settings: Mapping[str, str],
+    *,
+    replication_factor: int = -1,
+) -> Call[None]:
+    """Create a topic; -1 partitions are as many as the broker's default."""
+    topic = create_topics.CreatableTopic(
+        name=name,
+        num_partitions=partition_count,
+        replication_factor=replication_factor,
+        configs=[
+            create_topics.CreatableTopicConfig(name=key, value=value)
+            for key, value in settings.items()
+        ],
+    )
+    request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=WAIT_MS)
+
+    def read(answer: Any) -> None:
+        (result,) = answer.topics
+        raise_for_code(result.error_code, f"creating topic {name}", result.error_message)
+
+    return Call(apis.CREATE_TOPICS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+
+
+def delete(names: Sequence[str]) -> Call[dict[str, RequestError | None]]:
+    """Delete topics; those that can be are. For each name what refused it, or None."""
+    request = delete_topics.DeleteTopicsRequest(topic_names=list(names), timeout_ms=WAIT_MS)
+
+    def read(answer: Any) -> dict[str, RequestError | None]:
+        codes = [one.error_code for one in answer.responses]
+        if codes and all(code == ErrorCode.NOT_CONTROLLER for code in codes):
+            raise_for_code(codes[0], "deleting topics")
+        return {
+            one.name: RequestError(one.error_code, f"deleting topic {one.name}", one.error_message)
+            if one.error_code
+            else None
+            for one in answer.responses
+        }
+
+    return Call(apis.DELETE_TOPICS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+
+
+def add_partitions(name: str, count: int) -> Call[None]:
+    """Give a topic `count` partitions in all."""
+    request = create_partitions.CreatePartitionsRequest(
+        topics=[create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)],
+        timeout_ms=WAIT_MS,
+    )
+
+    def read(answer: Any) -> None:
+        (result,) = answer.results
+        raise_for_code(result.error_code, f"adding partitions to {name}", result.error_message)
+
+    return Call(apis.CREATE_PARTITIONS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+
+
+def log_sizes(name: str, partitions: Sequence[int], node_id: int) -> Call[dict[int, int]]:
+    """Bytes of the logs that one broker has of these partitions, by partition."""
+    asked = describe_log_dirs.DescribableLogDirTopic(topic=name, partitions=list(partitions))
+    request = describe_log_dirs.DescribeLogDirsRequest(topics=[asked])
+
+    def read(answer: Any) -> dict[int, int]:
+        raise_for_code(answer.error_code, f"log directories of broker {node_id}")
+        return {
+            one.partition_index: one.partition_size
+            for directory in answer.results
+            for topic in directory.topics
+            if topic.name == name
+            for one in topic.partitions
+            if not one.is_future_key
+        }
+
+    return Call(apis.DESCRIBE_LOG_DIRS, request, Node(node_id), read)

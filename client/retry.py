@@ -1,0 +1,76 @@
+"""When to try again, and after which pause: pure state over a clock that is given.
+
+`Retry` judges the failures of one operation, `Backoff` the failures to connect to one broker.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from client.errors import ClusterUnreachable, ConnectionBroken, RequestError, UnsupportedByBroker
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from client.errors import VersionMismatch
+
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 1.0
+_UNKNOWN_TOPIC_S: Final = 3.0  # a topic that was just made may not be known everywhere yet
+_RANDOM = random.Random()  # noqa: S311 - spreads retries
+
+
+class Retry:
+    """The pauses of one operation: they double, and end when `timeout_s` is over."""
+
+    def __init__(self, clock: Callable[[], float], timeout_s: float) -> None:
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._began = clock()
+        self._pause_s = FIRST_PAUSE_S
+
+    def pause_after(self, error: ConnectionBroken | RequestError | VersionMismatch) -> float:
+        """Seconds to wait before the next try.
+
+        Raises what the operation ends with if there is none: RequestError, ClusterUnreachable or
+        UnsupportedByBroker.
+        """
+        if isinstance(error, ConnectionBroken):
+            if not self._has_time(self._timeout_s):
+                raise ClusterUnreachable(str(error)) from error
+        elif isinstance(error, RequestError):
+            is_unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if not error.retriable or not self._has_time(
+                _UNKNOWN_TOPIC_S if is_unknown else self._timeout_s
+            ):
+                raise error
+        else:
+            raise UnsupportedByBroker(str(error)) from error
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
+        return pause_s * (0.5 + _RANDOM.random() / 2)
+
+    def _has_time(self, patience_s: float) -> bool:
+        return self._clock() + self._pause_s <= self._began + min(patience_s, self._timeout_s)
+
+
+class Backoff:
+    """When a broker may be connected to again: at once after a success, later after each failure."""
+
+    def __init__(self) -> None:
+        self._pause_s = 0.0
+        self._not_before = 0.0
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until the next try is allowed."""
+        return max(0.0, self._not_before - now_s)
+
+    def failed(self, now_s: float) -> None:
+        """A connection could not be made."""
+        self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+        self._not_before = now_s + self._pause_s * (0.8 + _RANDOM.random() * 0.2)
+
+    def succeeded(self) -> None:
+        """A connection was made."""
+        self._pause_s = self._not_before = 0.0

@@ -1,0 +1,126 @@
+"""One TCP connection to one broker: requests out, answers in, in order, several in flight.
+
+It retries nothing: what goes wrong with the connection or its bytes is `ConnectionBroken`, after which
+it is closed. Not for several threads at once.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any, Self
+
+from client.apis import common_version, version_of
+from client.errors import ConnectionBroken
+from client.frames import Frames
+
+if TYPE_CHECKING:
+    from client.frames import Authenticator
+    from protocol.message import Message
+
+
+class Connection:
+    """A connection; `ask` sends and waits, `send` and `receive` let several requests be in flight.
+
+    `timeout_s` bounds the making of the connection and every wait for an answer. Raises
+    ConnectionBroken.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout_s: float,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self.address = f"{host}:{port}"
+        self.is_closed = False
+        self._timeout_s = timeout_s
+        self._frames = Frames(self.address, client_id, authenticator)
+        try:
+            self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        except OSError as error:
+            raise ConnectionBroken(f"{self.address} cannot be reached: {error}") from error
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while not self._frames.is_ready:
+                self._flush()
+                self._read_some()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it; the answers to requests in flight are lost."""
+        self.is_closed = True
+        self._socket.close()
+
+    @property
+    def served(self) -> dict[int, tuple[int, int]]:
+        """The versions of each API that the broker serves."""
+        return self._frames.served
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests have no answer yet."""
+        return self._frames.in_flight
+
+    def speaks(self, key: int) -> bool:
+        """Whether the broker serves a version of this API that the client speaks."""
+        return common_version(key, self.served) is not None
+
+    def version(self, key: int) -> int:
+        """The version an API is spoken in. Raises VersionMismatch."""
+        return version_of(key, self.served, self.address)
+
+    def ask(self, message: Message, key: int, *, wait_s: float = 0.0) -> Any:
+        """Send a request and wait for its answer; `wait_s` is what the broker may wait on top.
+
+        Raises ConnectionBroken or VersionMismatch.
+        """
+        assert not self.in_flight, "ask() with requests in flight would take their answers"
+        self.send(message, key)
+        return self.receive(wait_s=wait_s)
+
+    def send(self, message: Message, key: int, *, has_answer: bool = True) -> None:
+        """Send a request; `receive` has its answer. Raises ConnectionBroken or VersionMismatch."""
+        self._frames.send(message, key, has_answer=has_answer)
+        self._flush()
+
+    def receive(self, *, wait_s: float = 0.0) -> Any:
+        """Wait for the answer to the oldest request in flight. Raises ConnectionBroken."""
+        self._socket.settimeout(self._timeout_s + wait_s)
+        while (answer := self._read_some()) is None:
+            pass
+        return answer
+
+    def _flush(self) -> None:
+        try:
+            self._socket.settimeout(self._timeout_s)
+            self._socket.sendall(self._frames.take_output())
+        except OSError as error:
+            self.close()
+            raise ConnectionBroken(f"{self.address}: {error}") from error
+
+    def _read_some(self) -> Any:
+        """Read what is there, or wait for it; returns an answer once it is complete."""
+        try:
+            count = self._socket.recv_into(self._frames.room())
+            if not count:
+                raise ConnectionBroken(f"{self.address} closed the connection")
+            return self._frames.filled(count)
+        except TimeoutError as error:
+            self.close()
+            raise ConnectionBroken(f"{self.address} did not answer in time") from error
+        except ConnectionBroken:
+            self.close()
+            raise
+        except OSError as error:
+            self.close()
+            raise ConnectionBroken(f"{self.address}: {error}") from error

@@ -1,0 +1,194 @@
+"""The state of a connection, without a socket: what it sends, and what it makes of bytes."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+import pytest
+
+from client.apis import API_VERSIONS, METADATA, PRODUCE
+from client.errors import ConnectionBroken, VersionMismatch
+from client.frames import Frames, Request
+from protocol.api import api_versions, metadata, produce
+from protocol.message import api_of, codec, read_request_header, response_header
+
+SIZE = Struct(">i")
+SERVED = {PRODUCE: (3, 9), METADATA: (1, 9), API_VERSIONS: (0, 3)}
+
+
+def requests_in(data):
+    """(key, version, correlation id, message) of each request in the bytes."""
+    found, position = [], 0
+    while position < len(data):
+        (size,) = SIZE.unpack_from(data, position)
+        frame = data[position + 4 : position + 4 + size]
+        head = read_request_header(frame)
+        message, end = codec(api_of(head.api_key).request, head.api_version).decode(
+            frame, head.body_offset
+        )
+        assert end == size
+        found.append((head.api_key, head.api_version, head.correlation_id, message))
+        position += 4 + size
+    return found
+
+
+def answer_to(request, message):
+    """An answer's bytes, with its length."""
+    key, version, correlation_id, _ = request
+    body = response_header(key, version, correlation_id) + codec(
+        api_of(key).response, version
+    ).encode(message)
+    return SIZE.pack(len(body)) + body
+
+
+def feed(frames, data, step=None):
+    """Fill bytes in, `step` at most at a time; returns the answers."""
+    answers, data = [], memoryview(data)
+    while data:
+        room = frames.room()
+        count = min(len(room), len(data), step or len(data))
+        room[:count] = data[:count]
+        data = data[count:]
+        answer = frames.filled(count)
+        if answer is not None:
+            answers.append(answer)
+    return answers
+
+
+def versions(served=SERVED, error_code=0):
+    return api_versions.ApiVersionsResponse(
+        error_code=error_code,
+        api_keys=[
+            api_versions.ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in served.items()
+        ],
+    )
+
+
+def ready(served=SERVED, authenticator=None):
+    frames = Frames("there:1", "me", authenticator)
+    (asked,) = requests_in(frames.take_output())
+    assert feed(frames, answer_to(asked, versions(served))) == []
+    return frames
+
+
+def ask_metadata(frames):
+    frames.send(metadata.MetadataRequest(topics=[]), METADATA)
+    return requests_in(frames.take_output())[-1]
+
+
+def test_it_asks_for_versions_first_and_says_who_it_is():
+    frames = Frames("there:1", "me")
+    ((key, version, _, message),) = requests_in(frames.take_output())
+    assert (key, version, message.client_software_name) == (API_VERSIONS, 3, "tidelog")
+    assert not frames.is_ready
+    assert frames.take_output() == b""
+
+
+def test_a_broker_that_knows_only_the_first_version_is_asked_in_it():
+    frames = Frames("there:1", "me")
+    (asked,) = requests_in(frames.take_output())
+    refusal = answer_to((API_VERSIONS, 0, asked[2], None), versions({}, error_code=35))
+    assert feed(frames, refusal) == []
+    assert not frames.is_ready
+    (again,) = requests_in(frames.take_output())
+    assert again[:2] == (API_VERSIONS, 0)
+    feed(frames, answer_to(again, versions()))
+    assert frames.is_ready
+    assert frames.served == SERVED
+
+
+def test_a_broker_that_refuses_the_versions_is_no_use():
+    frames = Frames("there:1", "me")
+    (asked,) = requests_in(frames.take_output())
+    with pytest.raises(ConnectionBroken, match="refuses to say what it serves: error 41"):
+        feed(frames, answer_to(asked, versions({}, error_code=41)))
+
+
+@pytest.mark.parametrize("step", [None, 1, 3])
+def test_answers_come_in_the_order_of_the_requests_however_they_are_cut(step):
+    frames = ready()
+    asked = [ask_metadata(frames) for _ in range(3)]
+    assert frames.in_flight == 3
+    assert [one[1] for one in asked] == [9, 9, 9]  # the highest both know
+    data = b"".join(
+        answer_to(one, metadata.MetadataResponse(controller_id=number))
+        for number, one in enumerate(asked)
+    )
+    assert [one.controller_id for one in feed(frames, data, step)] == [0, 1, 2]
+    assert frames.in_flight == 0
+
+
+def test_an_answer_to_another_request_breaks_it():
+    frames = ready()
+    first, second = ask_metadata(frames), ask_metadata(frames)
+    wrong = answer_to(second, metadata.MetadataResponse())
+    with pytest.raises(
+        ConnectionBroken, match=rf"an answer to request {second[2]}, not {first[2]}"
+    ):
+        feed(frames, wrong)
+
+
+def test_an_answer_nobody_asked_for_breaks_it():
+    with pytest.raises(ConnectionBroken, match="answers a request that was not sent"):
+        feed(ready(), SIZE.pack(4) + SIZE.pack(7))
+
+
+@pytest.mark.parametrize("size", [-1, 0, 3, 1 << 30 | 1])
+def test_a_length_that_cannot_be_breaks_it(size):
+    with pytest.raises(ConnectionBroken, match=f"an answer of {size} bytes"):
+        feed(ready(), SIZE.pack(size))
+
+
+def test_bytes_after_an_answer_break_it():
+    frames = ready()
+    data = answer_to(ask_metadata(frames), metadata.MetadataResponse())
+    longer = SIZE.pack(len(data) - 4 + 2) + data[4:] + b"xx"
+    with pytest.raises(ConnectionBroken, match="2 bytes follow the answer"):
+        feed(frames, longer)
+
+
+def test_an_api_that_is_not_served_is_not_sent():
+    frames = ready({API_VERSIONS: (0, 3), METADATA: (0, 0)})
+    with pytest.raises(
+        VersionMismatch, match=r"Metadata v1 to v12 is needed, but there:1 serves v0"
+    ):
+        frames.send(metadata.MetadataRequest(topics=[]), METADATA)
+    with pytest.raises(VersionMismatch, match="Produce v3 to v11 is needed, but there:1 does not"):
+        frames.send(produce.ProduceRequest(), PRODUCE)
+    assert frames.in_flight == 0
+    assert frames.take_output() == b""
+
+
+def test_a_request_without_an_answer_is_not_waited_for():
+    frames = ready()
+    frames.send(produce.ProduceRequest(acks=0), PRODUCE, has_answer=False)
+    asked = ask_metadata(frames)
+    assert frames.in_flight == 1
+    (answer,) = feed(frames, answer_to(asked, metadata.MetadataResponse(controller_id=5)))
+    assert answer.controller_id == 5
+
+
+class TwoSteps:
+    """Authenticates in two rounds, by the way of a request that there is."""
+
+    def __init__(self):
+        self.heard = []
+
+    def steps(self, served):
+        assert served == SERVED
+        for _ in range(2):
+            answer = yield Request(METADATA, 1, metadata.MetadataRequest(topics=[]))
+            self.heard.append(answer.controller_id)
+
+
+def test_an_authenticator_speaks_before_the_connection_is_ready():
+    authenticator = TwoSteps()
+    frames = ready(authenticator=authenticator)
+    for number in (7, 8):
+        assert not frames.is_ready
+        (asked,) = requests_in(frames.take_output())
+        assert feed(frames, answer_to(asked, metadata.MetadataResponse(controller_id=number))) == []
+    assert frames.is_ready
+    assert authenticator.heard == [7, 8]
+    assert frames.take_output() == b""
