@@ -113,7 +113,7 @@ async def make_node(directory: Path) -> Node:
 
 async def close_node(node: Node) -> None:
     """Close what `make_node` opened."""
-    node.executor.shutdown()
+    node.pools.stop()
     node.store.close()
     await node.metadata.close()
 

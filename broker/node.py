@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.groups.coordinator import Coordinator
-from broker.maintenance.retention_rounds import finished
 from broker.metadata.image import Topic
 from broker.metadata.names import new_id
 from broker.metadata.records import PartitionRecord
 from broker.metrics.time_watch import TimeWatch
 from broker.partitions.appends import Appends
-from broker.partitions.commits import Commits, Syncing
+from broker.partitions.commits import Commits
 from broker.partitions.openings import Openings
 from broker.partitions.waiting import Waiting
+from broker.pools import Pools
 from broker.topics.adoption import KEEP
 from broker.topics.forecast import say_what_goes
 from broker.topics.leadership import leadership
@@ -99,12 +98,10 @@ class Node:
         self.metrics = metrics
         self.time_watch = TimeWatch(clock)
         self.waiting = Waiting()
-        self.executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="append")
-        self.syncing = Syncing(store.log_dirs)
-        self.reading = ThreadPoolExecutor(max_workers=4, thread_name_prefix="read")
-        commits = Commits(self.syncing.of, metrics)
-        self.appends = Appends(clock, self.executor, self.reading, commits, self._appended)
-        self.openings = Openings(store, self.open_log, self.reading)
+        self.pools = pools = Pools(store.log_dirs)
+        commits = Commits(pools.syncs.of, metrics)
+        self.appends = Appends(clock, pools.appends, pools.first_appends, commits, self._appended)
+        self.openings = Openings(store, self.open_log, pools.reads)
         self.coordinator = Coordinator(self)
         self.connections: set[Connection] = set()
         self.unsent_bytes = 0  # answers that wait for their peers to read
@@ -240,7 +237,7 @@ class Node:
         Raises KafkaStorageError.
         """
         try:
-            await finished(self.store.checkpoint)
+            await self.pools.checkpoints.run_to_end(self.store.checkpoint)
         finally:
             self.appends.tell_late()
 
@@ -311,7 +308,7 @@ class Node:
             self.store.set_config(name, config)
             topic = await self.metadata.create_topic(name, count, settings)
             try:
-                await asyncio.to_thread(self.create_logs, topic, config)
+                await self.pools.topics.run(self.create_logs, topic, config)
             except BrokerError:
                 await self.metadata.delete_topic(name)
                 await self.metadata.deletion_done(topic.topic_id)  # what lies here is not of it
@@ -341,7 +338,7 @@ class Node:
             grown = await self.metadata.set_partitions(name, partitions)
             try:
                 config = self._config_under(self.config, topic)
-                await asyncio.to_thread(self.create_logs, grown, config)
+                await self.pools.topics.run(self.create_logs, grown, config)
             except BrokerError:
                 await self.metadata.set_partitions(name, topic.partitions)
                 raise
@@ -442,7 +439,7 @@ class Node:
         async with self._changing:
             topic = await self.metadata.delete_topic(name)
             opened = [each for each in self.store.opened() if each.topic == name]
-            await asyncio.to_thread(self.store.delete_topic, name)
+            await self.pools.topics.run(self.store.delete_topic, name)
             await self.metadata.deletion_done(topic.topic_id)
             self.metrics.forget(name)
             self.time_watch.forget(name)

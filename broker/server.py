@@ -31,6 +31,7 @@ from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.http import start_http
 from broker.node import Listener, Node
+from broker.pools import NoDefaultPool
 from broker.topics.adoption import adopt_logs
 from broker.topics.leadership import claim_partitions
 from broker.unenforced_settings import log_ignored, log_unenforced_in
@@ -101,6 +102,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     started_s = clock.monotonic_s()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(NoDefaultPool())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     log_ignored(config)
@@ -122,15 +124,13 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         configs = node.topic_configs()
         store.open(clock.now_ms(), configs)
         try:
-            await claim_partitions(metadata, store)
+            await claim_partitions(metadata, store, node.pools.reads)
             node.open_topics(configs)
             await adopt_logs(node)
             try:
                 await _serve(node, stop, started_s, faults)
             finally:
-                node.executor.shutdown(wait=True)
-                node.syncing.shutdown(wait=True)
-                node.reading.shutdown(wait=True)
+                node.pools.stop()
         finally:
             store.close()
     finally:

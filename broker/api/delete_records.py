@@ -12,7 +12,6 @@ Version notes: 1 is the same as 0; 2 flexible.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -71,8 +70,8 @@ async def _one(
             f"{high_watermark}"
         )
     # It waits for the disk, and must not keep lookups from the threads they need.
-    low_watermark = await asyncio.get_running_loop().run_in_executor(
-        node.syncing.of(partition), partition.delete_records_before, offset
+    low_watermark = await node.pools.syncs.of(partition).run(
+        partition.delete_records_before, offset
     )
     return DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index, low_watermark=low_watermark

@@ -10,7 +10,6 @@ Version notes: 1 is the same as 0; 2 flexible; 3 an error at the top; 4 the byte
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from itertools import groupby
 from operator import itemgetter
@@ -45,8 +44,7 @@ async def handle(
     node: Node, request: DescribeLogDirsRequest, _context: Context
 ) -> DescribeLogDirsResponse:
     """Weigh every directory, in a thread."""
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(node.reading, _weigh, node.store, request)
+    return await node.pools.reads.run(_weigh, node.store, request)
 
 
 def _weigh(store: LogStore, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:

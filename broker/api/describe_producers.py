@@ -7,7 +7,6 @@ record time.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,8 +51,7 @@ async def handle(
 async def _one(node: Node, topic: str, index: int) -> PartitionResponse:
     check_topic_name(topic)
     partition = await node.open_partition(topic, index)
-    loop = asyncio.get_running_loop()
-    producers = await loop.run_in_executor(node.reading, _states, partition)
+    producers = await node.pools.reads.run(_states, partition)
     return PartitionResponse(partition_index=index, active_producers=producers)
 
 

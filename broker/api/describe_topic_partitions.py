@@ -10,7 +10,6 @@ authorizer: everybody may do everything.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
@@ -88,8 +87,7 @@ async def _read_epochs(node: Node, topic: Topic, indexes: range) -> None:
         if node.store.leader_epoch(topic.name, index) is None
     ]
     if unread:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(node.reading, node.store.read_leader_epochs, unread)
+        await node.pools.reads.run(node.store.read_leader_epochs, unread)
 
 
 def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:

@@ -9,6 +9,9 @@ What the version can carry is served as it stands in the log, uncopied. Versions
 formats 0 and 1; newer formats are converted down. Versions below 10 do not know zstd: it is re-encoded.
 If nothing of what was read survives conversion (control batches), reading goes on behind it.
 
+A partition that is named more than once is read and answered once, as in Kafka: by its last naming, in the
+place of its first.
+
 Fetch sessions (KIP-227) are answered statelessly: session id 0, every partition in every answer.
 
 From version 12 on whoever asks for append times, by a tag of ours, is told when each whole batch was appended
@@ -21,11 +24,11 @@ Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offs
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.network.per_partition import per_partition
+from broker.pools import ON_LOOP
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
     from broker.network.context import Context
     from broker.node import Node
+    from broker.pools import Permit
     from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
     from protocol.errors import BrokerError, ErrorCode
     from protocol.records.batch import Batch
@@ -99,13 +103,39 @@ def handle(
         raise FetchSessionIdNotFound("fetch sessions are answered statelessly")
     if request.session_epoch > 0:
         raise InvalidFetchSessionEpoch("fetch sessions are answered statelessly")
+    _name_each_once(request, by_id=context.version >= _TOPIC_IDS_SINCE)
     try:
-        outcome = _attempt(node, request, context.version, on_loop=True)
+        outcome = _attempt(node, request, context.version, ON_LOOP)
     except (_NeedsThreadError, NotAtHandError):
         return _wait(node, request, context.version, None)
     if _is_enough(request, outcome):
         return _answer(node, outcome)
     return _wait(node, request, context.version, outcome)
+
+
+def _name_each_once(request: FetchRequest, *, by_id: bool) -> None:
+    """Leave one naming of each partition in the request: the last one, in the place of the first."""
+    topics = request.topics
+    keys: list[Any] = [topic.topic_id if by_id else topic.topic for topic in topics]
+    if len(set(keys)) == len(keys) and not any(map(_names_twice, topics)):
+        return
+    wanted: dict[tuple[Any, int], FetchPartition] = {}
+    for key, topic in zip(keys, topics, strict=True):
+        for partition in topic.partitions:
+            wanted[key, partition.partition] = partition
+    kept = []
+    for key, topic in zip(keys, topics, strict=True):
+        indexes = dict.fromkeys(each.partition for each in topic.partitions)
+        found = [wanted.pop((key, i)) for i in indexes if (key, i) in wanted]
+        if found or not topic.partitions:
+            topic.partitions = found
+            kept.append(topic)
+    request.topics = kept
+
+
+def _names_twice(topic: FetchTopic) -> bool:
+    partitions = topic.partitions
+    return len(partitions) > 1 and len({each.partition for each in partitions}) < len(partitions)
 
 
 def _is_enough(request: FetchRequest, outcome: _Outcome) -> bool:
@@ -161,16 +191,13 @@ def _has_grown(request: FetchRequest, outcome: _Outcome) -> bool:
 async def _attempt_anywhere(node: Node, request: FetchRequest, version: int) -> _Outcome:
     """Read on the loop, or in a thread if much has to be converted, or read first."""
     await node.openings.open(_names(node, request, version))  # what fails then, fails in the thread
-    pool = None
     try:
-        return _attempt(node, request, version, on_loop=True)
+        return _attempt(node, request, version, ON_LOOP)
     except _NeedsThreadError:
-        pass
+        pool = node.pools.conversions
     except NotAtHandError:
-        pool = node.reading
-    return await asyncio.get_running_loop().run_in_executor(
-        pool, partial(_attempt, node, request, version, on_loop=False)
-    )
+        pool = node.pools.reads
+    return await pool.run_for_request(partial(_attempt, node, request, version))
 
 
 def _names(node: Node, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
@@ -186,21 +213,22 @@ def _names(node: Node, request: FetchRequest, version: int) -> Iterator[tuple[st
             yield name, wanted.partition
 
 
-def _attempt(node: Node, request: FetchRequest, version: int, *, on_loop: bool) -> _Outcome:
+def _attempt(node: Node, request: FetchRequest, version: int, permit: Permit) -> _Outcome:
     """Read every partition once, within the request's limits.
 
-    Raises _NeedsThreadError and NotAtHandError, on the loop alone.
+    Raises _NeedsThreadError and NotAtHandError on the loop alone, and Abandoned in a thread alone.
     """
     left = node.fetch_room()
     if version >= _SOFT_LIMIT_SINCE:
         left = min(left, request.max_bytes)
     outcome = _Outcome(FetchResponse(responses=[]), 0, False, [], [], [], [])
-    find = node.opened_partition if on_loop else node.partition
+    find = node.partition if permit.may_block else node.opened_partition
     by_id = version >= _TOPIC_IDS_SINCE
     size = 0
 
     def read(topic: FetchTopic, wanted: FetchPartition) -> PartitionData:
         nonlocal left, size
+        permit.check()
         name = node.topic_name(topic.topic_id) if by_id else topic.topic
         partition = find(name, wanted.partition)
         node.check_leader_epoch(partition, wanted.current_leader_epoch)
@@ -212,7 +240,7 @@ def _attempt(node: Node, request: FetchRequest, version: int, *, on_loop: bool) 
         if wanted.fetch_offset != upper_offset:  # the consumer has not caught up
             limit = min(wanted.partition_max_bytes, left)
             reading = _Reading(
-                partition, wanted.fetch_offset, limit, upper_offset, version, size == 0, on_loop
+                partition, wanted.fetch_offset, limit, upper_offset, version, size == 0, permit
             )
             if request.with_append_times:
                 records, got, append_times = _read_with_append_times(reading)
@@ -254,7 +282,7 @@ class _Reading(NamedTuple):
     upper_offset: int
     version: int
     is_first: bool  # nothing has been found in this request yet
-    on_loop: bool
+    permit: Permit
 
     def fetch(self, offset: int, *, minimum_one: bool) -> Fetched:
         """Read the log from an offset."""
@@ -263,7 +291,7 @@ class _Reading(NamedTuple):
             self.limit,
             upper_offset=self.upper_offset,
             minimum_one=minimum_one,
-            at_hand=self.on_loop,
+            at_hand=not self.permit.may_block,
         )
 
     def may_convert(self, batches: Sequence[Batch]) -> None:
@@ -271,7 +299,7 @@ class _Reading(NamedTuple):
 
         What a compressed batch unpacks to, nobody knows before.
         """
-        if self.on_loop and (
+        if not self.permit.may_block and (
             len(batches) > _LOOP_BATCHES
             or any(each.compression or each.size > _LOOP_BYTES for each in batches)
         ):
@@ -296,7 +324,7 @@ def _read(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
         if all(batch.compression is not Compression.ZSTD for batch in batches):
             return fetched.buffers, fetched.size, 0
         reading.may_convert(batches)
-        data = convert.transcode_zstd(fetched.buffers)
+        data = convert.transcode_zstd(fetched.buffers, reading.permit.check)
         return (data,), len(data), 0
     return fetched.buffers, fetched.size, 0
 
@@ -310,7 +338,7 @@ def _read_with_append_times(
         reading.limit,
         upper_offset=reading.upper_offset,
         minimum_one=reading.is_first,
-        at_hand=reading.on_loop,
+        at_hand=not reading.permit.may_block,
     )
     if fetched.size < fetched.first_batch_size:
         return (), 0, None
@@ -331,6 +359,8 @@ def _read_old(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
     if any(batch.magic > magic for batch in batches):
         if not reading.partition.config.message_downconversion_enable:
             raise UnsupportedVersion("message.downconversion.enable=false on this topic")
+        if hard and reading.limit <= 0:
+            return _NOTHING  # all of it would be cut off
         reading.may_convert(batches)
         data, records = _converted(reading, fetched, magic)
         buffers = (data,)
@@ -343,7 +373,12 @@ def _converted(reading: _Reading, fetched: Fetched, magic: int) -> tuple[Buffer,
     """Convert down, reading on behind what leaves nothing; the data and its number of records."""
     at = reading.offset
     while True:
-        converted = convert.down_convert(fetched.buffers, target_magic=magic, fetch_offset=at)
+        converted = convert.down_convert(
+            fetched.buffers,
+            target_magic=magic,
+            fetch_offset=at,
+            check=reading.permit.check,
+        )
         if converted.data or not at < converted.next_offset < reading.upper_offset:
             return converted.data, converted.records
         at = converted.next_offset

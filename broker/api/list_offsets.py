@@ -14,12 +14,12 @@ level; 4 leader epochs; 6 flexible; 7 the largest time; 8 earliest local; 9 late
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
+from broker.pools import ON_LOOP
 from protocol.api.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from broker.network.context import Context
     from broker.node import Node
+    from broker.pools import Permit
     from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from protocol.errors import BrokerError
     from storage.log.partition import Partition
@@ -57,7 +58,7 @@ def handle(
     """Answer now, or in a thread if a log has to be opened, or a long one searched."""
     if _needs_thread(node, request):
         return _answer_in_thread(node, request, context.version)
-    return _answer(node, request, context.version)
+    return _answer(node, request, context.version, ON_LOOP)
 
 
 def _needs_thread(node: Node, request: ListOffsetsRequest) -> bool:
@@ -88,11 +89,13 @@ async def _answer_in_thread(
         for topic in request.topics
         for wanted in topic.partitions
     )
-    return await asyncio.to_thread(_answer, node, request, version)
+    return await node.pools.reads.run_for_request(partial(_answer, node, request, version))
 
 
-def _answer(node: Node, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
-    """Answer every partition for itself."""
+def _answer(
+    node: Node, request: ListOffsetsRequest, version: int, permit: Permit
+) -> ListOffsetsResponse:
+    """Answer every partition for itself; raises Abandoned when nobody waits for the answer."""
     times = Counter(
         (topic.name, wanted.partition_index)
         for topic in request.topics
@@ -100,6 +103,7 @@ def _answer(node: Node, request: ListOffsetsRequest, version: int) -> ListOffset
     )
 
     def look_up(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        permit.check()
         if version > 0 and times[name, wanted.partition_index] > 1:
             raise InvalidRequest("the partition is named more than once")
         partition = node.partition(name, wanted.partition_index)

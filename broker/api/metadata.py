@@ -12,7 +12,6 @@ refused; 5 offline replicas; 7 leader epochs; 8 what the client may do (all, if 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
@@ -80,8 +79,7 @@ async def _read_and_answer(
     node: Node, request: MetadataRequest, context: Context, unread: list[tuple[str, int]]
 ) -> MetadataResponse:
     """Read the leader epochs of partitions that are closed, then answer."""
-    loop = asyncio.get_running_loop()
-    await loop.run_in_executor(node.reading, node.store.read_leader_epochs, unread)
+    await node.pools.reads.run(node.store.read_leader_epochs, unread)
     answer = _answer(node, request, context)
     return await answer if isinstance(answer, Coroutine) else answer
 

@@ -8,7 +8,6 @@ Version notes: 1 answers the epoch; 2 throttle time, current leader epoch checke
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,7 @@ async def _open_and_answer(
     node: Node, request: OffsetForLeaderEpochRequest, closed: list[tuple[str, int]]
 ) -> OffsetForLeaderEpochResponse:
     await node.openings.open(closed)
-    return await asyncio.to_thread(_answer, node, request)
+    return await node.pools.reads.run(_answer, node, request)
 
 
 def _answer(node: Node, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:

@@ -14,14 +14,12 @@ import asyncio
 import heapq
 import logging
 import uuid
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
 from broker.groups.kept_groups import KeptGroups
 from broker.groups.offsets_topic import TOPIC
 from broker.groups.store import Committed, Kept
-from broker.maintenance.retention_rounds import finished
 from protocol.errors import (
     BrokerError,
     CoordinatorNotAvailable,
@@ -80,9 +78,10 @@ class Coordinator(KeptGroups):
 
     async def _load(self) -> None:
         """Read the partitions, one after another."""
+        maintenance = self._node.pools.maintenance
         for index in sorted(self._loading):
             try:
-                loading = await finished(partial(self._log.read, index, self._new_group))
+                loading = await maintenance.run_to_end(self._log.read, index, self._new_group)
             except Exception as error:
                 self._unloadable[index] = str(error)
                 log.exception("groups cannot be read", extra={"log": f"{TOPIC}-{index}"})

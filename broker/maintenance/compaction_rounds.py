@@ -15,12 +15,12 @@ import contextlib
 import json
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.maintenance import compaction_figures
 from broker.maintenance.compaction_figures import Uncleanable
-from broker.maintenance.retention_rounds import finished
 from broker.maintenance.rounds import DueRounds
 from protocol.errors import BrokerError, CorruptMessage
 from storage.compaction import plan
@@ -191,7 +191,9 @@ class CompactionRounds(DueRounds):
         node, done = self._node, CompactionRound([], [])
         if not node.config.log_cleaner_enable and not asked:
             return done
-        found, done_failed = await finished(lambda: _find(node, topic, asked=asked))
+        found, done_failed = await node.pools.maintenance.run_to_end(
+            partial(_find, node, topic, asked=asked)
+        )
         done.failed.extend(done_failed)
         if found:
             await node.checkpoint()  # what is compacted must never again be checked for holes
@@ -254,7 +256,9 @@ class CompactionRounds(DueRounds):
     ) -> Cleaning | None:
         """Clean one log; raises BrokerError, CleaningError and OSError. It is as it was then, or nearly."""
         node, started_s = self._node, self._node.clock.monotonic_s()
-        job = await finished(lambda: _begin(node, partition, workers, asked=asked))
+        job = await node.pools.maintenance.run_to_end(
+            partial(_begin, node, partition, workers, asked=asked)
+        )
         if job is None:
             return None
         written: list[Cleaned] = []
@@ -278,7 +282,7 @@ class CompactionRounds(DueRounds):
             # Whoever writes there must be gone before; if not, nobody else cleans it until the next start.
             if error is None or await worker.stop():
                 if error is not None:
-                    await finished(partition.discard_cleaned)
+                    await node.pools.maintenance.run_to_end(partition.discard_cleaned)
                 ended_ms = node.clock.now_ms()
                 partition.end_cleaning(end_offset, Compaction(ended_ms, read, size, error))
         self._figures.uncleanable.pop((partition.topic, partition.index), None)
@@ -304,7 +308,7 @@ class CompactionRounds(DueRounds):
             told = await worker.ask({"group": group}, patience_s)
             cleaned = Cleaned.unpacked(told["cleaned"])
             now_ms = self._node.clock.now_ms()
-            if not await _take_in(partition, cleaned, now_ms):
+            if not await _take_in(self._node, partition, cleaned, now_ms):
                 raise CleaningError("segments of it were deleted meanwhile")
             written.append(cleaned)
         end_offset: int = answer["end_offset"]
@@ -313,8 +317,8 @@ class CompactionRounds(DueRounds):
         return end_offset
 
 
-async def _take_in(partition: Partition, cleaned: Cleaned, now_ms: int) -> bool:
-    return await finished(lambda: partition.take_in(cleaned, now_ms))
+async def _take_in(node: Node, partition: Partition, cleaned: Cleaned, now_ms: int) -> bool:
+    return await node.pools.maintenance.run_to_end(partition.take_in, cleaned, now_ms)
 
 
 def _begin(node: Node, partition: Partition, workers: int, *, asked: bool) -> Job | None:

@@ -8,25 +8,21 @@ could not be looked at. Of more deletions than are kept for that the oldest are 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.maintenance.rounds import DueRounds
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.node import Node
     from storage.log.retention.deletion import Deletion
 
 log = logging.getLogger("tidelog.retention")
 
 _MOST_UNTOLD = 10_000
-
-_Result = TypeVar("_Result")
 
 
 class Swept(NamedTuple):
@@ -125,18 +121,10 @@ class Rounds(DueRounds):
             return Round(told, done.failed, forgotten)
 
     async def _round(self, topic: str | None, *, asked: bool) -> Round:
-        done = await finished(lambda: delete_due(self._node, topic, asked=asked))
+        done = await self._node.pools.maintenance.run_to_end(
+            partial(delete_due, self._node, topic, asked=asked)
+        )
         for failed in done.failed:
             where = {"log": f"{failed.topic}-{failed.partition}"}
             log.error("retention failed: %s", failed.reason, extra=where)
         return done
-
-
-async def finished(work: Callable[[], _Result]) -> _Result:
-    """Run in a thread to its end: a thread cannot be called back, and the logs close after it."""
-    thread = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        await asyncio.wait([thread])
-        raise

@@ -11,7 +11,7 @@ One connection is one asyncio protocol. It promises:
   held as they arrive, never allocated on the word of its length;
 - whatever cannot be understood closes this connection, is logged and counted, and touches no other;
 - what came whole before that, or before the peer left, is still served, as Kafka does: a producer with
-  acks=0 may close right behind its last request. Only a fetch is given up with its connection.
+  acks=0 may close right behind its last request. Only a fetch or a lookup is given up with its connection.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _PIPELINE_BYTES = 1 << 20
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
 _COPY_BYTES = 16_384
 _MOST_CHUNKS = 4096  # pieces of one frame
-_FETCH = b"\0\1"  # how a Fetch request begins
+# How requests begin that change nothing and may take long: Fetch and ListOffsets.
+_GIVEN_UP = (b"\0\1", b"\0\2")
 # A peer that keeps the socket full is served for so long before the others have their turn.
 _TURN_S = 0.002
 # Answers that are ready together leave together, up to so many bytes.
@@ -62,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = (
             None  # the request that could not be answered at once
         )
-        self._is_fetching = False  # what the task does
+        self._may_give_up = False  # the task, when the peer has left
         self._turn: asyncio.Handle | None = None  # set while the others have theirs
         self._end: str | None = None  # why nothing is read any more; "" if the peer has left
         self._left = False  # the broker stops
@@ -88,7 +89,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Forget everything; a fetch under way is cancelled, what changes anything is finished."""
+        """Forget everything; a fetch or lookup under way is cancelled, what changes anything is finished."""
         self._count_unsent(0)
         self._transport = None
         self.node.forget(self)
@@ -97,12 +98,12 @@ class Connection(asyncio.Protocol):
             log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": self._have})
         self._chunks.clear()
         self._waiting.clear()
-        if self._task is not None and self._is_fetching:
+        if self._task is not None and self._may_give_up:
             self._task.cancel()
 
     def eof_received(self) -> bool:
-        """The peer sends no more: serve what it sent, then close. Nobody waits for a fetch now."""
-        if self._end is not None or (self._task is not None and self._is_fetching):
+        """The peer sends no more: serve what it sent, then close. A fetch or lookup is given up."""
+        if self._end is not None or (self._task is not None and self._may_give_up):
             return False
         if not self._waiting and self._task is None:
             return False
@@ -314,7 +315,7 @@ class Connection(asyncio.Protocol):
 
     def _finish_later(self, frame: bytes | memoryview, answer: Awaitable[Answer]) -> None:
         """Wait for an answer in a task; nothing else is served until it has come."""
-        self._is_fetching = frame[:2] == _FETCH
+        self._may_give_up = frame[:2] in _GIVEN_UP
         self._task = asyncio.get_running_loop().create_task(self._finish(answer))
 
     async def _finish(self, answer: Awaitable[Answer]) -> None:

@@ -29,9 +29,9 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     Returns the runner, to be cleaned up at the end.
     """
     await readable(listening)
-    web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
-    prometheus = await asyncio.to_thread(importlib.import_module, "prometheus_client")
-    http_api = await asyncio.to_thread(importlib.import_module, "broker.network.http_api")
+    web = await node.pools.metrics.run(importlib.import_module, "aiohttp.web")
+    prometheus = await node.pools.metrics.run(importlib.import_module, "prometheus_client")
+    http_api = await node.pools.metrics.run(importlib.import_module, "broker.network.http_api")
     registry = prometheus.CollectorRegistry(auto_describe=False)
     registry.register(Collector(node))
     for collector in ("ProcessCollector", "PlatformCollector"):
@@ -39,7 +39,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
 
     async def metrics(_request: Any) -> Any:
         # Ten thousand partitions take most of a second to write down: not on the loop.
-        text = await asyncio.to_thread(prometheus.generate_latest, registry)
+        text = await node.pools.metrics.run(prometheus.generate_latest, registry)
         return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE_LATEST})
 
     async def healthz(_request: Any) -> Any:

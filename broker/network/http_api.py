@@ -5,17 +5,15 @@ no number for included; lookups by append time; why each segment is still there,
 what other settings would delete (`http_explain`). ROUTES says what there is, docs/http.md shows each. A
 time is given as milliseconds, as ISO 8601 with its zone, or from the broker's now ("-2h").
 
-Everything is looked up, and written down, in two threads of its own: neither requests nor the lookups of
+Everything is looked up, and written down, in a pool of its own: neither requests nor the lookups of
 Kafka's protocol wait for it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -272,7 +270,6 @@ ROUTES = (
 
 def api(web: Any, node: Node) -> Any:
     """The application that serves ROUTES."""
-    executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="http")
 
     def failed() -> None:
         node.metrics.unexpected_errors += 1
@@ -281,17 +278,12 @@ def api(web: Any, node: Node) -> Any:
     app = web.Application(middlewares=[answering(web, log, routes, failed)])
     for route in ROUTES:
         app.router.add_get(
-            route.path.removeprefix("/v1"), _handler(node, route, executor, web), allow_head=True
+            route.path.removeprefix("/v1"), _handler(node, route, web), allow_head=True
         )
-
-    async def close(_app: Any) -> None:
-        executor.shutdown(wait=False, cancel_futures=True)
-
-    app.on_cleanup.append(close)
     return app
 
 
-def _handler(node: Node, route: _Route, executor: ThreadPoolExecutor, web: Any) -> Any:
+def _handler(node: Node, route: _Route, web: Any) -> Any:
     async def handle(request: Any) -> Any:
         given: dict[str, list[str]] = {}
         for name, value in request.query.items():
@@ -305,7 +297,7 @@ def _handler(node: Node, route: _Route, executor: ThreadPoolExecutor, web: Any) 
                 )
             given.setdefault(name, []).append(value)
         asked = Asked(node, request.match_info, given, node.clock.now_ms())
-        text = await asyncio.get_running_loop().run_in_executor(executor, _told, route, asked)
+        text = await node.pools.http.run(_told, route, asked)
         return web.Response(text=text, content_type="application/json")
 
     return handle

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.network.context import as_broker_error
+from broker.pools import Abandoned
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -27,17 +28,19 @@ def per_partition(
     serve: Callable[[Wanted], Result],
     failed: Callable[[Wanted, BrokerError], Result],
     *,
-    passing: type[Exception] | tuple[type[Exception], ...] = (),
+    passing: tuple[type[Exception], ...] = (),
 ) -> list[Result]:
     """Serve each partition in turn; `failed` makes the result of one whose `serve` raises.
 
-    `passing` are exceptions that end the whole loop: they say nothing about one partition. `api` names the
-    request in the log.
+    `passing` are exceptions that end the whole loop, beside Abandoned: they say nothing about one
+    partition. `api` names the request in the log.
     """
     results = []
     for each in wanted:
         try:
             results.append(serve(each))
+        except Abandoned:
+            raise
         except passing:
             raise
         except Exception as error:  # noqa: BLE001 - one partition's failure is its own

@@ -21,10 +21,10 @@ from protocol.errors import CorruptMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor
 
     from broker.clock import Clock
     from broker.partitions.commits import Commits
+    from broker.pools import Pool
     from config import TopicConfig
     from storage.log.partition import Appended, Partition
 
@@ -80,15 +80,15 @@ class Appends:
     def __init__(
         self,
         clock: Clock,
-        executor: Executor,
-        reading: Executor,
+        pool: Pool,
+        first_appends: Pool,
         commits: Commits,
         told: Callable[[Partition, Appended], None],
     ) -> None:
-        """`reading` runs appends that read the log first, which may take seconds."""
+        """`first_appends` runs those that read the log first, which may take seconds."""
         self._clock = clock
-        self._executor = executor
-        self._reading = reading
+        self._pool = pool
+        self._first_appends = first_appends
         self._commits = commits
         self._told = told
         self._queues: dict[Partition, deque[_Job]] = {}
@@ -232,10 +232,8 @@ class Appends:
         while queue:
             job = queue[0]
             if not job.answer.cancelled():
-                executor = self._executor if partition.is_read else self._reading
-                work = asyncio.get_running_loop().run_in_executor(
-                    executor, self._run, partition, job.records, job.produce_version
-                )
+                pool = self._pool if partition.is_read else self._first_appends
+                work = pool.submit(self._run, partition, job.records, job.produce_version)
                 work.add_done_callback(partial(self._done, partition))
                 return
             queue.popleft()

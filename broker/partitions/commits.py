@@ -9,7 +9,6 @@ each partition.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,37 +16,11 @@ from config.setting import LONG_MAX
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from concurrent.futures import Executor
-    from pathlib import Path
+    from collections.abc import Callable
 
     from broker.metrics.counters import Metrics
+    from broker.pools import Pool
     from storage.log.partition import Partition
-
-
-_THREADS = 8  # of each log directory
-
-
-class Syncing:
-    """Threads that wait for disks.
-
-    Each log directory has its own: a disk that does not answer any more stops the logs of no other.
-    """
-
-    def __init__(self, log_dirs: Iterable[Path]) -> None:
-        """A directory's threads are begun when they are needed."""
-        self._executors = {
-            path: ThreadPoolExecutor(_THREADS, thread_name_prefix="sync") for path in log_dirs
-        }
-
-    def of(self, partition: Partition) -> Executor:
-        """The threads of the log directory a partition is in."""
-        return self._executors[partition.directory.parent]
-
-    def shutdown(self, *, wait: bool = True) -> None:
-        """Take no more work; with `wait` return when what was begun is done."""
-        for executor in self._executors.values():
-            executor.shutdown(wait=wait)
 
 
 class _Waiter(NamedTuple):
@@ -60,8 +33,8 @@ class _Waiter(NamedTuple):
 class Commits:
     """Runs the syncs of all partitions, one at a time for each."""
 
-    def __init__(self, executor_of: Callable[[Partition], Executor], metrics: Metrics) -> None:
-        self._executor_of = executor_of
+    def __init__(self, pool_of: Callable[[Partition], Pool], metrics: Metrics) -> None:
+        self._pool_of = pool_of
         self._metrics = metrics
         self._waiters: dict[Partition, list[_Waiter]] = {}  # of partitions with a sync to come
         self._timers: dict[Partition, asyncio.TimerHandle] = {}
@@ -104,9 +77,7 @@ class Commits:
     def _start(self, partition: Partition) -> None:
         """Send one sync to a thread: it covers everything appended when it begins."""
         try:
-            work = asyncio.get_running_loop().run_in_executor(
-                self._executor_of(partition), partition.commit
-            )
+            work = self._pool_of(partition).submit(partition.commit)
         except RuntimeError as error:  # the broker stops; closing the logs makes them durable
             self._fail(partition, BrokerError(str(error)))
             return

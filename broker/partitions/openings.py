@@ -15,8 +15,8 @@ from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from concurrent.futures import Executor
 
+    from broker.pools import Pool
     from storage.directory.store import LogStore
     from storage.log.partition import Partition
 
@@ -31,12 +31,12 @@ class Openings:
         self,
         store: LogStore,
         open_log: Callable[[str, int], Partition | None],
-        executor: Executor,
+        pool: Pool,
     ) -> None:
         """`open_log` opens one, for threads; raises BrokerError."""
         self._store = store
         self._open_log = open_log
-        self._executor = executor
+        self._pool = pool
         self._under_way: dict[Name, asyncio.Future[Failures]] = {}
 
     def closed(self, names: Iterable[Name]) -> list[Name]:
@@ -48,7 +48,7 @@ class Openings:
         wanted = self.closed(names)
         missing = [name for name in wanted if name not in self._under_way]
         if missing:
-            work = asyncio.get_running_loop().run_in_executor(self._executor, self._open, missing)
+            work = self._pool.submit(self._open, missing)
             self._under_way.update(dict.fromkeys(missing, work))
             work.add_done_callback(partial(self._done, missing))
         failures: Failures = {}
@@ -57,9 +57,11 @@ class Openings:
         return {name: failures[name] for name in wanted if name in failures}
 
     def _open(self, names: Sequence[Name]) -> Failures:
-        """In the thread: one after another."""
+        """In the thread: one after another, until the broker stops."""
         failures: Failures = {}
         for name in names:
+            if self._pool.is_stopping:
+                break
             try:
                 self._open_log(*name)
             except BrokerError as error:

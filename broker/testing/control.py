@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.clock import ManualClock
 from broker.maintenance.compaction_rounds import CompactionRound
-from broker.maintenance.retention_rounds import finished
 from broker.network import dispatch
 from broker.network.http import readable
 from broker.network.http_answers import Refused, answering, guarding, line, partition_number
@@ -256,7 +255,7 @@ async def free_append_time(control: Control, given: Mapping[str, Any]) -> dict[s
     now_ms = node.clock.now_ms()
     last_time = partition.reset_append_clock(now_ms)
     if last_time is not None:  # what recovery reads must no longer show the old time
-        await finished(partition.save_times)
+        await node.pools.maintenance.run_to_end(partition.save_times)
         await node.checkpoint()
     else:
         last_time = partition.last_append_time
@@ -313,7 +312,7 @@ ROUTES = (
 async def start_control(control: Control, listening: socket.socket) -> Any:
     """Wait for the first request on a listening socket, then serve there; returns the runner."""
     await readable(listening)
-    web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
+    web = await control.node.pools.metrics.run(importlib.import_module, "aiohttp.web")
     routes = ", ".join(f"{route.method} {route.path}" for route in ROUTES)
     app = web.Application(
         middlewares=[answering(web, log, routes), guarding(web, listening)],

@@ -12,7 +12,6 @@ is left alone, and a partition that says it is of another topic than its neighbo
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter, defaultdict
 from types import MappingProxyType
@@ -68,7 +67,7 @@ async def _finish_deletions(node: Node) -> None:
         if topic_id in deleted:
             _log.warning("log of a deleted topic removed", extra={"log": f"{name}-{index}"})
             try:
-                await asyncio.to_thread(node.store.delete_partition, name, index)
+                await node.pools.topics.run(node.store.delete_partition, name, index)
             except BrokerError as error:
                 left.add(topic_id)
                 _log.error("%s", error.message, extra={"log": f"{name}-{index}"})
@@ -85,22 +84,22 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
             extra={"topic": name, "partition": partitions - 1},
         )
         return
-    settings = await asyncio.to_thread(_settings_of, node, name, indexes)
+    settings = await node.pools.topics.run(_settings_of, node, name, indexes)
     config = node.config_of_topic(name, settings)
     node.metadata.check_name(name)
     said, topic_id = _id_of(node, name, indexes)
     for index in indexes:
         if node.store.topic_id(name, index) in (None, said):
-            await asyncio.to_thread(node.store.assign_topic_id, name, index, topic_id)
+            await node.pools.topics.run(node.store.assign_topic_id, name, index, topic_id)
     topic = await node.metadata.create_topic(
         name,
         partitions,
         settings,
         topic_id=topic_id,
-        leader_epochs=await asyncio.to_thread(_leader_epochs, node, name, indexes),
+        leader_epochs=await node.pools.topics.run(_leader_epochs, node, name, indexes),
     )
     node.store.set_config(name, config)
-    await asyncio.to_thread(node.create_logs, topic, config)
+    await node.pools.topics.run(node.create_logs, topic, config)
     _log.warning(
         "topic found in the log directories is served; nothing of it is deleted until somebody "
         "sets retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy",

@@ -6,7 +6,6 @@ that happens here; a partition that cannot be looked at hinders no change.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ async def say_what_goes(node: Node, changed: Mapping[str, tuple[TopicConfig, Top
         name: new for name, (old, new) in changed.items() if retention_of(old) != retention_of(new)
     }
     if ruled:
-        await asyncio.to_thread(_say, node, ruled)
+        await node.pools.topics.run(_say, node, ruled)
 
 
 def _say(node: Node, configs: Mapping[str, TopicConfig]) -> None:

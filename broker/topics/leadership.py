@@ -5,7 +5,6 @@ A leader epoch never goes back.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.image import Image
+    from broker.pools import Pool
     from storage.directory.store import LogStore
 
 log = logging.getLogger("tidelog.topics")
@@ -36,12 +36,12 @@ def leadership(image: Image, node_id: int, topic: str, index: int) -> PartitionR
     return record
 
 
-async def claim_partitions(metadata: ClusterMetadata, store: LogStore) -> None:
+async def claim_partitions(metadata: ClusterMetadata, store: LogStore, reads: Pool) -> None:
     """Make this broker, which is alone, the leader of every partition that it does not lead yet.
 
     Those are the partitions of an older tidelog's metadata, which named no leader, and those of a broker
     whose node.id was changed. Where the metadata know no leader epoch, the log's counts; elsewhere a new
-    one begins. Raises KafkaStorageError.
+    one begins; it is read in the pool `reads`. Raises KafkaStorageError.
     """
     while True:
         image = metadata.image
@@ -50,7 +50,7 @@ async def claim_partitions(metadata: ClusterMetadata, store: LogStore) -> None:
             return
         unknown = [name for name, record in others.items() if record.leader_epoch == UNKNOWN_EPOCH]
         closed = [name for name in unknown if store.leader_epoch(*name) is None]
-        await asyncio.to_thread(store.read_leader_epochs, closed)
+        await reads.run(store.read_leader_epochs, closed)
         claimed = {
             name: PartitionRecord.led_by(metadata.node_id, _next_epoch(store, name, record))
             for name, record in others.items()

@@ -32,7 +32,7 @@ from protocol.records.layout import (
 from protocol.records.legacy import write_wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from protocol.records.layout import Batch, Buffer
 
@@ -50,15 +50,26 @@ class Converted(NamedTuple):
     next_offset: int
 
 
+def _go_on() -> None:
+    """Let a conversion nobody can abandon go on."""
+
+
 def _joined(buffers: Sequence[Buffer]) -> Buffer:
     """Return one buffer of all: a batch may lie across two."""
     return buffers[0] if len(buffers) == 1 else b"".join(buffers)
 
 
-def down_convert(buffers: Sequence[Buffer], *, target_magic: int, fetch_offset: int) -> Converted:
+def down_convert(
+    buffers: Sequence[Buffer],
+    *,
+    target_magic: int,
+    fetch_offset: int,
+    check: Callable[[], None] = _go_on,
+) -> Converted:
     """Write stored batches so that format `target_magic` (0 or 1) is the newest among them.
 
-    A partial batch at the end is left out. Raises CorruptMessage for a batch that is broken.
+    A partial batch at the end is left out. `check` is called before each batch that is converted; what it
+    raises ends the conversion. Raises CorruptMessage for a batch that is broken.
     """
     stored = _joined(buffers)
     parts: list[Buffer] = []
@@ -68,6 +79,7 @@ def down_convert(buffers: Sequence[Buffer], *, target_magic: int, fetch_offset: 
         if batch.magic <= target_magic:
             parts.append(memoryview(stored)[batch.position : batch.position + batch.size])
         elif not batch.is_control:
+            check()
             data, converted = _down_convert_batch(stored, batch, target_magic, fetch_offset)
             parts.append(data)
             count += converted
@@ -107,11 +119,12 @@ def _down_convert_batch(
     return wrapper, written.count
 
 
-def transcode_zstd(buffers: Sequence[Buffer]) -> bytes:
+def transcode_zstd(buffers: Sequence[Buffer], check: Callable[[], None] = _go_on) -> bytes:
     """Return the whole batches with those of codec zstd compressed by gzip instead.
 
     Nothing but the codec, the size and the CRC of a batch changes. A partial batch at the end is
-    left out. Raises CorruptMessage for what cannot be unpacked.
+    left out. `check` is called before each batch that is unpacked; what it raises ends the work. Raises
+    CorruptMessage for what cannot be unpacked.
     """
     stored = _joined(buffers)
     parts: list[Buffer] = []
@@ -120,6 +133,7 @@ def transcode_zstd(buffers: Sequence[Buffer]) -> bytes:
         if batch.attributes & CODEC_MASK != Compression.ZSTD or batch.magic != 2:
             parts.append(whole)
             continue
+        check()
         payload = decompress(Compression.ZSTD, whole[V2_HEADER_SIZE:], 2)
         packed = compress(Compression.GZIP, payload, 2)
         head = bytearray(whole[:V2_HEADER_SIZE])

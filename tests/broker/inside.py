@@ -99,8 +99,7 @@ class Inside:
             http.cancel()
             await asyncio.wait([http])
             http_socket.close()
-        await self._loop.run_in_executor(None, node.syncing.shutdown)
-        node.executor.shutdown()
+        await asyncio.to_thread(node.pools.stop)
         await asyncio.sleep(0)
         with contextlib.suppress(KafkaStorageError):  # a log that is offline says so once more
             store.close()

@@ -48,7 +48,7 @@ async def test_what_is_appended_before_the_wait_begins_wakes_it(store):
     waiting = handler.handle(node, request, types.SimpleNamespace(version=4))
     node.append(partition, asking.batch_of("early"), 7)
     response = await asyncio.wait_for(waiting, 60)
-    node.executor.shutdown()
+    node.pools.stop()
     assert b"early" in b"".join(map(bytes, (response.responses[0].partitions[0].records)))
 
 
@@ -67,3 +67,40 @@ def test_a_second_partition_sends_whole_batches_or_nothing(connection, version):
     assert len(batches) == 1
     assert not rest
     assert not found[1]
+
+
+@pytest.mark.parametrize("version", [0, 4, 12])
+def test_a_partition_named_twice_is_answered_once_as_kafka_does(connection, version):
+    """By its last naming, in the place of its first; a topic left without partitions is left out."""
+    first, second = asking.new_name(), asking.new_name()
+    for topic in (first, second):
+        asking.create(connection, topic, partitions=2)
+        for partition in range(2):
+            for text in ("a", "b"):
+                data = asking.batch_of(text)
+                asking.produce(connection, topic, data, partition=partition)
+    topics = [
+        asking.fetch_fields(topic, offset, partition=partition)["topics"][0]
+        for topic, offset, partition in [
+            (first, 0, 0),
+            (second, 0, 1),
+            (first, 1, 0),
+            (first, 0, 1),
+            (second, 1, 1),
+        ]
+    ]
+    topics[0]["partitions"] += topics[3]["partitions"]  # 0 and 1, both of which come again
+    answer = connection.ask("Fetch", version, **asking.fetch_fields(first, topics=topics))
+    found = [
+        (topic["topic"], [_summary(each) for each in topic["partitions"]])
+        for topic in answer["responses"]
+    ]
+    assert found == [(first, [(0, [1]), (1, [0, 1])]), (second, [(1, [1])])]
+
+
+def _summary(part):
+    """A partition's number and the offsets it got."""
+    assert part["error_code"] == 0
+    batches, _ = recordset.parse(part["records"])
+    records = [record for batch in batches for record in batch.get("records", [batch])]
+    return part["partition_index"], [record["offset"] for record in records]

@@ -46,7 +46,7 @@ def node_at(directory):
     _let_in(node, "stable", State.STABLE)
     _let_in(node, "completing", State.COMPLETING)
     yield node
-    node.executor.shutdown()
+    node.pools.stop()
     store.close()
 
 

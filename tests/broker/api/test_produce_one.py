@@ -54,7 +54,7 @@ def node_at(directory):
                 name, topic_id, index, topic_config(config, SETTINGS[name]), NOW_MS
             )
     yield node
-    node.executor.shutdown()
+    node.pools.stop()
     store.close()
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from broker.clock import ManualClock
 from broker.metrics.counters import Metrics
 from broker.partitions.appends import Appends, is_heavy
 from broker.partitions.commits import Commits
+from broker.pools import Pool
 from protocol.errors import CorruptMessage
 
 GZIP, LZ4 = 1, 3
@@ -58,9 +58,10 @@ class Log:
 
 
 @pytest.fixture
-def executor():
-    with ThreadPoolExecutor(2) as executor:
-        yield executor
+def pool():
+    pool = Pool("append", 2)
+    yield pool
+    pool.stop()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_a_topic_that_compresses_makes_large_appends_heavy():
     assert not is_heavy(record_set(20_000), SimpleNamespace(target_magic=2, compression=LZ4))
 
 
-async def test_what_unpacks_to_much_goes_to_a_thread(executor):
+async def test_what_unpacks_to_much_goes_to_a_thread(pool):
     class Bomb(Log):
         def append(self, records, *, unpack_limit=None, **more):
             if unpack_limit is not None:
@@ -94,40 +95,38 @@ async def test_what_unpacks_to_much_goes_to_a_thread(executor):
 
     log = Bomb()
     assert (
-        await Appends(ManualClock(0), executor, executor, COMMITS, lambda *_: None).append(
+        await Appends(ManualClock(0), pool, pool, COMMITS, lambda *_: None).append(
             log, record_set(100, codec=GZIP), 9
         )
     )[0] == 100
     assert log.threads != [threading.current_thread()]
 
 
-def test_what_is_broken_and_not_compressed_is_refused_at_once(executor):
+def test_what_is_broken_and_not_compressed_is_refused_at_once(pool):
     class Broken(Log):
         def append(self, records, **more):
             raise CorruptMessage("the checksum does not match")
 
     with pytest.raises(CorruptMessage):
-        Appends(ManualClock(0), executor, executor, COMMITS, lambda *_: None).append(
+        Appends(ManualClock(0), pool, pool, COMMITS, lambda *_: None).append(
             Broken(), record_set(100), 9
         )
 
 
-def test_a_light_append_is_done_at_once(executor):
+def test_a_light_append_is_done_at_once(pool):
     log = Log()
     told = []
-    appends = Appends(ManualClock(7), executor, executor, COMMITS, lambda *what: told.append(what))
+    appends = Appends(ManualClock(7), pool, pool, COMMITS, lambda *what: told.append(what))
     assert appends.append(log, record_set(100), 9) == (100, 7, 9)
     assert log.threads == [threading.current_thread()]
     assert told == [(log, (100, 7, 9))]
 
 
-async def test_nobody_overtakes(executor):
+async def test_nobody_overtakes(pool):
     log = Log(held=300_000)
     other = Log()
     told = []
-    appends = Appends(
-        ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0])
-    )
+    appends = Appends(ManualClock(0), pool, pool, COMMITS, lambda _, what: told.append(what[0]))
 
     tasks = [appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 100, 200)]
     await asyncio.sleep(0)
@@ -139,12 +138,10 @@ async def test_nobody_overtakes(executor):
     assert appends.append(log, record_set(10), 9)[0] == 10  # the queue is gone: at once again
 
 
-async def test_a_failed_append_lets_the_next_go(executor):
+async def test_a_failed_append_lets_the_next_go(pool):
     log = Log(held=300_000)
     told = []
-    appends = Appends(
-        ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0])
-    )
+    appends = Appends(ManualClock(0), pool, pool, COMMITS, lambda _, what: told.append(what[0]))
 
     tasks = [appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 99_999, 5)]
     await asyncio.sleep(0)
@@ -155,12 +152,10 @@ async def test_a_failed_append_lets_the_next_go(executor):
     assert third[0] == 5
 
 
-async def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(executor):
+async def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(pool):
     log = Log(held=300_000)
     told = []
-    appends = Appends(
-        ManualClock(0), executor, executor, COMMITS, lambda _, what: told.append(what[0])
-    )
+    appends = Appends(ManualClock(0), pool, pool, COMMITS, lambda _, what: told.append(what[0]))
 
     gone = appends.append(log, record_set(300_000, codec=LZ4), 9)
     queued = appends.append(log, record_set(6), 9)

@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 from broker.metrics.counters import Metrics
-from broker.partitions.commits import Commits, Syncing
+from broker.partitions.commits import Commits
+from broker.pools import Pool, SyncPools
 from config.setting import LONG_MAX
 
 
@@ -28,15 +28,16 @@ class Log:
 
 async def committed_after(*flush_ms):
     """Append once under each of these settings; the log must become durable in the end."""
-    with ThreadPoolExecutor(1) as executor:
-        commits = Commits(lambda _: executor, Metrics())
-        log = Log(flush_ms[0])
-        for each in flush_ms:
-            log.config.flush_ms = each
-            commits.later(log)
-        async with asyncio.timeout(60):
-            await log.committed.wait()
-        return len(commits._timers)
+    pool = Pool("sync", 1)
+    commits = Commits(lambda _: pool, Metrics())
+    log = Log(flush_ms[0])
+    for each in flush_ms:
+        log.config.flush_ms = each
+        commits.later(log)
+    async with asyncio.timeout(60):
+        await log.committed.wait()
+    pool.stop()
+    return len(commits._timers)
 
 
 async def test_a_shorter_flush_ms_holds_at_once():
@@ -55,7 +56,7 @@ async def test_a_dead_disk_stops_the_commits_of_no_other(tmp_path):
     """More logs wait for it than it has threads."""
     dead, alive = tmp_path / "dead", tmp_path / "alive"
     answers = threading.Event()
-    threads = Syncing([dead, alive])
+    threads = SyncPools([dead, alive])
     commits = Commits(threads.of, Metrics())
     try:
         logs = [Log(1) for _ in range(50)]
@@ -73,4 +74,4 @@ async def test_a_dead_disk_stops_the_commits_of_no_other(tmp_path):
             await asyncio.gather(*waiting)
     finally:
         answers.set()
-        threads.shutdown()
+        threads.stop()

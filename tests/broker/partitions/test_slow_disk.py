@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import pytest_asyncio
 
+from broker import pools
 from broker.api import list_offsets
 from broker.clock import ManualClock
 from broker.maintenance.retention_rounds import delete_due
@@ -31,7 +32,6 @@ from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.http import start_http
 from broker.node import Listener, Node
-from broker.partitions import commits
 from broker.partitions.openings import Openings
 from broker.server import _listen
 from config import BrokerConfig
@@ -127,9 +127,7 @@ class Serving:
                 page.cancel()
                 await asyncio.wait([page])
             http.close()
-            self.node.executor.shutdown()
-            self.node.syncing.shutdown()
-            self.node.reading.shutdown()
+            self.node.pools.stop()
             self.store.close()
             await metadata.close()
 
@@ -412,7 +410,7 @@ class AtOnce(Executor):
 
 
 def what_waits_for_the_disk_runs_on_the_loop(monkeypatch):
-    monkeypatch.setattr(commits, "ThreadPoolExecutor", lambda *_, **__: AtOnce())
+    monkeypatch.setattr(pools, "ThreadPoolExecutor", lambda *_, **__: AtOnce())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from broker.api import produce_one
 from broker.clock import ManualClock
 from broker.maintenance import retention_rounds
 from broker.network import dispatch
+from broker.pools import Pools
 from broker.testing.control import ROUTES, Control, faults_in_the_way, sweep
 from broker.testing.fault_storage import FaultySystem
 from broker.testing.faults import Faults
@@ -299,6 +300,7 @@ def test_a_sweep_says_what_went_and_why(broker, connection):
 async def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
     """More was deleted in between than is kept for whoever asks."""
     node = SimpleNamespace(clock=ManualClock(NEW_YEAR_MS), config=BrokerConfig())
+    node.pools = Pools([])
     node.metadata = SimpleNamespace(image=SimpleNamespace(topics={"a": None}))
     deletion = Deletion(0, 1, 69, "retention.ms", None, None, 1, None, None)
     going = []

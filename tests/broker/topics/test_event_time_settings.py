@@ -45,7 +45,7 @@ class Broker:
         return self
 
     async def __aexit__(self, *_):
-        self.node.executor.shutdown()
+        self.node.pools.stop()
         self.store.close()
         await self.metadata.close()
 

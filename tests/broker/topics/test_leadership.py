@@ -39,13 +39,13 @@ async def test_a_broker_that_is_alone_claims_partitions_in_a_new_epoch(tmp_path)
     async with Broker(tmp_path) as broker:
         await broker.node.create_topic("t", partitions=2)
         await _give_away(broker)
-        await claim_partitions(broker.metadata, broker.store)
+        await claim_partitions(broker.metadata, broker.store, broker.node.pools.reads)
         claimed, kept = broker.metadata.image.topics["t"].assignments
         assert claimed == PartitionRecord((1,), (1,), 1, 4)
         assert kept == PartitionRecord((1,), (1,), 1, 0)
         assert broker.node.leader_partition("t", 0)
         revision = broker.metadata.image.revision
-        await claim_partitions(broker.metadata, broker.store)
+        await claim_partitions(broker.metadata, broker.store, broker.node.pools.reads)
         assert broker.metadata.image.revision == revision
 
 
@@ -70,7 +70,7 @@ async def test_partitions_of_older_metadata_get_the_epochs_of_their_logs(tmp_pat
         db.execute("INSERT INTO topic VALUES ('t', ?, 2, 1)", (topic.topic_id.bytes,))
 
     async with Broker(tmp_path) as broker:
-        await claim_partitions(broker.metadata, broker.store)
+        await claim_partitions(broker.metadata, broker.store, broker.node.pools.reads)
         records = broker.metadata.image.topics["t"].assignments
         assert [(record.leader, record.leader_epoch) for record in records] == [(1, 0), (1, 7)]
         for index in (0, 1):

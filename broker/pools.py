@@ -1,0 +1,184 @@
+"""The broker's threads: a pool with a name and a size for each kind of work.
+
+Promises that work of one kind never waits for work of another: a converting fetch holds up no append, and
+neither holds up a checkpoint, a lookup or a new topic. Nothing uses asyncio's default pool, which has a few
+threads for everything.
+
+Work on behalf of a request gets a `Permit`. It asks the permit, between partitions and between batches,
+whether anybody still wants the result; when the client has left or the broker stops, the permit raises
+`Abandoned`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from storage.log.partition import Partition
+
+_Result = TypeVar("_Result")
+_Arguments = TypeVarTuple("_Arguments")
+
+_APPEND_THREADS = 2
+_FIRST_APPEND_THREADS = 4
+_READ_THREADS = 6
+_CONVERSION_THREADS = 2
+_SYNC_THREADS = 8  # of each log directory
+_CHECKPOINT_THREADS = 2
+_MAINTENANCE_THREADS = 6
+_TOPIC_THREADS = 2
+_HTTP_THREADS = 2
+_METRICS_THREADS = 2
+
+
+class Abandoned(Exception):  # noqa: N818 - nothing is wrong
+    """Nobody wants the result of this work any more."""
+
+
+class Permit:
+    """What a piece of work may do where it runs, and whether it should go on.
+
+    With `may_block` it runs in a thread and may read files and convert; without, on the event loop.
+    """
+
+    __slots__ = ("_is_withdrawn", "_pool", "may_block")
+
+    def __init__(self, pool: Pool | None = None) -> None:
+        """For work in `pool`; None: on the event loop."""
+        self.may_block = pool is not None
+        self._pool = pool
+        self._is_withdrawn = False
+
+    def check(self) -> None:
+        """Raise Abandoned when nobody waits for the result, or the broker stops."""
+        if self._is_withdrawn or (self._pool is not None and self._pool.is_stopping):
+            raise Abandoned
+
+    def withdraw(self) -> None:
+        """Make the next `check` raise."""
+        self._is_withdrawn = True
+
+
+ON_LOOP = Permit()
+
+
+class Pool:
+    """A few threads for one kind of work; they are started when they are needed."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self.is_stopping = False
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    def submit(
+        self, work: Callable[[*_Arguments], _Result], *arguments: *_Arguments
+    ) -> asyncio.Future[_Result]:
+        """Run `work` in a thread; the future is done when it has ended.
+
+        Cancelling the future prevents work that has not begun. Raises RuntimeError after `stop`.
+        """
+        return asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+
+    async def run(self, work: Callable[[*_Arguments], _Result], *arguments: *_Arguments) -> _Result:
+        """Run `work` in a thread and return its result.
+
+        When the caller is cancelled, work that has begun goes on, and nobody hears of its result.
+        """
+        return await self.submit(work, *arguments)
+
+    async def run_for_request(self, work: Callable[[Permit], _Result]) -> _Result:
+        """Run `work` in a thread with a permit, which is withdrawn when the caller is cancelled."""
+        permit = Permit(self)
+        running = self.submit(work, permit)
+        try:
+            return await running
+        except Abandoned:
+            raise asyncio.CancelledError from None  # the broker stops
+        finally:
+            permit.withdraw()
+
+    async def run_to_end(
+        self, work: Callable[[*_Arguments], _Result], *arguments: *_Arguments
+    ) -> _Result:
+        """Run `work` in a thread, and return only when it has ended, even if cancelled meanwhile.
+
+        For work on logs that must not outlive its caller, since the logs close after it.
+        """
+        running = self.submit(work, *arguments)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            raise
+
+    def give_up(self) -> None:
+        """Take no more work; what has not begun never does, and all permits are withdrawn."""
+        self.is_stopping = True
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def stop(self) -> None:
+        """Take no more work, and return when what was given has ended."""
+        self._executor.shutdown(wait=True)
+
+
+class SyncPools:
+    """Threads that wait for disks.
+
+    Each log directory has its own: a disk that does not answer any more stops the logs of no other.
+    """
+
+    def __init__(self, log_dirs: Iterable[Path]) -> None:
+        self._pools = {path: Pool("sync", _SYNC_THREADS) for path in log_dirs}
+
+    def of(self, partition: Partition) -> Pool:
+        """The threads of the log directory a partition is in."""
+        return self._pools[partition.directory.parent]
+
+    def stop(self) -> None:
+        """Take no more work, and return when what was given has ended."""
+        for pool in self._pools.values():
+            pool.stop()
+
+
+class Pools:
+    """All threads of one broker."""
+
+    def __init__(self, log_dirs: Iterable[Path]) -> None:
+        self.appends = Pool("append", _APPEND_THREADS)  # large or compressed record sets
+        # Appends to logs of which up to a segment must be read first: that may take seconds.
+        self.first_appends = Pool("first-append", _FIRST_APPEND_THREADS)
+        self.reads = Pool("read", _READ_THREADS)  # opening logs, indexes, lookups
+        self.conversions = Pool("convert", _CONVERSION_THREADS)  # for clients of older formats
+        self.syncs = SyncPools(log_dirs)  # whatever waits for fsync on behalf of a request
+        self.checkpoints = Pool("checkpoint", _CHECKPOINT_THREADS)
+        # Rounds of retention and compaction, and loading of groups.
+        self.maintenance = Pool("maintenance", _MAINTENANCE_THREADS)
+        self.topics = Pool("topic", _TOPIC_THREADS)  # logs that are made or deleted
+        self.http = Pool("http", _HTTP_THREADS)  # what /v1 answers
+        self.metrics = Pool("metrics", _METRICS_THREADS)  # and what HTTP imports
+
+    def stop(self) -> None:
+        """Stop them all, and return when nothing works on a log any more.
+
+        Nobody waits for reads at a stop: they are given up. What changes a log is finished.
+        """
+        given_up = (self.conversions, self.reads, self.http, self.metrics)
+        for pool in given_up:
+            pool.give_up()
+        for pool in (self.appends, self.first_appends, self.topics):
+            pool.stop()
+        self.syncs.stop()
+        for pool in (self.maintenance, self.checkpoints, *given_up):
+            pool.stop()
+
+
+class NoDefaultPool(ThreadPoolExecutor):
+    """Takes the place of asyncio's default pool, and refuses work: it belongs in a named pool."""
+
+    def submit(self, *_arguments: Any, **_more: Any) -> NoReturn:
+        """Raise RuntimeError."""
+        raise RuntimeError("nothing may use asyncio's default pool: see broker/pools.py")
