@@ -9,7 +9,9 @@ from storage.log.recovery import loading
 from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes
 from storage.segment.segment import Segment
-from tests.time.test_scripts import SCRIPTS, patched, run_part
+from tests.time.planting import patched
+from tests.time.scripts import SCRIPTS
+from tests.time.world import run_part
 from tests.time_rules import time_rules
 
 REACHING, REACH = AppendTimes.first_reaching, lookup._reach

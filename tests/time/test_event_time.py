@@ -12,7 +12,9 @@ from storage.time.lookup import reaches
 from storage.time.retention import _EventTimes, expires_from, has_expired, outdated_by
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import later
-from tests.time.test_scripts import SCRIPTS, all_that_may_go, patched, run_part
+from tests.time.planting import all_that_may_go, patched
+from tests.time.scripts import SCRIPTS
+from tests.time.world import run_part
 from tests.time_rules import time_rules
 
 EXPIRES_FROM, HAS_EXPIRED = expires_from, has_expired

@@ -19,7 +19,9 @@ from storage.time.rolling import should_roll
 from storage.time.segment_times import SegmentTimes
 from storage.time.stamping import reported
 from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, exceeds, or_none
-from tests.time.test_scripts import SCRIPTS, noting, patched, run_part, stamped
+from tests.time.planting import noting, patched, stamped
+from tests.time.scripts import SCRIPTS
+from tests.time.world import run_part
 from tests.time_rules import time_rules
 
 EXCEEDS, REACHES, OR_NONE = exceeds, reaches, or_none

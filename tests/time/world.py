@@ -1,0 +1,341 @@
+"""One topic of one partition on a real disk, and the commands of the scripts, which act on it.
+
+Each command is a method `do_...` that yields the lines of its answer. The commands:
+
+    topic SETTING=VALUE ...        make the topic anew          alter SETTING=VALUE ...   change it live
+    append now= ts=[..] [magic= codec= version= bit= header= pid= seq= headers= key= raw= control=]
+    own       the topic's own settings of retention    event-time     the largest there ever was
+    explain   what deletes each segment and when, or what holds it
+    commit    in flush mode: make durable, and show to consumers, what was appended
+    disk      the batches as they lie there        consume [version=]   what a Fetch of it gives
+    times     append times by offset               lookup ts=           ListOffsets by time
+    lookup-v0 ts= [most=]   ListOffsets version 0: an offset, then where earlier segments begin
+    append-delta now= first= delta=   one record, its time as the bytes (hex) of its delta to `first`
+    restart   stop cleanly, start                  crash                kill -9, start
+    power-loss  kill -9, and the machine starts anew
+    segments  where each segment begins and ends   largest              ListOffsets -3
+    index     the entries of each .timeindex       retain               apply retention
+    delete-records offset=                         flush                make all durable
+    appended at= [below=]   the first offset appended at a time or after it, and what is unknown
+    let-go-back   the operator lets append times go back to the clock's
+    both offset=   its record's time, and when it was appended
+    checkpoint             make all durable, and note where recovery has to begin
+    truncate batches= [base=] [zeros=yes]  kill -9, cut the log behind so many batches, start;
+              lose=.suffix [keep=BYTES]    ... and cut or remove a file of that segment, too
+    damage file=.suffix [keep=BYTES] [base=]   stop cleanly, cut a file or remove it, start
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from zlib import crc32
+
+from crc32c import crc32c
+
+from config import BrokerConfig, ConfigError, topic_config
+from protocol.errors import BrokerError
+from protocol.records.batch import Record, build
+from protocol.records.convert import down_convert
+from storage.directory.store import LogStore
+from storage.time.retention import APPEND_BASIS
+from tests.time.scripts import arguments, times_in
+from tests.time.stored_bytes import CODECS, consumed, describe, shown
+
+
+def produced(options):
+    """Build what a producer sends."""
+    magic, stamps = int(options.get("magic", 2)), times_in(options["ts"])
+    headers = ((b"h", b"1"),) if "headers" in options else ()
+    key = None if options.get("key") == "null" else b"k"
+    key = b"\0\0\0\1" if "control" in options else key  # the end of a transaction
+    kind = {}
+    if options.get("bit") == "LogAppendTime":
+        kind = {"timestamp_type": 1, "log_append_time": int(options.get("header", stamps[0]))}
+    if "pid" in options:
+        kind |= {
+            "producer_id": int(options["pid"]),
+            "producer_epoch": 0,
+            "base_sequence": int(options.get("seq", 0)),
+            "is_transactional": "transactional" in options,
+            "is_control": "control" in options,
+        }
+    data = bytearray(
+        build(
+            [Record(i, t, key, b"v%d" % i, headers) for i, t in enumerate(stamps)],
+            magic=magic,
+            compression=CODECS[options.get("codec", "none")],
+            **kind,
+        )
+    )
+    if "header" in options and magic == 2:
+        struct.pack_into(">q", data, 35, int(options["header"]))
+        struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    if "header" in options and magic == 1:
+        struct.pack_into(">q", data, 18, int(options["header"]))
+        struct.pack_into(">I", data, 12, crc32(data[16:]))
+    return bytes(data)
+
+
+def with_delta(first, delta):
+    """A batch of one record whose time is `first` plus the varint `delta`, however that is written."""
+    body = b"\0" + delta + b"\0\x02k\x02v\0"
+    record = bytes([2 * len(body)]) + body
+    tail = struct.pack(">hiqqqhii", 0, 0, first, first, -1, -1, -1, 1) + record
+    return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
+
+
+def time_entries(path, base):
+    """What a .timeindex says, taken apart by hand."""
+    return [(time, base + offset) for time, offset in struct.iter_unpack(">qi", path.read_bytes())]
+
+
+def lose(path, options):
+    """Cut a file to `keep` bytes, or remove it."""
+    if "keep" in options:
+        path.write_bytes(path.read_bytes()[: int(options["keep"])])
+    else:
+        path.unlink()
+
+
+class World:
+    """One topic of one partition, on disk."""
+
+    def __init__(self, path):
+        self.path, self.store, self.partition, self.now = path, None, None, 0
+        self.boots = 0
+        self.settings = {}
+
+    def run(self, command):
+        name, options = arguments(command)
+        self.now = int(options.pop("now", self.now))
+        try:
+            return list(getattr(self, "do_" + name.replace("-", "_"))(options))
+        except BrokerError as error:
+            lines = [f"{error.code.name} ({error.code})"]
+            if error.record_errors:
+                return lines + [f"  {index}: {text}" for index, text in error.record_errors]
+            return [*lines, f"  {error.message}"]
+        except ConfigError as error:
+            return ["refused", f"  {error}"]
+
+    def close(self):
+        if self.store is not None:
+            self.store._release()
+
+    def start(self, config):
+        self.store = LogStore([self.path], default_config=config, boot_id=f"boot {self.boots}")
+        self.store.open(self.now, {"t": config})
+
+    def settle(self, settings):
+        """Settings with what they bring along, as the broker keeps them."""
+        config = topic_config(BrokerConfig(), settings)
+        if config.lacks_basis:
+            settings = settings | {"retention.time.basis": APPEND_BASIS}
+            config = topic_config(BrokerConfig(), settings)
+        self.settings = settings
+        return config
+
+    def do_topic(self, options):
+        config = self.settle(options)
+        if self.store is None:
+            self.start(config)
+        self.store.delete_topic("t")
+        self.partition = self.store.create_partition("t", uuid.uuid4(), 0, config, self.now)
+        yield f"format {config.target_magic}, {config.message_timestamp_type}"
+
+    def do_alter(self, options):
+        config = self.settle(self.settings | options)
+        self.store.set_config("t", config)
+        yield f"format {config.target_magic}, {config.message_timestamp_type}"
+
+    def do_restart(self, _):
+        self.store.close()
+        return self.again()
+
+    def do_crash(self, _):
+        self.store._release()
+        return self.again()
+
+    def do_power_loss(self, _):
+        self.boots += 1
+        return self.do_crash(_)
+
+    def do_truncate(self, options):
+        self.store._release()
+        path = max(self.directory.glob("*.log"))
+        if "base" in options:
+            path = self.directory / f"{int(options['base']):020d}.log"
+        data, at = path.read_bytes(), 0
+        for _ in range(int(options["batches"])):
+            at += 12 + struct.unpack_from(">i", data, at + 8)[0]
+        if "zeros" in options:
+            path.write_bytes(data[:at] + bytes(len(data) - at))
+        else:
+            path.write_bytes(data[: at + 20])  # and a torn one
+        if "lose" in options:
+            lose(path.with_suffix(options["lose"]), options)
+        return self.again()
+
+    def do_damage(self, options):
+        self.store.close()
+        if options["file"].startswith("."):
+            path = self.directory / f"{int(options.get('base', 0)):020d}{options['file']}"
+        else:
+            path = self.directory / options["file"]
+        lose(path, options)
+        return self.again()
+
+    @property
+    def directory(self):
+        return self.path / "t-0"
+
+    def again(self):
+        self.start(topic_config(BrokerConfig(), self.settings))
+        self.partition = self.store.partition("t", 0)
+        yield f"log end {self.partition.log_end_offset}"
+
+    def do_append(self, options):
+        magic = int(options.get("magic", 2))
+        version = int(options.get("version", (1, 2, 9)[magic]))
+        result = self.partition.append(
+            produced(options),
+            now_ms=self.now,
+            produce_version=version,
+            internal="internal" in options,
+        )
+        text = f"offset={result.base_offset} timestamp={result.log_append_time_ms}"
+        yield text + (" duplicate" if result.duplicate else "")
+
+    def do_append_delta(self, options):
+        data = with_delta(int(options["first"]), bytes.fromhex(options["delta"]))
+        result = self.partition.append(data, now_ms=self.now, produce_version=9)
+        yield f"offset={result.base_offset} timestamp={result.log_append_time_ms}"
+
+    def stored(self):
+        partition = self.partition
+        fetched = partition.read(
+            partition.log_start_offset,
+            1 << 24,
+            upper_offset=partition.high_watermark,
+            minimum_one=True,
+        )
+        return b"".join(fetched.buffers)
+
+    def do_disk(self, _):
+        return describe(self.stored())
+
+    def do_consume(self, options):
+        version, data = int(options.get("version", 4)), self.stored()
+        sent = data
+        if version < 4:
+            target = 0 if version < 2 else 1
+            sent = down_convert([data], target_magic=target, fetch_offset=0).data
+        formats = sorted({line.split("format ")[1][0] for line in describe(sent)})
+        untouched = "untouched" if sent == data else "converted"
+        yield f"{untouched}, format {' and '.join(formats)}"
+        yield from consumed(sent)
+
+    def do_times(self, _):
+        for offset in range(self.partition.log_end_offset):
+            yield f"{offset}: {self.partition.append_time_of(offset)}"
+
+    def do_lookup(self, options):
+        partition = self.partition
+        found = partition.find_by_time(int(options["ts"]), upper_offset=partition.high_watermark)
+        yield "none" if found is None else f"offset={found[0]} timestamp={found[1]}"
+
+    def do_lookup_v0(self, options):
+        most = int(options.get("most", 100))
+        yield " ".join(map(str, self.partition.offsets_before_v0(int(options["ts"]), most)))
+
+    def do_largest(self, _):
+        partition = self.partition
+        found = partition.find_largest_time(upper_offset=partition.high_watermark)
+        yield "none" if found is None else f"offset={found[0]} timestamp={found[1]}"
+
+    def do_segments(self, _):
+        for segment in self.partition.segments:
+            kind = " active" if segment.is_active else ""
+            last = segment.tail.end_offset - 1
+            first = f"{segment.base_offset}-{last}" if segment.tail.size else "empty"
+            yield first + kind
+
+    def do_index(self, _):
+        self.partition.flush()
+        for path in sorted(self.directory.glob("*.timeindex")):
+            base = int(path.stem)
+            entries = [f"({shown(t)}, {offset})" for t, offset in time_entries(path, base)]
+            yield f"{base}: {' '.join(entries) or 'empty'}"
+
+    def do_flush(self, _):
+        yield f"durable up to {self.partition.flush()}"
+
+    def do_checkpoint(self, _):
+        self.store.checkpoint()
+        return ()
+
+    def do_retain(self, _):
+        for gone in self.partition.apply_retention(self.now):
+            largest = "none" if gone.largest_time is None else gone.largest_time
+            yield (
+                f"{gone.base_offset}-{gone.end_offset - 1} by {gone.policy}={gone.limit} "
+                f"largest={largest} appended={gone.last_append_time}"
+            )
+        yield f"log start {self.partition.log_start_offset}"
+
+    def do_appended(self, options):
+        partition = self.partition
+        upper = int(options.get("below", partition.high_watermark))
+        found = partition.find_by_append_time(int(options["at"]), upper_offset=upper)
+        text = "none"
+        if found.offset is not None:
+            text = f"offset={found.offset} appended={found.append_time}"
+        if not found.is_exact:
+            text += f", or earlier: unknown from {found.unknown_from} on"
+        yield text
+
+    def do_let_go_back(self, _):
+        yield f"from {self.partition.reset_append_clock(self.now)}"
+
+    def do_both(self, options):
+        found = self.partition.times_of(int(options["offset"]))
+        own = "none" if found.record_time is None else found.record_time
+        appended = "unknown" if found.append_time is None else found.append_time
+        yield f"{found.kind} time={own} appended={appended}"
+
+    def do_own(self, _):
+        yield " ".join(f"{k}={v}" for k, v in sorted(self.settings.items()) if "retention" in k)
+
+    def do_event_time(self, _):
+        largest = self.partition.read_max_event_time()
+        yield "none" if largest is None else str(largest)
+
+    def do_explain(self, _):
+        for segment in self.partition.explain(self.now).segments:
+            by = "stays" if segment.policy is None else f"goes by {segment.policy}"
+            when = "" if segment.due_ms is None else f" at {segment.due_ms}"
+            held = "" if segment.held_by is None else f", held by {segment.held_by}"
+            if segment.held_by_segment is not None:
+                held += f" {segment.held_by_segment}"
+            event = segment.due_event_time
+            needs = "" if event is None else f", outdated by {event}"
+            yield f"{segment.base_offset}: {by}{when}{held}{needs}"
+
+    def do_commit(self, _):
+        yield f"shown up to {self.partition.commit()}"
+
+    def do_delete_records(self, options):
+        yield f"log start {self.partition.delete_records_before(int(options['offset']))}"
+
+
+def run_part(part, path):
+    """Run one part: what every command gave, by block."""
+    world, results = World(path), {}
+    try:
+        for number, block in enumerate(part.blocks):
+            if isinstance(block, tuple):
+                results[number] = world.run(block[0])
+    finally:
+        world.close()
+    return results
