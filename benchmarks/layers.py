@@ -25,7 +25,7 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from broker.api import fetch, produce, produce_one
+from broker.api import fetch, produce, produce_single
 from broker.clock import SystemClock
 from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
@@ -33,7 +33,8 @@ from broker.network import connection as connection_module
 from broker.network.connection import Connection
 from broker.network.context import Context
 from broker.network.dispatch import dispatch
-from broker.node import Listener, Node
+from broker.network.listener import Listener
+from broker.node import Node
 from config import load
 from protocol.api.fetch import API as FETCH
 from protocol.api.produce import API as PRODUCE
@@ -148,7 +149,11 @@ def _produce(node: Node, connection: Connection, count: int, size: int, calls: i
         ("connection.data_received", 0, lambda: connection.data_received(whole)),
         ("dispatch", 1, lambda: dispatch(node, connection, frame)),
         ("read_request_header", 2, lambda: read_request_header(frame)),
-        ("produce_one.shortcut", 2, lambda: produce_one.shortcut(node, header, frame)),
+        (
+            "produce_single.shortcut",
+            2,
+            lambda: produce_single.shortcut(node, connection.session, header, frame),
+        ),
         ("appends.append_now", 3, lambda: append_now(partition, body, 9)),
         (
             "partition.append",

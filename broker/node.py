@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.groups.coordinator import Coordinator
 from broker.metadata.image import Topic
@@ -21,6 +21,7 @@ from broker.partitions.commits import Commits
 from broker.partitions.openings import Openings
 from broker.partitions.waiting import Waiting
 from broker.pools import Pools
+from broker.security.authorizer import Authorizer
 from broker.topics.adoption import KEEP
 from broker.topics.forecast import say_what_goes
 from broker.topics.leadership import leadership
@@ -70,15 +71,6 @@ _BROKER_BASIS: Mapping[str, str] = MappingProxyType({"log.retention.time.basis":
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
-class Listener(NamedTuple):
-    """One address clients connect to, and the one they are told to connect to."""
-
-    name: str
-    host: str
-    port: int
-    advertised: tuple[str, int]
-
-
 class Node:
     """Everything one broker process is."""
 
@@ -96,6 +88,7 @@ class Node:
         self.store = store
         self.metadata = metadata
         self.metrics = metrics
+        self.authorizer = Authorizer()
         self.time_watch = TimeWatch(clock)
         self.waiting = Waiting()
         self.pools = pools = Pools(store.log_dirs)

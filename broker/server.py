@@ -30,7 +30,8 @@ from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.http import start_http
-from broker.node import Listener, Node
+from broker.network.listener import Listener
+from broker.node import Node
 from broker.pools import NoDefaultPool
 from broker.topics.adoption import adopt_logs
 from broker.topics.leadership import claim_partitions

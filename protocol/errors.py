@@ -166,6 +166,18 @@ class TransactionalIdNotFound(BrokerError, code=ErrorCode.TRANSACTIONAL_ID_NOT_F
     """No transaction was ever begun under this id."""
 
 
+class TopicAuthorizationFailed(BrokerError, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+    """The client has no right to do this to the topic."""
+
+
+class GroupAuthorizationFailed(BrokerError, code=ErrorCode.GROUP_AUTHORIZATION_FAILED):
+    """The client has no right to do this to the group."""
+
+
+class ClusterAuthorizationFailed(BrokerError, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+    """The client has no right to do this to the cluster."""
+
+
 class TransactionalIdAuthorizationFailed(
     BrokerError, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 ):

@@ -2,7 +2,7 @@
 
 Behaviour: the address given is the advertised one of the listener the request came in by. Asked for
 controllers (endpoint type 2), MISMATCHED_ENDPOINT_TYPE, as any broker's listener answers; for anything
-else, UNSUPPORTED_ENDPOINT_TYPE. There is no authorizer: everybody may do everything.
+else, UNSUPPORTED_ENDPOINT_TYPE.
 
 Version notes: 1 the type of endpoint (KIP-919); 2 fenced brokers, of which there are none (KIP-1073).
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security import authorizer
+from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
+from protocol.acl import Operation, ResourceType
 from protocol.api.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 
@@ -37,10 +38,17 @@ def handle(
         cluster_id=node.metadata.image.cluster_id,
         controller_id=node.config.node_id,
         brokers=[DescribeClusterBroker(broker_id=node.config.node_id, host=host, port=port)],
-        cluster_authorized_operations=authorizer.ON_CLUSTER
+        cluster_authorized_operations=_operations(node, context)
         if request.include_cluster_authorized_operations
-        else authorizer.NOT_ASKED,
+        else NOT_ASKED,
     )
+
+
+def _operations(node: Node, context: Context) -> int:
+    """What the client may do to the cluster; nothing, if it may not even describe it."""
+    if not node.authorizer.allows_on_cluster(context.session, Operation.DESCRIBE):
+        return 0
+    return node.authorizer.operations(context.session, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def refuse(_request: DescribeClusterRequest, error: BrokerError) -> DescribeClusterResponse:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.group import State
 from broker.network.per_partition import per_partition
-from broker.security import authorizer
+from protocol.acl import ResourceType
 from protocol.api.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -44,7 +44,9 @@ def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> Desc
         else:
             described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
         if request.include_authorized_operations:
-            described.authorized_operations = authorizer.ON_GROUP
+            described.authorized_operations = node.authorizer.operations(
+                context.session, ResourceType.GROUP, group_id
+            )
         return described
 
     return DescribeGroupsResponse(

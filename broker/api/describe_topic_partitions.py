@@ -4,8 +4,7 @@ Behaviour: topics by name, in order, each once; no names ask for all. A page has
 for, 2000 at the most and 1 at the least, and ends with a cursor where more is to come. The cursor names
 the first topic and partition of the next page; where all are asked for, one that is gone meanwhile is
 passed over, and where some are named it must be one of them, or it is INVALID_REQUEST. A topic that does
-not exist is UNKNOWN_TOPIC_OR_PARTITION, a name that no topic may have INVALID_TOPIC_EXCEPTION. There is no
-authorizer: everybody may do everything.
+not exist is UNKNOWN_TOPIC_OR_PARTITION, a name that no topic may have INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition
-from broker.security import authorizer
+from broker.security.authorizer import NOT_ASKED
+from protocol.acl import ResourceType
 from protocol.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,
@@ -36,7 +36,7 @@ _MOST = 2_000
 
 
 async def handle(
-    node: Node, request: DescribeTopicPartitionsRequest, _context: Context
+    node: Node, request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
     """Describe one page, after reading the leader epochs that are not known."""
     names, begin = _from_cursor(node, request)
@@ -62,6 +62,11 @@ async def handle(
         if indexes and indexes[-1] + 1 < topic.partitions:
             next_cursor = Cursor(topic_name=name, partition_index=indexes[-1] + 1)
             break
+    for described in topics:
+        assert described.name is not None
+        described.topic_authorized_operations = node.authorizer.operations(
+            context.session, ResourceType.TOPIC, described.name
+        )
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
 
 
@@ -97,7 +102,6 @@ def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitio
         topic_id=topic.topic_id,
         is_internal=node.is_internal(topic.name),
         partitions=list(_partitions(node, topic, indexes)),
-        topic_authorized_operations=authorizer.ON_TOPIC,
     )
 
 
@@ -124,14 +128,12 @@ def _raise_unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     raise UnknownTopicOrPartition
 
 
-def _failed(
-    name: str, error: BrokerError, operations: int = authorizer.ON_TOPIC
-) -> DescribeTopicPartitionsResponseTopic:
+def _failed(name: str, error: BrokerError) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=error.code,
         name=name,
         partitions=[],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=NOT_ASKED,
     )
 
 
@@ -140,5 +142,5 @@ def refuse(
 ) -> DescribeTopicPartitionsResponse:
     """Every topic gets the error."""
     return DescribeTopicPartitionsResponse(
-        topics=[_failed(topic.name, error, authorizer.NOT_ASKED) for topic in request.topics]
+        topics=[_failed(topic.name, error) for topic in request.topics]
     )

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition, per_partition_async
-from broker.security import authorizer
+from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
+from protocol.acl import ResourceType
 from protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -181,15 +182,19 @@ def _response(
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code != UnknownTopicId.code:  # nobody knows which topic that is
-                topic.topic_authorized_operations = authorizer.ON_TOPIC
+                topic.topic_authorized_operations = node.authorizer.operations(
+                    context.session, ResourceType.TOPIC, topic.name or ""
+                )
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node.config.node_id, host=host, port=port)],
         cluster_id=node.metadata.image.cluster_id,
         controller_id=node.config.node_id,
         topics=topics,
-        cluster_authorized_operations=authorizer.ON_CLUSTER
+        cluster_authorized_operations=node.authorizer.operations(
+            context.session, ResourceType.CLUSTER, CLUSTER_NAME
+        )
         if request.include_cluster_authorized_operations
-        else authorizer.NOT_ASKED,
+        else NOT_ASKED,
     )
 
 

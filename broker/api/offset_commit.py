@@ -13,78 +13,121 @@ flexible.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from broker.groups.store import Committed
+from broker.network.per_partition import per_partition, per_partition_async
+from broker.partitions import admission
 from config.setting import LONG_MAX
 from protocol.api.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.errors import BrokerError, OffsetMetadataTooLarge, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    import asyncio
+    from collections.abc import Iterator
 
     from broker.groups.store import Name
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+    from protocol.errors import BrokerError
+
+    _Wanted = tuple[Name, OffsetCommitRequestPartition]
 
 NO_TIME = -1  # where a request could say a time, and does not
 
 
 def handle(
-    node: Node, request: OffsetCommitRequest, _context: Context
+    node: Node, request: OffsetCommitRequest, context: Context
 ) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
-    """Store what may be stored: at once, if the log is at hand and is not to be on the disk first."""
-    now_ms = node.coordinator.now_ms()
-    offsets: dict[Name, Committed] = {}
-    codes: dict[Name, int] = {}
+    """Store what may be stored: at once, if nothing has to be waited for."""
+    commit = _Commit(node, request)
+    waiting: list[tuple[_Wanted, asyncio.Future[None]]] = []
+
+    def admit(wanted: _Wanted) -> None:
+        name, partition = wanted
+        note = partition.committed_metadata or ""
+        answer = admission.admit_commit(node, context.session, request.group_id, name, note)
+        if answer is None:
+            commit.accept(wanted)
+        else:
+            waiting.append((wanted, answer))
+
+    per_partition(node, "offset_commit", _wanted(request), admit, commit.refuse)
+    if waiting:
+        return commit.store_when_admitted(waiting)
+    return commit.store()
+
+
+def _wanted(request: OffsetCommitRequest) -> Iterator[_Wanted]:
     for topic in request.topics:
         for partition in topic.partitions:
-            name = (topic.name, partition.partition_index)
-            try:
-                check(node, name, partition.committed_metadata or "")
-            except BrokerError as error:
-                codes[name] = error.code
-                continue
-            offsets[name] = _committed(partition, request.retention_time_ms, now_ms)
-    if node.coordinator.commit_now(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        offsets,
-    ):
-        return _answer(request, codes, 0)
-    return _stored(node, request, offsets, codes)
+            yield (topic.name, partition.partition_index), partition
 
 
-async def _stored(
-    node: Node,
-    request: OffsetCommitRequest,
-    offsets: dict[Name, Committed],
-    codes: dict[Name, int],
-) -> OffsetCommitResponse:
-    await node.coordinator.commit(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        offsets,
-    )
-    return _answer(request, codes, 0)
+class _Commit:
+    """What is to be stored of one request, and the codes of what is not."""
 
+    def __init__(self, node: Node, request: OffsetCommitRequest) -> None:
+        self._node = node
+        self._request = request
+        self._now_ms = node.coordinator.now_ms()
+        self._offsets: dict[Name, Committed] = {}
+        self._codes: dict[Name, int] = {}
 
-def check(node: Node, name: Name, note: str) -> None:
-    """Raises why an offset with this note is not stored."""
-    topic = node.metadata.image.topics.get(name[0])
-    if topic is None or not 0 <= name[1] < topic.partitions:
-        raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
-    if len(note.encode("utf-16-le")) // 2 > node.config.offset_metadata_max_bytes:
-        raise OffsetMetadataTooLarge(f"a note of {len(note)} characters")
+    def accept(self, wanted: _Wanted) -> None:
+        """One offset is to be stored."""
+        name, partition = wanted
+        retention_ms = self._request.retention_time_ms
+        self._offsets[name] = _committed(partition, retention_ms, self._now_ms)
+
+    def refuse(self, wanted: _Wanted, error: BrokerError) -> None:
+        """One offset is not."""
+        self._codes[wanted[0]] = error.code
+
+    async def store_when_admitted(
+        self, waiting: list[tuple[_Wanted, asyncio.Future[None]]]
+    ) -> OffsetCommitResponse:
+        """Store, once another broker has been asked about some of the offsets."""
+
+        async def admit(asked: tuple[_Wanted, asyncio.Future[None]]) -> None:
+            await asked[1]
+            self.accept(asked[0])
+
+        def refuse(asked: tuple[_Wanted, asyncio.Future[None]], error: BrokerError) -> None:
+            self.refuse(asked[0], error)
+
+        await per_partition_async(self._node, "offset_commit", waiting, admit, refuse)
+        answer = self.store()
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    def store(self) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
+        """Write what was accepted into the group's log: at once, if it is open and need not be synced."""
+        request = self._request
+        if self._node.coordinator.commit_now(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            self._offsets,
+        ):
+            return _answer(request, self._codes, 0)
+        return self._stored()
+
+    async def _stored(self) -> OffsetCommitResponse:
+        request = self._request
+        await self._node.coordinator.commit(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            self._offsets,
+        )
+        return _answer(request, self._codes, 0)
 
 
 def _committed(

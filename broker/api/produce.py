@@ -3,8 +3,8 @@
 Behaviour: acks 0 is never answered, and an error under it closes the connection; acks 1 and -1 are
 answered when every partition has been written (one replica: the same moment), and made durable where
 flush.messages asks for it; any other acks is INVALID_REQUIRED_ACKS for every partition. Each partition
-succeeds or fails on its own. Into the broker's own topics only a client that calls itself an admin client
-may write (INVALID_TOPIC_EXCEPTION).
+succeeds or fails on its own; `admit_produce` decides which requests may append. Into the broker's own
+topics no client may write (INVALID_TOPIC_EXCEPTION).
 
 Version notes: 1 throttle time; 2 log append time (KIP-32); 3 transactional id, one format-2 batch per
 partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible; 10 current leader
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.network.context import CloseConnection
 from broker.network.per_partition import per_partition
+from broker.partitions import admission
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -29,14 +30,10 @@ from protocol.api.produce import (
 from protocol.errors import (
     ERRORS,
     ErrorCode,
-    InvalidRequiredAcks,
     InvalidTimestamp,
-    InvalidTopic,
-    InvalidTxnState,
-    NotEnoughReplicas,
-    TransactionalIdAuthorizationFailed,
 )
-from storage.log.partition import Appended
+from storage.log.partition import Appended, Partition
+from storage.segment.segment import NotAtHandError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,15 +43,10 @@ if TYPE_CHECKING:
     from broker.partitions.openings import Failures, Name
     from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from protocol.errors import BrokerError
-    from storage.log.partition import Partition
 
 Buffer = bytes | bytearray | memoryview
 
 _TOPIC_IDS_SINCE = 13
-_ADMIN_CLIENT_ID = "__admin_client"  # by which Kafka knows its own tools
-_MAGIC_AT = 16
-_ATTRIBUTES_AT = 22  # the low byte
-_TRANSACTIONAL = 0x10
 
 # Errors that Kafka answers without the log's start.
 _WITHOUT_START_OFFSET = frozenset(
@@ -131,13 +123,18 @@ def _append(
     pending: list[_Append] = []
 
     def append(each: _Append) -> PartitionProduceResponse:
-        each.partition = _partition(node, request, each, context, not_opened)
-        appended = node.append(
-            each.partition, each.data.records or b"", context.version, waits=request.acks != 0
-        )
-        if isinstance(appended, Appended):
-            return each.done(appended)
-        each.pending = appended
+        admitted = _admitted(node, request, each, context, not_opened)
+        version, waits = context.version, request.acks != 0
+        if isinstance(admitted, Partition):
+            each.partition = admitted
+            appended = node.append(admitted, each.data.records or b"", version, waits=waits)
+            if isinstance(appended, Appended):
+                return each.done(appended)
+            each.pending = appended
+        else:
+            each.pending = asyncio.ensure_future(
+                _append_when_admitted(node, each, version, admitted, waits=waits)
+            )
         pending.append(each)
         return each.result
 
@@ -163,42 +160,37 @@ def _append(
     return _answer(request, response)
 
 
-def _partition(
-    node: Node,
-    request: ProduceRequest,
-    wanted: _Append,
-    context: Context,
-    not_opened: Failures,
-) -> Partition:
-    """The partition to append to, if the request may; raises what is wrong."""
-    acks, topic, data = request.acks, wanted.topic, wanted.data
-    if acks not in (-1, 0, 1):
-        raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
+def _admitted(
+    node: Node, request: ProduceRequest, wanted: _Append, context: Context, not_opened: Failures
+) -> Partition | asyncio.Future[Partition]:
+    """The partition to append to, now or later, if the request may; raises what is wrong."""
+    topic, index = wanted.topic, wanted.data.index
     by_id = context.version >= _TOPIC_IDS_SINCE
-    name = node.topic_name(topic.topic_id) if by_id else topic.name
-    failure = not_opened.get((name, data.index))
-    if failure is not None:
-        raise failure
-    partition = node.opened_partition(name, data.index)
-    if node.is_internal(name) and context.header.client_id != _ADMIN_CLIENT_ID:
-        raise InvalidTopic(f"{name} is the broker's own: clients do not write there")
-    if acks == -1 and partition.config.min_insync_replicas > 1:
-        raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
-    if is_transactional(data.records):
-        if request.transactional_id is None:
-            raise TransactionalIdAuthorizationFailed("transactional records without an id")
-        raise InvalidTxnState("transactions are not served by this broker")
-    return partition
+    try:
+        return admission.admit_produce(
+            node,
+            context.session,
+            topic.topic_id if by_id else topic.name,
+            index,
+            request.acks,
+            request.transactional_id,
+            wanted.data.records or b"",
+        )
+    except NotAtHandError:
+        name = node.topic_name(topic.topic_id) if by_id else topic.name
+        failure = not_opened.get((name, index))
+        if failure is None:
+            raise
+        raise failure from None
 
 
-def is_transactional(records: Buffer | None) -> bool:
-    """Whether a format-2 batch says so in its attributes."""
-    return (
-        records is not None
-        and len(records) > _ATTRIBUTES_AT
-        and records[_MAGIC_AT] == 2
-        and records[_ATTRIBUTES_AT] & _TRANSACTIONAL != 0
-    )
+async def _append_when_admitted(
+    node: Node, wanted: _Append, version: int, admitted: asyncio.Future[Partition], *, waits: bool
+) -> Appended:
+    """Append once another broker has been asked."""
+    wanted.partition = await admitted
+    appended = node.append(wanted.partition, wanted.data.records or b"", version, waits=waits)
+    return appended if isinstance(appended, Appended) else await appended
 
 
 async def _finish(

@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING, cast
 
 from broker.network.context import CloseConnection
 from broker.network.dispatch import dispatch
+from broker.security.session import ANONYMOUS, Session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from broker.network.dispatch import Answer
-    from broker.node import Listener, Node
+    from broker.network.listener import Listener
+    from broker.node import Node
 
 log = logging.getLogger("tidelog.connection")
 
@@ -50,6 +52,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, node: Node, listener: Listener) -> None:
         self.node = node
         self.listener = listener
+        self.session = Session(ANONYMOUS, "", listener.name)
         self.peer = ""
         self.client_id: str | None = None
         self.software = ""  # name and version, once ApiVersions v3 has told
@@ -83,6 +86,8 @@ class Connection(asyncio.Protocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if peer:
+            self.session = self.session._replace(host=peer[0])
         self.last_active_s = self.node.clock.monotonic_s()
         if not self.node.admit(self):
             log.warning("connection refused: max.connections reached", extra={"peer": self.peer})

@@ -10,6 +10,7 @@ from protocol.errors import BrokerError, UnknownServerError
 if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.node import Node
+    from broker.security.session import Session
     from protocol.message import RequestHeader
 
 log = logging.getLogger("tidelog.dispatch")
@@ -29,6 +30,11 @@ class Context(NamedTuple):
     def version(self) -> int:
         """The request's version."""
         return self.header.api_version
+
+    @property
+    def session(self) -> Session:
+        """Who asks, and by which listener."""
+        return self.connection.session
 
 
 def as_broker_error(node: Node, error: Exception, doing: str) -> BrokerError:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.api import api_versions
 from broker.network.context import CloseConnection, Context, as_broker_error
+from broker.security.authorizer import CLUSTER_NAME
+from protocol.acl import ResourceType
 from protocol.message import (
     API_VERSIONS,
     DecodeError,
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
     from broker.network.connection import Connection
     from broker.node import Node
+    from broker.security.session import Session
+    from protocol.acl import Need
     from protocol.errors import BrokerError
     from protocol.message import Api, Message
 
@@ -43,7 +47,7 @@ Answer = list[Buffer] | None
 
 # Module of what may answer a request of the most frequent shape without making messages: its `shortcut`
 # returns None where the request has to go the ordinary way.
-_SHORTCUTS = {0: "produce_one", 8: "offset_commit_one"}
+_SHORTCUTS = {0: "produce_single", 8: "offset_commit_single"}
 
 
 class Route(NamedTuple):
@@ -54,7 +58,8 @@ class Route(NamedTuple):
     encode_parts: Callable[[Any], list[Buffer]]
     handle: Callable[[Node, Any, Context], Any]
     refuse: Callable[[Any, BrokerError], Any]
-    shortcut: Callable[[Node, RequestHeader, Any], list[Buffer] | None] | None = None
+    shortcut: Callable[[Node, Session, RequestHeader, Any], list[Buffer] | None] | None = None
+    needs: tuple[Need, ...] = ()  # rights on the cluster, without which nothing is served
 
 
 _routes: dict[tuple[int, int], Route] = {}
@@ -95,6 +100,11 @@ def _route(header: RequestHeader) -> Route:
         module.handle,
         module.refuse,
         import_module(f"broker.api.{short}").shortcut if short else None,
+        tuple(
+            need
+            for need in api.needs
+            if need.resource_type is ResourceType.CLUSTER and not need.by_handler
+        ),
     )
     if _wrapped is not None:
         route = _wrapped(route)
@@ -117,7 +127,7 @@ def dispatch(
         if header.api_key == API_VERSIONS and not api_versions.is_served(header.api_version):
             return _encode(node, route, header, api_versions.unsupported_version(), started_s)
         if route.shortcut is not None:
-            answer = route.shortcut(node, header, frame)
+            answer = route.shortcut(node, connection.session, header, frame)
             if answer is not None:
                 connection.client_id = header.client_id
                 _count(node, header, started_s)
@@ -128,6 +138,10 @@ def dispatch(
     context = Context(header, connection)
     connection.client_id = header.client_id
     try:
+        for need in route.needs:
+            node.authorizer.require(
+                connection.session, need.operation, need.resource_type, CLUSTER_NAME
+            )
         response = route.handle(node, request, context)
     except Exception as error:  # noqa: BLE001 - the border where errors become codes
         response = route.refuse(request, as_broker_error(node, error, route.name))

@@ -1,4 +1,5 @@
 """Who a client is, and what it may do.
 
-`authorizer.py` answers for every request whether its principal may do what it asks.
+A connection has a `Session` (session.py): a principal, its address, and the listener it came in by.
+`authorizer.py` answers for every request whether the principal may do what it asks.
 """

@@ -1,30 +1,99 @@
 """What a client may do: everything, for there are no access rules.
 
-Clients ask for it with a description of a topic, a group or the cluster, as a bit for each of Kafka's
-AclOperations; the bits are those that Kafka tells where it has no rules either. An answer to a client that
-did not ask says NOT_ASKED.
+`allows` is the one question; dispatch, handlers and admission ask it. Clients ask what they may do with a
+description of a topic, a group or the cluster; the answer has a bit for each of Kafka's AclOperations
+(KIP-430). An answer to a client that did not ask says NOT_ASKED.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << bit for bit in range(3, 9))
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = (
-    1 << bit for bit in range(9, 13)
+from protocol.acl import Operation, ResourceType
+from protocol.errors import (
+    BrokerError,
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.security.session import Session
 
 NOT_ASKED: Final = -(2**31)
-ON_GROUP: Final = _READ | _DELETE | _DESCRIBE
-ON_TOPIC: Final = (
-    _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the one resource of type CLUSTER."""
+
+_DENIED: Final[Mapping[ResourceType, type[BrokerError]]] = MappingProxyType(
+    {
+        ResourceType.TOPIC: TopicAuthorizationFailed,
+        ResourceType.GROUP: GroupAuthorizationFailed,
+        ResourceType.CLUSTER: ClusterAuthorizationFailed,
+        ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailed,
+    }
 )
-ON_CLUSTER: Final = (
-    _CREATE
-    | _ALTER
-    | _DESCRIBE
-    | _CLUSTER_ACTION
-    | _DESCRIBE_CONFIGS
-    | _ALTER_CONFIGS
-    | _IDEMPOTENT_WRITE
+# The operations that there are on each resource a client may ask about.
+_OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = MappingProxyType(
+    {
+        ResourceType.TOPIC: (
+            Operation.READ,
+            Operation.WRITE,
+            Operation.CREATE,
+            Operation.DELETE,
+            Operation.ALTER,
+            Operation.DESCRIBE,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
+        ),
+        ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+        ResourceType.CLUSTER: (
+            Operation.CREATE,
+            Operation.ALTER,
+            Operation.DESCRIBE,
+            Operation.CLUSTER_ACTION,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
+            Operation.IDEMPOTENT_WRITE,
+        ),
+    }
 )
+
+
+class Authorizer:
+    """Says yes to everybody."""
+
+    def allows(
+        self,
+        session: Session,  # noqa: ARG002 - an authorizer with rules reads all four
+        operation: Operation,  # noqa: ARG002
+        resource_type: ResourceType,  # noqa: ARG002
+        name: str,  # noqa: ARG002
+    ) -> bool:
+        """Whether the session's principal may do this to the resource of that name."""
+        return True
+
+    def require(
+        self, session: Session, operation: Operation, resource_type: ResourceType, name: str
+    ) -> None:
+        """Raise the error of the resource's type unless `allows`."""
+        if not self.allows(session, operation, resource_type, name):
+            raise _DENIED[resource_type](
+                f"{session.principal} has no right to {operation.name} on "
+                f"{resource_type.name} {name}"
+            )
+
+    def allows_on_cluster(self, session: Session, operation: Operation) -> bool:
+        """Whether the session's principal may do this to the cluster."""
+        return self.allows(session, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def operations(self, session: Session, resource_type: ResourceType, name: str) -> int:
+        """A bit for each operation that the session's principal may do to the resource."""
+        return sum(
+            1 << operation
+            for operation in _OPERATIONS[resource_type]
+            if self.allows(session, operation, resource_type, name)
+        )

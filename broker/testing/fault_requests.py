@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.network.dispatch import Route
     from broker.node import Node
+    from broker.security.session import Session
     from broker.testing.faults import Fault, Faults
     from storage.log.partition import Appended, Partition
 
@@ -61,9 +62,9 @@ def wrapped(route: Route, faults: Faults) -> Route:
             return handle(node, request, context)
         return _serve(route, striking, parts, node, request, context)
 
-    def short(node: Node, header: Any, frame: Any) -> Any:
+    def short(node: Node, session: Session, header: Any, frame: Any) -> Any:
         assert shortcut is not None
-        return None if faults.of_requests.get(api) else shortcut(node, header, frame)
+        return None if faults.of_requests.get(api) else shortcut(node, session, header, frame)
 
     return route._replace(handle=faulty, shortcut=None if shortcut is None else short)
 
@@ -195,6 +196,11 @@ class _Erring:
         """The partition's log if it is open, unless a fault strikes at it."""
         self._fail(topic, index)
         return self._node.opened_partition(topic, index)
+
+    def leader_partition(self, topic: str, index: int) -> Partition:
+        """The log of a partition this broker leads, unless a fault strikes at it."""
+        self._fail(topic, index)
+        return self._node.leader_partition(topic, index)
 
     async def open_partition(self, topic: str, index: int) -> Partition:
         """The partition's log, opened if need be, unless a fault strikes at it."""

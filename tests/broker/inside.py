@@ -20,7 +20,8 @@ from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.http import start_http
-from broker.node import Listener, Node
+from broker.network.listener import Listener
+from broker.node import Node
 from config import BrokerConfig
 from protocol.errors import KafkaStorageError
 from storage.directory.store import LogStore

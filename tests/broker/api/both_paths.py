@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
+from broker.metadata.image import Image, Topic
+from broker.metadata.records import PartitionRecord
 from broker.network import dispatch as dispatching
 from broker.network.context import CloseConnection
+from broker.security.session import ANONYMOUS, Session
 
-CONNECTION = SimpleNamespace(client_id=None, software="")
+CONNECTION = SimpleNamespace(
+    client_id=None, software="", session=Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT")
+)
+
+
+def image_of(node_id, topics):
+    """The metadata of topics, {name: (id, partitions)}, that one broker leads."""
+    known = {
+        name: Topic(name, topic_id, (PartitionRecord.led_by(node_id),) * partitions, {})
+        for name, (topic_id, partitions) in topics.items()
+    }
+    by_id = {topic.topic_id: topic for topic in known.values()}
+    return Image(1, "c", MappingProxyType(known), MappingProxyType(by_id), {}, 0, {})
 
 
 def both(monkeypatch, module, short, ordinary, frame):

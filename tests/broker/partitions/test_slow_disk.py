@@ -31,7 +31,8 @@ from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.http import start_http
-from broker.node import Listener, Node
+from broker.network.listener import Listener
+from broker.node import Node
 from broker.partitions.openings import Openings
 from broker.server import _listen
 from config import BrokerConfig

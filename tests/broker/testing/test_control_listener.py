@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.api import produce_one
+from broker.api import produce_single
 from broker.clock import ManualClock
 from broker.maintenance import retention_rounds
 from broker.network import dispatch
@@ -194,14 +194,14 @@ def test_requests_and_disk_are_as_they_were_afterwards(tmp_path):
     with faults_in_the_way([tmp_path]) as faults:
         assert isinstance(files._system, FaultySystem)
         short = dispatch._route(header).shortcut
-        assert short is not produce_one.shortcut
+        assert short is not produce_single.shortcut
         with pytest.raises(TypeError):  # it is taken, and finds no request
-            short(None, header, None)
+            short(None, None, header, None)
         faults.add({"api": "Produce", "delay": 1})
-        assert short(None, header, None) is None  # the ordinary way, where the fault is
+        assert short(None, None, header, None) is None  # the ordinary way, where the fault is
     assert files._system is system
     assert files._read is os.pread
-    assert dispatch._route(header).shortcut is produce_one.shortcut
+    assert dispatch._route(header).shortcut is produce_single.shortcut
 
 
 def test_a_listener_that_others_reach_is_warned_about(start):

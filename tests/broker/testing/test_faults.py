@@ -285,13 +285,13 @@ def codes_in(answer):
 @pytest.mark.parametrize("api", sorted(asking.BODIES))
 def test_every_api_answers_an_error_in_its_own_shape(broker, connection, api):
     """One that nothing of ours raises; a raw client decodes the answer with schemas not ours."""
-    broker.faults.add(api=api, error="GROUP_AUTHORIZATION_FAILED", times=1)
+    broker.faults.add(api=api, error="THROTTLING_QUOTA_EXCEEDED", times=1)
     body = asking.BODIES[api]
     version = {"Produce": 12, "Fetch": 12}.get(api, asking.VERSIONS[api])
     answer = connection.ask(api, version, **body)
-    assert ErrorCode.GROUP_AUTHORIZATION_FAILED in codes_in(answer)
+    assert ErrorCode.THROTTLING_QUOTA_EXCEEDED in codes_in(answer)
     answer = connection.ask(api, version, **body)
-    assert ErrorCode.GROUP_AUTHORIZATION_FAILED not in codes_in(answer)
+    assert ErrorCode.THROTTLING_QUOTA_EXCEEDED not in codes_in(answer)
 
 
 def test_every_api_served_has_a_body_above():

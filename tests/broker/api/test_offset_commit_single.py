@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.api import offset_commit_one
+from broker.api import offset_commit_single
 from broker.clock import ManualClock
 from broker.groups.group import Member, State
 from broker.groups.store import Kept
@@ -36,8 +36,11 @@ def node_at(directory):
     config = load(None, {}, {"log.dirs": str(directory), "clock.scope": "all"})
     store = LogStore([directory], default_config=config.topic_defaults)
     store.open(NOW_MS)
-    topics = {name: SimpleNamespace(partitions=count) for name, count in PARTITIONS.items()}
-    image = SimpleNamespace(topics_by_id={}, topics=topics)
+    topics = {
+        name: (uuid.UUID(int=number), count)
+        for number, (name, count) in enumerate(PARTITIONS.items(), 1)
+    }
+    image = both_paths.image_of(config.node_id, topics)
     node = Node(config, ManualClock(NOW_MS), store, SimpleNamespace(image=image), Metrics())
     for number, (name, count) in enumerate(PARTITIONS.items(), 1):
         for index in range(count):
@@ -79,7 +82,7 @@ def both(monkeypatch, short, ordinary, frame):
     """The same frame to both; returns the answer they agree on, and whether the short way was taken."""
     for node in (short, ordinary):
         node.clock.step(5)
-    agreed = both_paths.both(monkeypatch, offset_commit_one, short, ordinary, frame)
+    agreed = both_paths.both(monkeypatch, offset_commit_single, short, ordinary, frame)
     assert groups(short) == groups(ordinary)
     return agreed
 

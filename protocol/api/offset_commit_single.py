@@ -1,8 +1,7 @@
-"""OffsetCommit of one offset: the shape a consumer of one partition sends, taken a short way.
+"""OffsetCommit of one offset: the shape a consumer of one partition sends, read in place.
 
-Behaviour: that of offset_commit.py, to the byte. The request is read in place and the answer packed in one
-piece. What has another shape, is refused, or has to wait is left to offset_commit.py: `shortcut` then
-returns None and has stored nothing, so the ordinary way may try from the beginning and say what is wrong.
+No message object is made: `read` takes the request apart where it lies, and `write` packs the whole frame
+of the answer. The bytes are those of offset_commit.py. Another shape, and other versions, are left to it.
 
 Version notes: 5 to 9 (6 leader epochs, 7 static members, 8 flexible); older requests carry times.
 """
@@ -12,17 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
-from typing import TYPE_CHECKING
 
-from broker.api.offset_commit import NO_TIME, check
-from broker.groups.store import Committed
-from protocol.errors import BrokerError
-
-if TYPE_CHECKING:
-    from broker.node import Node
-    from protocol.message import RequestHeader
-
-Buffer = bytes | bytearray | memoryview
 # Group, generation, member, instance, topic, partition, offset, leader epoch, note.
 _Request = tuple[str, int, str, str | None, bytes, int, int, int, str]
 
@@ -48,27 +37,25 @@ _COUNTED_NAME = Struct(">ih")
 _NO_THROTTLE = b"\0\0\0\0"
 
 
-def shortcut(node: Node, header: RequestHeader, frame: bytes | memoryview) -> list[Buffer] | None:
-    """Store the offset, and return the answer's frame; None if the request has to go the ordinary way."""
-    version = header.api_version
+def read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:
+    """Return what a request whose body begins at `position` says.
+
+    None for a request of another shape, and for one that is damaged: offset_commit.py says how.
+    """
     if version < _FIRST:
         return None
-    read = _read_flexible if version >= _FLEXIBLE_SINCE else _read
     try:
-        request = read(frame, header.body_offset, version)
-        if request is None:
-            return None
-        group, generation, member, instance, topic, index, offset, leader_epoch, note = request
-        name = (str(topic, "utf-8"), index)
-        check(node, name, note)
-        coordinator = node.coordinator
-        committed = Committed(offset, leader_epoch, note, coordinator.now_ms(), NO_TIME)
-        if not coordinator.commit_now(group, member, instance, generation, {name: committed}):
-            return None
-    except (struct_error, IndexError, UnicodeDecodeError, BrokerError):
+        if version >= _FLEXIBLE_SINCE:
+            return _read_flexible(frame, position, version)
+        return _read(frame, position, version)
+    except (struct_error, IndexError, UnicodeDecodeError):
         return None
+
+
+def write(version: int, correlation_id: int, topic: bytes, index: int) -> bytes:
+    """Pack the whole frame of the answer to what `read` has read."""
     before, behind, size = _shape(topic, flexible=version >= _FLEXIBLE_SINCE)
-    return [b"".join((_HEAD(size, header.correlation_id), before, _INDEX(index), behind))]
+    return b"".join((_HEAD(size, correlation_id), before, _INDEX(index), behind))
 
 
 def _read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:

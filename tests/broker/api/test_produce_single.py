@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.api import produce_one
+from broker.api import produce_single
 from broker.clock import ManualClock
 from broker.metrics.counters import Metrics
 from broker.node import Node
@@ -44,9 +44,7 @@ def node_at(directory):
     config = load(None, {}, {"log.dirs": str(directory)})
     store = LogStore([directory], default_config=config.topic_defaults)
     store.open(NOW_MS)
-    image = SimpleNamespace(
-        topics_by_id={IDS[name]: SimpleNamespace(name=name) for name in IDS}, topics={}
-    )
+    image = both_paths.image_of(config.node_id, {name: (IDS[name], 2) for name in IDS})
     node = Node(config, ManualClock(NOW_MS), store, SimpleNamespace(image=image), Metrics())
     for name, topic_id in IDS.items():
         for index in range(2):
@@ -72,7 +70,7 @@ def ordinary(tmp_path):
 
 def both(monkeypatch, short, ordinary, frame):
     """The same frame to both; returns the answer they agree on, and whether the short way was taken."""
-    return both_paths.both(monkeypatch, produce_one, short, ordinary, frame)
+    return both_paths.both(monkeypatch, produce_single, short, ordinary, frame)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,9 +1,7 @@
-"""Produce with one record set for one partition: the shape of nearly every request, taken a short way.
+"""Produce of one record set for one partition: the shape of nearly every request, read in place.
 
-Behaviour: that of produce.py, to the byte. The request is read in place and the answer packed in one
-piece: no message object is made, and the loop is not left. What has another shape, is not plainly in
-order, belongs in a thread or fails is left to produce.py: `shortcut` then returns None and has stored
-nothing, so the ordinary way may try from the beginning and say what is wrong.
+No message object is made: `read` takes the request apart where it lies, and `write` packs the whole frame
+of the answer. The bytes are those of produce.py. Another shape, and other versions, are left to it.
 
 Version notes: 3 to 12 alone (5 log start offset, 8 record errors, 9 flexible); older requests may carry
 several batches, newer ones name topics by id.
@@ -16,18 +14,11 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.api.produce import is_transactional
-from protocol.errors import BrokerError
-from protocol.wire import DecodeError, read_uvarint
+from protocol.wire import Buffer, DecodeError, read_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.node import Node
-    from protocol.message import RequestHeader
-    from storage.log.partition import Appended
-
-Buffer = bytes | bytearray | memoryview
 _Request = tuple[int, bytes, int, Buffer]  # acks, topic, partition, records
 
 _FIRST, _LAST = 3, 12
@@ -44,35 +35,19 @@ _NO_TAGS = b"\0\0\0"  # behind partition, topic and request
 _COUNTED_NAME = Struct(">ih")
 
 
-def shortcut(node: Node, header: RequestHeader, frame: bytes | memoryview) -> list[Buffer] | None:
-    """Append, and return the answer's frame: one buffer, or none where acks=0 wants no answer.
+def read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:
+    """Return acks, topic, partition and records of a request whose body begins at `position`.
 
-    None if the request has to go the ordinary way.
+    None for a request of another shape, and for one that is damaged: produce.py says how.
     """
-    version = header.api_version
     if not _FIRST <= version <= _LAST:
         return None
-    read = _read_flexible if version >= _FLEXIBLE_SINCE else _read
     try:
-        request = read(frame, header.body_offset)
-        if request is None:
-            return None
-        acks, name, index, records = request
-        topic = str(name, "utf-8")
-        partition = node.store.opened_partition(topic, index)
-        if partition is None or is_transactional(records) or node.is_internal(topic):
-            return None
-        if acks not in (0, 1) and (acks != -1 or partition.config.min_insync_replicas > 1):
-            return None
-    except (struct_error, IndexError, UnicodeDecodeError, DecodeError, BrokerError):
+        if version >= _FLEXIBLE_SINCE:
+            return _read_flexible(frame, position)
+        return _read(frame, position)
+    except (struct_error, IndexError, DecodeError):
         return None
-    try:
-        appended = node.appends.append_now(partition, records, version)
-    except BrokerError:
-        return None
-    if appended is None:
-        return None
-    return [_answer(header, name, index, appended)] if acks else []
 
 
 def _read(frame: bytes | memoryview, position: int) -> _Request | None:
@@ -111,29 +86,37 @@ def _cut(frame: bytes | memoryview, start: int, end: int) -> Buffer:
     return memoryview(frame)[start:end]
 
 
-def _answer(header: RequestHeader, name: bytes, index: int, appended: Appended) -> bytes:
-    """Pack the whole frame of the answer."""
-    shape = _shape(header.api_version, name)
+def write(
+    version: int,
+    correlation_id: int,
+    name: bytes,
+    index: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+) -> bytes:
+    """Pack the whole frame of the answer to what `read` has read."""
+    shape = _shape(version, name)
     if shape.has_log_start:
         return shape.pack(
             shape.size,
-            header.correlation_id,
+            correlation_id,
             shape.before,
             index,
             0,
-            appended.base_offset,
-            appended.log_append_time_ms,
-            appended.log_start_offset,
+            base_offset,
+            log_append_time_ms,
+            log_start_offset,
             shape.behind,
         )
     return shape.pack(
         shape.size,
-        header.correlation_id,
+        correlation_id,
         shape.before,
         index,
         0,
-        appended.base_offset,
-        appended.log_append_time_ms,
+        base_offset,
+        log_append_time_ms,
         shape.behind,
     )
 

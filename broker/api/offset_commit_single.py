@@ -1,0 +1,45 @@
+"""OffsetCommit of one offset: the shape a consumer of one partition sends, taken a short way.
+
+Behaviour: that of offset_commit.py, to the byte; admission.py decides for both. What has another shape, is
+refused, or has to wait is left to offset_commit.py: `shortcut` then returns None and has stored nothing, so
+the ordinary way may try from the beginning and say what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.api.offset_commit import NO_TIME
+from broker.groups.store import Committed
+from broker.partitions import admission
+from protocol.api.offset_commit_single import read, write
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.security.session import Session
+    from protocol.message import RequestHeader
+
+Buffer = bytes | bytearray | memoryview
+
+
+def shortcut(
+    node: Node, session: Session, header: RequestHeader, frame: bytes | memoryview
+) -> list[Buffer] | None:
+    """Store the offset, and return the answer's frame; None if the request has to go the ordinary way."""
+    version = header.api_version
+    request = read(frame, header.body_offset, version)
+    if request is None:
+        return None
+    group, generation, member, instance, topic, index, offset, leader_epoch, note = request
+    try:
+        name = (str(topic, "utf-8"), index)
+        if admission.admit_commit(node, session, group, name, note) is not None:
+            return None
+        coordinator = node.coordinator
+        committed = Committed(offset, leader_epoch, note, coordinator.now_ms(), NO_TIME)
+        if not coordinator.commit_now(group, member, instance, generation, {name: committed}):
+            return None
+    except (BrokerError, UnicodeDecodeError):
+        return None
+    return [write(version, header.correlation_id, topic, index)]

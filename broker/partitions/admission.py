@@ -1,0 +1,98 @@
+"""Who may append what, and who may commit: one decision for every codec of a request.
+
+Produce and OffsetCommit are each read in two ways, with message objects and in place. Both ways ask here,
+and decide nothing themselves. The answer is one of three: accepted; refused, which raises; or a future of
+the acceptance, where another broker has to be asked first. A codec that cannot wait drops the future and
+leaves the request to the other, which asks again: asking twice is the same as asking once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.acl import Operation, ResourceType
+from protocol.errors import (
+    InvalidRequiredAcks,
+    InvalidTopic,
+    InvalidTxnState,
+    NotEnoughReplicas,
+    OffsetMetadataTooLarge,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from uuid import UUID
+
+    from broker.node import Node
+    from broker.security.session import Session
+    from protocol.wire import Buffer
+    from storage.log.partition import Partition
+
+_MAGIC_AT = 16
+_ATTRIBUTES_AT = 22  # the low byte
+_TRANSACTIONAL = 0x10
+
+
+def admit_produce(
+    node: Node,
+    session: Session,
+    topic: str | UUID,
+    index: int,
+    acks: int,
+    transactional_id: str | None,
+    records: Buffer,
+) -> Partition | asyncio.Future[Partition]:
+    """The partition to append these records to, if the client may; the topic is named, or its id given.
+
+    Raises InvalidRequiredAcks, UnknownTopicId, TopicAuthorizationFailed, what `leader_partition` raises,
+    InvalidTopic for a topic of the broker's own, NotEnoughReplicas, TransactionalIdAuthorizationFailed and
+    InvalidTxnState.
+    """
+    if acks not in (-1, 0, 1):
+        raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
+    if not isinstance(topic, str):
+        topic = node.topic_name(topic)
+    node.authorizer.require(session, Operation.WRITE, ResourceType.TOPIC, topic)
+    partition = node.leader_partition(topic, index)
+    if node.is_internal(topic):
+        raise InvalidTopic(f"{topic} is the broker's own: clients do not write there")
+    if acks == -1 and partition.config.min_insync_replicas > 1:
+        raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
+    if _is_transactional(records):
+        if transactional_id is None:
+            raise TransactionalIdAuthorizationFailed("transactional records without an id")
+        node.authorizer.require(
+            session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        )
+        raise InvalidTxnState("transactions are not served by this broker")
+    return partition
+
+
+def _is_transactional(records: Buffer) -> bool:
+    """Whether a format-2 batch says so in its attributes."""
+    return (
+        len(records) > _ATTRIBUTES_AT
+        and records[_MAGIC_AT] == 2
+        and records[_ATTRIBUTES_AT] & _TRANSACTIONAL != 0
+    )
+
+
+def admit_commit(
+    node: Node, session: Session, group_id: str, partition: tuple[str, int], note: str
+) -> asyncio.Future[None] | None:
+    """Accept an offset of a partition, with its note, that a group commits; None is yes.
+
+    Whether the member may commit in the group's generation is the group's to say. Raises
+    GroupAuthorizationFailed, TopicAuthorizationFailed, UnknownTopicOrPartition, OffsetMetadataTooLarge.
+    """
+    name, index = partition
+    node.authorizer.require(session, Operation.READ, ResourceType.GROUP, group_id)
+    node.authorizer.require(session, Operation.READ, ResourceType.TOPIC, name)
+    topic = node.metadata.image.topics.get(name)
+    if topic is None or not 0 <= index < topic.partitions:
+        raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
+    if len(note.encode("utf-16-le")) // 2 > node.config.offset_metadata_max_bytes:
+        raise OffsetMetadataTooLarge(f"a note of {len(note)} characters")
+    return None
