@@ -14,6 +14,7 @@ from storage import checkpoints, filenames, files
 from storage.checkpoints import EpochStart
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 NO_EPOCH = -1
@@ -57,12 +58,47 @@ class LeaderEpochs:
         """The last epoch, even when no batch has it; NO_EPOCH when there was none."""
         return max(self._last_begun, self.latest)
 
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        """The epochs of the log's batches, oldest first."""
+        return tuple(self._entries)
+
     def begin(self, epoch: int, start_offset: int) -> None:
         """Note that batches from `start_offset` on are of `epoch`; raises OSError."""
         if epoch <= self.latest:
             return
-        entries = [entry for entry in self._entries if entry.start_offset < start_offset]
-        entries.append(EpochStart(epoch, start_offset))
+        self._write(_with(self._entries, EpochStart(epoch, start_offset)))
+
+    def adopt(self, entries: Iterable[EpochStart]) -> None:
+        """Note, durably, the epochs a leader told; those known already are passed over.
+
+        Durable before the batches are written: formats 0 and 1 carry no epoch, so an epoch that was
+        lost could not be read from them. Raises OSError.
+        """
+        known = self._entries
+        for entry in entries:
+            if entry.epoch > (known[-1].epoch if known else NO_EPOCH):
+                known = _with(known, entry)
+        if known != self._entries:
+            self._write(known)
+            files.sync(self._path.parent)
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Forget the epochs that begin at the end of a truncated log, or behind it; raises OSError.
+
+        The last epoch that began here is then that of the log's last batch.
+        """
+        entries = [entry for entry in self._entries if entry.start_offset < end_offset]
+        if entries != self._entries or self._last_begun > self.latest:
+            self._write(entries)
+            self._last_begun = self.latest
+
+    def forget_all(self) -> None:
+        """Forget every epoch: the log has no batch any more. Raises OSError."""
+        self._write([])
+        self._last_begun = NO_EPOCH
+
+    def _write(self, entries: list[EpochStart]) -> None:
         checkpoints.write_epochs(self._path, entries)
         self._entries = entries
         self._is_durable = False
@@ -77,9 +113,7 @@ class LeaderEpochs:
             if following is None or following.start_offset > start_offset
         ]
         if entries != self._entries:
-            checkpoints.write_epochs(self._path, entries)
-            self._entries = entries
-            self._is_durable = False
+            self._write(entries)
 
     def sync(self) -> None:
         """Make what was written durable, but for its name; raises OSError."""
@@ -113,3 +147,8 @@ class LeaderEpochs:
                 return entry.epoch, end_offset
             end_offset = entry.start_offset
         return found, end_offset
+
+
+def _with(entries: list[EpochStart], entry: EpochStart) -> list[EpochStart]:
+    """Return entries with one more at the end, in the place of those that begin there or later."""
+    return [*(known for known in entries if known.start_offset < entry.start_offset), entry]

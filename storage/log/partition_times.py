@@ -16,6 +16,11 @@
               int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
               bit 2: nobody knows when some batch was appended
     mark      int64 offset at which append times were last let go back; not there where never
+    cut       only in a log that has been truncated; the mark is there then, and 0 where never
+              int64 recovery point and int64 cleaned offset (-1: none): what the directory's
+              checkpoints say beyond them was said before a truncation
+              int64 offset to which a truncation under way cuts the log (-1: none is)
+              int8 1: it begins the log anew at that offset
 
 A segment's line describes its first `size` bytes: what was appended since is read from the log again.
 The file is replaced by rename, durably, at flush, close and retention, and once, not durably,
@@ -46,10 +51,21 @@ _HEAD = struct.Struct(">4siI")
 _STATE = struct.Struct(">qqqqH")
 _COUNT = struct.Struct(">i")
 _MARK = struct.Struct(">q")
+_CUT = struct.Struct(">qqqb")
+_NONE = -1
 _SEGMENT = struct.Struct(">10qiib")
 _HAS_MISSING = 1
 _IS_TRUE = 2
 _HAS_UNKNOWN = 4
+
+
+class Cut(NamedTuple):
+    """What a truncation leaves to know: checkpoints of the directory may be older than it."""
+
+    recovery_point: int  # what is known to be durable, whatever the checkpoint says
+    cleaned_offset: int | None  # what has been compacted, likewise; None: the log never was
+    offset: int | None = None  # a truncation to it is under way; the next start completes it
+    begins_anew: bool = False  # it drops every batch, and the log begins at that offset
 
 
 class PartitionTimes(NamedTuple):
@@ -62,6 +78,7 @@ class PartitionTimes(NamedTuple):
     boot_id: str
     segments: tuple[SegmentLine, ...]
     back_offset: int = 0  # the append times of batches before it hold none back that come after
+    cut: Cut | None = None  # None: the log was never truncated since the last clean stop
 
 
 def read(directory: Path) -> PartitionTimes | None:
@@ -96,6 +113,7 @@ def parse(data: bytes) -> PartitionTimes | None:
         boot_id,
         lines,
         _MARK.unpack_from(body, end)[0] if len(body) > end else 0,
+        _cut(body[end + _MARK.size :]),
     )
 
 
@@ -114,7 +132,8 @@ def pack(times: PartitionTimes) -> bytes:
             boot_id,
             _COUNT.pack(len(times.segments)),
             *map(_pack_line, times.segments),
-            _MARK.pack(times.back_offset) if times.back_offset else b"",
+            _MARK.pack(times.back_offset) if times.back_offset or times.cut else b"",
+            b"" if times.cut is None else _pack_cut(times.cut),
         )
     )
     return _HEAD.pack(MAGIC, VERSION, crc32c(body)) + body
@@ -123,6 +142,27 @@ def pack(times: PartitionTimes) -> bytes:
 def write(directory: Path, data: bytes, *, durable: bool, losable: bool = False) -> None:
     """Put packed bytes in the file's place; see `files.replace`. Raises OSError."""
     files.replace(directory / FILE_NAME, data, durable=durable, losable=losable)
+
+
+def _pack_cut(cut: Cut) -> bytes:
+    return _CUT.pack(
+        cut.recovery_point,
+        _NONE if cut.cleaned_offset is None else cut.cleaned_offset,
+        _NONE if cut.offset is None else cut.offset,
+        cut.begins_anew,
+    )
+
+
+def _cut(data: memoryview) -> Cut | None:
+    if len(data) < _CUT.size:
+        return None
+    recovery_point, cleaned_offset, offset, begins_anew = _CUT.unpack_from(data)
+    return Cut(
+        recovery_point,
+        _or_none(cleaned_offset, _NONE),
+        _or_none(offset, _NONE),
+        bool(begins_anew),
+    )
 
 
 def _pack_line(line: SegmentLine) -> bytes:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import find_offset, find_time
-from storage import files
-from storage.segment import survey
+from storage import filenames, files
+from storage.segment import survey, transaction_index
+from storage.segment.append_entries import UNKNOWN
 from storage.segment.batch_headers import (
     HEADER_SIZE,
     batch_size,
@@ -111,9 +112,12 @@ class Segment(SegmentFiles):
         append_time_ms: int,
         event_limit: int,
         index_interval_bytes: int,
+        *,
+        is_time_known: bool = True,
     ) -> None:
         """Write batches behind the last one; all or nothing.
 
+        Where the append time is not known, the one given is that of a moment it was not later than.
         Raises OSError, and then the log ends where it ended before. When even cutting it back
         fails, that is done before the next append, or by recovery.
         """
@@ -127,7 +131,7 @@ class Segment(SegmentFiles):
             descriptor = self._descriptor
             if descriptor is None:
                 descriptor = self._writer()
-            self.append_times.append(append_time_ms, end_offset)
+            self.append_times.append(append_time_ms if is_time_known else UNKNOWN, end_offset)
             files.write_at(descriptor, buffers, position, size)
         except OSError:
             self._has_torn_tail = True
@@ -151,7 +155,11 @@ class Segment(SegmentFiles):
                 self.index.append(batch.last_offset, start)
                 self.time_index.append(times.largest, times.largest_offset)
                 self._last_indexed = start
-        times.note_append(append_time_ms)
+        if not is_time_known:
+            times.note_append(None)
+            times.last_append = append_time_ms
+        else:
+            times.note_append(append_time_ms)
         self._known_size = position + size
         self._last_hint = (end_offset, position)
         self.tail = Tail(batches[-1].last_offset + 1, position + size)
@@ -164,7 +172,8 @@ class Segment(SegmentFiles):
     def cut(self, tail: Tail) -> None:
         """Drop everything behind a point where a batch begins; raises OSError.
 
-        Log, index and append times end there together.
+        Log, indexes, append times and aborted transactions end there together. What is known of
+        the times is forgotten, and read from the log again, where it spoke of what was dropped.
         """
         self.tail = tail
         self._hints = {}
@@ -176,6 +185,8 @@ class Segment(SegmentFiles):
             files.truncate(self.path, tail.size)
         self.truncate_indexes(tail)
         self.append_times.truncate(tail.end_offset)
+        path = self.file_of(filenames.TXN_INDEX_SUFFIX).path
+        transaction_index.truncate(path, tail.end_offset)
         self._has_torn_tail = False
 
     def seal(self) -> None:
@@ -274,6 +285,20 @@ class Segment(SegmentFiles):
         Where the log ends if there is none. Raises OSError.
         """
         return self._locate(self._reader(), offset, 0, self.tail)[1]
+
+    def end_before(self, offset: int) -> Tail:
+        """Return where the last batch ends that lies before an offset as a whole.
+
+        The segment's beginning where there is none. Raises OSError and CorruptMessage.
+        """
+        position = self.position_of(offset)
+        if position >= self.tail.size:
+            return self.tail
+        entry = self.index.last_before(position - 1)
+        end_offset = self.base_offset
+        for found in self.walk(0 if entry is None else entry.position, position):
+            end_offset = found.batch.last_offset + 1
+        return Tail(end_offset, position)
 
     def _remember(self, view: memoryview, position: int, tail: Tail) -> None:
         """Note where the batch behind those just read starts: its reader comes back for it."""

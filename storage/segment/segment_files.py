@@ -317,6 +317,7 @@ class SegmentFiles(LogFile):
             filenames.APPEND_TIMES_SUFFIX,
             filenames.OFFSET_INDEX_SUFFIX,
             filenames.TIME_INDEX_SUFFIX,
+            filenames.TXN_INDEX_SUFFIX,
         ):
             path = self.file_of(suffix).path
             if path.exists():

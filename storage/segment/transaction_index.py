@@ -9,8 +9,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage import files
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
@@ -36,3 +39,17 @@ def parse(data: bytes) -> list[Aborted]:
 def pack(entries: Iterable[Aborted]) -> bytes:
     """Make the bytes of the file."""
     return b"".join(_ENTRY.pack(*entry) for entry in entries)
+
+
+def truncate(path: Path, end_offset: int) -> None:
+    """Drop the transactions whose marker lies at or behind an offset; raises OSError.
+
+    Nothing where there is no file. The file is replaced, and made durable with its directory.
+    """
+    try:
+        entries = parse(path.read_bytes())
+    except FileNotFoundError:
+        return
+    kept = [entry for entry in entries if entry.last_offset < end_offset]
+    if len(kept) < len(entries):
+        files.replace(path, pack(kept), durable=False)

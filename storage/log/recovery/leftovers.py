@@ -34,6 +34,14 @@ _INDEXES = (
     filenames.TXN_INDEX_SUFFIX,
 )
 
+# The log goes last of a segment: what is left of an interrupted removal is a segment, or nothing.
+_REMOVAL = (
+    *_INDEXES,
+    filenames.SNAPSHOT_SUFFIX,
+    filenames.APPEND_TIMES_SUFFIX,
+    filenames.LOG_SUFFIX,
+)
+
 _log = logging.getLogger("tidelog.storage")
 
 
@@ -62,6 +70,21 @@ def tidy(directory: Path) -> bool:
     replaced = _complete(directory, swapped) if swapped else False
     _remove_orphans(directory)
     return replaced
+
+
+def remove_behind(directory: Path, offset: int, *, everything: bool) -> None:
+    """Remove the segments that begin behind an offset, durably; or every segment. Raises OSError.
+
+    The last one goes first, so what is left is a log at any moment. Snapshots of producers behind
+    the offset go with them.
+    """
+    there = _ending([path.name for path in directory.iterdir()], "")
+    ours = [file for file in there if file.suffix in _REMOVAL]
+    gone = [file for file in ours if everything or file.offset > offset]
+    for file in sorted(gone, key=lambda file: (-file.offset, _REMOVAL.index(file.suffix))):
+        files.unlink(directory / filenames.segment_file(*file))
+    if gone:
+        files.sync(directory)
 
 
 def set_aside(path: Path) -> Path:

@@ -61,16 +61,23 @@ def load(
     """Open the segments of a directory; one that holds none gets one where the log starts.
 
     `contiguous`: no compaction has made holes in the offsets. `known` is what `partition.times`
-    says, `boot_id` names this start of the machine. Raises OSError.
+    says, `boot_id` names this start of the machine. A truncation that was under way is completed.
+    Raises OSError.
     """
     if leftovers.tidy(directory) and known is not None:
         known = known._replace(segments=())  # it speaks of what has been replaced
+    cut_offset = verification.NO_LIMIT
+    if known is not None and known.cut is not None and known.cut.offset is not None:
+        cut_offset, was_clean = known.cut.offset, False
+        leftovers.remove_behind(directory, cut_offset, everything=known.cut.begins_anew)
     found = listed(directory)
     segments = _described(directory, found.base_offsets, log_start_offset)
     stamps: dict[int, int | None] = {}
     if not found.base_offsets:
         segments[-1].activate()
-        return Loaded(tuple(segments), None, 0)
+        if known is None or cut_offset == verification.NO_LIMIT:
+            return Loaded(tuple(segments), None, 0)
+        return Loaded(tuple(segments), known.last_append_time_ms, known.back_offset)
     _adopt(segments, known, was_clean=was_clean)
     is_ours = not _was_open_in_kafka(segments[-1])
     end_offset = _clean_end(segments[-1], recovery_point, known) if was_clean else None
@@ -84,6 +91,7 @@ def load(
             log_start_offset=log_start_offset,
             contiguous=contiguous,
             known=known,
+            cut_offset=cut_offset,
         )
         if contiguous:
             _drop_empty(segments)
@@ -257,9 +265,11 @@ def _recover(
     log_start_offset: int,
     contiguous: bool,
     known: PartitionTimes | None,
+    cut_offset: int,
 ) -> dict[int, int | None]:
     """Check the log from the recovery point on, cut it, and drop the segments behind a cut.
 
+    No batch of the last segment that reaches `cut_offset` is kept.
     Of segments before the log's start, which have been deleted, a power loss may bring back any, and
     any part of one: that is cut, and the log goes on all the same.
     Returns the largest LogAppendTime stamp met in each segment, by base offset.
@@ -276,7 +286,9 @@ def _recover(
         times_size = segment.append_times.size()
         segment.append_times.check(covered_offset)
         strict = contiguous and _began_here(segment, is_ours)
-        checked = verification.check(segment, recovery_point, limit, index_interval_bytes, strict)
+        checked = verification.check(
+            segment, recovery_point, limit, index_interval_bytes, strict, cut_offset
+        )
         is_whole = checked.tail.size == size
         is_gone = not is_last and limit <= log_start_offset
         if is_last or is_gone or not contiguous:

@@ -38,8 +38,11 @@ def check(
     limit_offset: int,
     index_interval_bytes: int,
     strict: bool,
+    end_offset: int = NO_LIMIT,
 ) -> Checked:
     """Verify a segment's batches from the recovery point on, and complete its index.
+
+    None that reaches `end_offset`: a truncation to it was interrupted.
 
     A batch is good when its checksum holds and its offsets follow, below the next segment's. The
     base offset of format 2 is outside its checksum: in a log that we wrote, and that was not
@@ -57,6 +60,8 @@ def check(
     try:
         for found in segment.walk(good.size):
             batch = found.batch
+            if batch.last_offset >= end_offset:
+                break
             verify(found.buffer, batch)
             if not _follows(found, good.end_offset, strict) or batch.last_offset >= bound:
                 raise CorruptMessage(f"offset {batch.base_offset} where {good[0]} comes next")

@@ -1,0 +1,112 @@
+"""Batches as a follower receives them from its leader: taken apart, checked, and never changed.
+
+Offsets, times and stamps are the leader's. Each batch is verified (checksum, offsets that follow) and
+read once: what an index, retention and idempotence need of it comes from its records, as on the
+leader. When each was appended, and in which leader epoch, comes beside the bytes, for formats 0 and 1
+have no field for either. A batch that only began within the bytes is left out: it comes again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage
+from protocol.records.batch import scan, summarize, verify
+from protocol.records.plan import PreparedBatch
+from storage.segment import append_entries
+from storage.time.timestamp import or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.records.batch import Batch, Summary
+    from storage.files import Buffer
+
+_OFFSET = attrgetter("offset")
+
+
+class AppendedFrom(NamedTuple):
+    """From `offset` on, batches were appended at `time_ms`, until the next one; None: unknown."""
+
+    offset: int
+    time_ms: int | None
+
+
+class Received(NamedTuple):
+    """A batch of the leader's log, as it will lie in this one."""
+
+    data: memoryview
+    batch: Batch
+    prepared: PreparedBatch
+    append_time_ms: int | None  # None: the leader does not know it either
+    is_true: bool  # the header says what the records say
+
+
+def receive(data: Buffer, append_times: Sequence[AppendedFrom]) -> list[Received]:
+    """Take apart and verify the whole batches of fetched bytes.
+
+    Raises CorruptMessage where a batch fails its checksum, or offsets do not grow.
+    """
+    received: list[Received] = []
+    for batch in scan(data):
+        verify(data, batch)
+        summary = summarize(data, batch)
+        base_offset = batch.base_offset if batch.base_offset >= 0 else summary.base_offset
+        expected = received[-1].prepared.last_offset + 1 if received else 0
+        if not expected <= base_offset <= batch.last_offset:
+            raise CorruptMessage(f"offset {base_offset} comes where {expected} is the next")
+        prepared = _prepared(batch, summary, base_offset)
+        is_true = prepared.is_control or summary.largest == or_none(batch.max_timestamp)
+        here = memoryview(data)[batch.position : batch.position + batch.size]
+        received.append(Received(here, batch, prepared, _time_of(append_times, batch), is_true))
+    return received
+
+
+def _time_of(append_times: Sequence[AppendedFrom], batch: Batch) -> int | None:
+    """Return when a batch was appended; None where nobody knows."""
+    # A wrapper of format 0 or 1 does not show its first offset; its last is of the same append.
+    number = bisect_right(append_times, batch.last_offset, key=_OFFSET) - 1
+    return append_times[number].time_ms if number >= 0 else None
+
+
+def _prepared(batch: Batch, summary: Summary, base_offset: int) -> PreparedBatch:
+    """Describe a batch as an append does; one without records has no times, as a control batch."""
+    has_no_data = batch.is_control or batch.is_empty
+    return PreparedBatch(
+        batch.position,
+        batch.size,
+        base_offset,
+        batch.last_offset,
+        summary.count,
+        None if has_no_data else summary.largest,
+        summary.largest_offset,
+        None if has_no_data else summary.first,
+        not has_no_data and summary.has_missing,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.is_transactional,
+        has_no_data,
+    )
+
+
+def unpacked(slices: Sequence[tuple[int, bytes]]) -> list[AppendedFrom]:
+    """Return append times by log offset, which a leader sends slice by slice of its segments.
+
+    A slice is a segment's base offset and entries of its `.appendtimes`; none: nothing is known.
+    Raises CorruptMessage for entries that are torn.
+    """
+    entries: list[AppendedFrom] = []
+    for base_offset, data in slices:
+        if len(data) % append_entries.ENTRY_SIZE:
+            raise CorruptMessage("append times end within an entry")
+        here = [
+            AppendedFrom(base_offset + offset, None if time == append_entries.UNKNOWN else time)
+            for time, offset in append_entries.ENTRY.iter_unpack(data)
+        ]
+        if not here or here[0].offset > base_offset:
+            entries.append(AppendedFrom(base_offset, None))
+        entries += here
+    return entries

@@ -1,0 +1,64 @@
+"""Leader epochs: what a leader begins, what a follower adopts, what a truncation cuts."""
+
+import pytest
+
+from storage import filenames
+from storage.checkpoints import EpochStart, read_epochs, write_epochs
+from storage.log.epochs import NO_EPOCH, LeaderEpochs
+
+
+@pytest.fixture
+def epochs(tmp_path):
+    write_epochs(tmp_path / filenames.LEADER_EPOCH_CHECKPOINT, [(0, 0), (2, 10), (5, 20)])
+    return LeaderEpochs(tmp_path, 30)
+
+
+def kept(path):
+    return read_epochs(path / filenames.LEADER_EPOCH_CHECKPOINT)
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "left"),
+    [(31, 3), (21, 3), (20, 2), (11, 2), (10, 1), (1, 1), (0, 0)],
+)
+def test_an_epoch_without_a_batch_is_cut(tmp_path, epochs, end_offset, left):
+    before = epochs.entries
+    epochs.truncate_to(end_offset)
+    assert epochs.entries == before[:left] == tuple(kept(tmp_path))
+    assert epochs.last_begun == epochs.latest
+
+
+def test_what_was_cut_does_not_come_back_when_the_log_grows_again(tmp_path, epochs):
+    epochs.truncate_to(15)
+    assert LeaderEpochs(tmp_path, 100).entries == ((0, 0), (2, 10))
+
+
+def test_an_epoch_that_wrote_nothing_is_cut_from_the_file_too(tmp_path, epochs):
+    again = LeaderEpochs(tmp_path, 20)  # the batches of epoch 5 were lost in a crash
+    assert (again.latest, again.last_begun) == (2, 5)
+    again.truncate_to(20)
+    assert kept(tmp_path) == [(0, 0), (2, 10)]
+    assert again.last_begun == 2
+
+
+def test_a_follower_adopts_what_it_does_not_know(tmp_path, epochs):
+    told = [EpochStart(2, 10), EpochStart(5, 20), EpochStart(6, 30), EpochStart(9, 31)]
+    epochs.adopt(told)
+    assert epochs.entries == ((0, 0), (2, 10), (5, 20), (6, 30), (9, 31)) == tuple(kept(tmp_path))
+
+
+def test_an_epoch_that_begins_earlier_takes_the_place_of_those_behind_it(epochs):
+    epochs.adopt([EpochStart(6, 15)])
+    assert epochs.entries == ((0, 0), (2, 10), (6, 15))
+
+
+def test_what_is_known_is_not_written_again(tmp_path, epochs):
+    path = tmp_path / filenames.LEADER_EPOCH_CHECKPOINT
+    path.unlink()
+    epochs.adopt([EpochStart(2, 10), EpochStart(4, 12)])
+    assert not path.exists()
+
+
+def test_an_emptied_log_has_no_epoch(tmp_path, epochs):
+    epochs.forget_all()
+    assert (epochs.entries, epochs.last_begun, kept(tmp_path)) == ((), NO_EPOCH, [])

@@ -1,0 +1,91 @@
+"""Cutting a segment: the log, both indexes, append times and aborted transactions end together."""
+
+import pytest
+
+from protocol.records.batch import Record, build, scan
+from storage import filenames
+from storage.log.received import receive
+from storage.segment import transaction_index
+from storage.segment.transaction_index import Aborted
+
+SIZES = range(10)
+
+
+def fill(make_log, **build_settings):
+    """A log of ten appends of two records, a millisecond apart, an index entry for each."""
+    log = make_log(segment_bytes=1 << 20, index_interval_bytes=0).create()
+    for i in SIZES:
+        log.append([1_000 + i, 900], now=10 * i, **build_settings)
+    return log
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("compression", [0, 1])
+def test_the_end_before_an_offset_is_the_end_of_a_whole_batch(make_log, magic, compression):
+    release = ("0.9.0", "0.10.2", "3.0")[magic]
+    log = make_log(index_interval_bytes=0, message_format_version=release).create()
+    for _ in SIZES:
+        log.append([5, 6] if magic else [-1, -1], magic=magic, compression=compression)
+    (segment,) = log.partition.segments
+    ends = [0, *(batch.last_offset + 1 for batch in scan(segment.path.read_bytes()))]
+    for offset in range(25):
+        wanted = max(end for end in ends if end <= offset)
+        tail = segment.end_before(offset)
+        assert tail.end_offset == wanted
+        assert [b.last_offset + 1 for b in scan(segment.path.read_bytes()[: tail.size])] == [
+            end for end in ends[1:] if end <= wanted
+        ]
+
+
+def test_an_index_that_lies_does_not_move_the_end(make_log):
+    log = fill(make_log)
+    (segment,) = log.partition.segments
+    wanted = segment.end_before(9)
+    segment.index.clear()
+    segment.index.append(7, 3)  # no batch begins there
+    assert segment.end_before(9) == wanted
+
+
+def test_everything_ends_with_the_log(make_log):
+    log = fill(make_log)
+    (segment,) = log.partition.segments
+    aborted = [Aborted(0, 7, i, i + 1, 0) for i in range(0, 20, 2)]
+    path = log.directory / filenames.segment_file(0, filenames.TXN_INDEX_SUFFIX)
+    path.write_bytes(transaction_index.pack(aborted))
+    tail = segment.end_before(9)
+    assert tail.end_offset == 8
+    segment.cut(tail)
+    assert segment.path.stat().st_size == tail.size
+    assert segment.index.last().offset <= 7
+    assert segment.index.last().position < tail.size
+    assert segment.time_index.last().offset <= 7
+    assert [entry.time for entry in segment.append_times.entries()] == [0, 10, 20, 30]
+    assert transaction_index.parse(path.read_bytes()) == aborted[:4]
+    assert (segment.times.largest, segment.times.last_append) == (1_003, 30)
+
+
+def test_an_index_of_transactions_that_lies_before_the_cut_is_not_written(make_log, monkeypatch):
+    log = fill(make_log)
+    path = log.directory / filenames.segment_file(0, filenames.TXN_INDEX_SUFFIX)
+    path.write_bytes(transaction_index.pack([Aborted(0, 7, 0, 1, 0)]) + b"torn")
+    before = path.stat().st_mtime_ns, path.read_bytes()
+    transaction_index.truncate(path, 2)
+    assert (path.stat().st_mtime_ns, path.read_bytes()) == before
+    transaction_index.truncate(path, 1)
+    assert path.read_bytes() == b""
+
+
+def test_a_batch_of_unknown_append_time_ages_from_the_time_it_came(make_log):
+    log = fill(make_log)
+    (segment,) = log.partition.segments
+    data = build([Record(20, 5_000, b"k", b"v")])
+    (batch,) = scan(data)
+
+    (received,) = receive(data, [])
+    assert received.append_time_ms is None
+    assert batch.base_offset == 20
+    segment.append((data,), len(data), (received.prepared,), 700, 10_000, 0, is_time_known=False)
+    assert segment.append_times.at(20) is None
+    assert segment.append_times.last_time == 90
+    assert segment.times.has_unknown
+    assert segment.times.last_append == 700
