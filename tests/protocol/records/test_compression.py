@@ -10,8 +10,11 @@ import zlib
 
 import cramjam
 import lz4.frame
+import pyarrow as pa
 import pytest
+import snappy
 import zstandard
+from kafka.codec import snappy_decode, snappy_encode
 
 from protocol.errors import CorruptMessage, UnsupportedCompressionType
 from protocol.records.compression import compress, decompress, produce_limit
@@ -87,6 +90,51 @@ def test_snappy_raw_and_framed():
     twice = framed + struct.pack(">i", len(raw)) + raw
     assert bytes(decompress(SNAPPY, twice, 1)) == TEXT * 2
     assert bytes(decompress(SNAPPY, head, 1)) == b""
+
+
+def xerial_blocks(framed):
+    """The blocks of Java's framing, taken apart by hand."""
+    assert framed[:16] == b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    position = 16
+    while position < len(framed):
+        (size,) = struct.unpack_from(">i", framed, position)
+        yield framed[position + 4 : position + 4 + size]
+        position += 4 + size
+    assert position == len(framed)
+
+
+def by_google(block):
+    """Unpack one raw block with Google's own library, which needs the size: the block's first number."""
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    return pa.decompress(block, decompressed_size=size, codec="snappy", asbytes=True)
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_other_libraries_read_our_snappy(data):
+    framed = bytes(compress(SNAPPY, data, 2))
+    blocks = list(xerial_blocks(framed))
+    assert b"".join(snappy.uncompress(block) for block in blocks) == data
+    assert b"".join(by_google(block) for block in blocks) == data
+    assert snappy_decode(framed) == data
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_we_read_the_snappy_of_other_libraries(data):
+    for raw in (snappy.compress(data), pa.compress(data, codec="snappy", asbytes=True)):
+        assert bytes(decompress(SNAPPY, raw, 2)) == data
+        framed = b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(raw)) + raw
+        assert bytes(decompress(SNAPPY, framed, 1)) == data
+        with pytest.raises(CorruptMessage):
+            decompress(SNAPPY, framed, 1, len(data) - 1)
+    for block_size in (1_000, 32 * 1024, 1 << 20):
+        framed = snappy_encode(data, xerial_compatible=True, xerial_blocksize=block_size)
+        assert bytes(decompress(SNAPPY, framed, 1)) == data
+    assert bytes(decompress(SNAPPY, snappy_encode(data, xerial_compatible=False), 1)) == data
 
 
 def test_gzip_members_behind_each_other():
