@@ -1,6 +1,6 @@
 """Groups through random schedules in simulation; planted bugs are caught.
 
-The promises are in group_simulation.py. TIDELOG_SCHEDULES says how many; the long profile has 1,000.
+The promises are in groups.py. TIDELOG_SCHEDULES says how many; the long profile has 1,000.
 """
 
 from __future__ import annotations
