@@ -55,6 +55,14 @@ class RequestError(ClientError):
         super().__init__(f"{doing}: {self.name}" + (f": {self.reason}" if self.reason else ""))
 
 
+class PartitionRefused(RequestError):  # noqa: N818 - as above
+    """A broker refused what was asked of one partition."""
+
+    def __init__(self, code: int, doing: str, place: tuple[str, int]) -> None:
+        super().__init__(code, f"{doing} {place[0]}-{place[1]}")
+        self.topic, self.partition = place
+
+
 def raise_for_code(code: int, doing: str, message: str | None = None) -> None:
     """Raise RequestError unless the code is 0."""
     if code:

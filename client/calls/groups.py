@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import apis
 from client.cluster import GROUP
-from client.errors import raise_for_code
-from client.flow import Call, Coordinator, Node
+from client.errors import PartitionRefused, raise_for_code
+from client.flow import AnyBroker, Call, Coordinator, Node
 from protocol.api import (
     delete_groups,
     describe_groups,
+    find_coordinator,
     list_groups,
     offset_commit,
     offset_delete,
@@ -42,6 +43,17 @@ class ListedGroup(NamedTuple):
     name: str
     protocol_type: str
     state: str
+
+
+def coordinator(group: str) -> Call[int]:
+    """The id of the broker that coordinates a group."""
+
+    def read(answer: Any) -> int:
+        raise_for_code(answer.error_code, f"coordinator of group {group}", answer.error_message)
+        return int(answer.node_id)
+
+    request = find_coordinator.FindCoordinatorRequest(key=group, key_type=GROUP)
+    return Call(apis.FIND_COORDINATOR, request, AnyBroker(), read)
 
 
 def fetch_offsets(group: str) -> Call[dict[TopicPartition, GroupOffset]]:
@@ -84,8 +96,9 @@ def commit_offsets(group: str, offsets: Mapping[TopicPartition, GroupOffset]) ->
     def read(answer: Any) -> None:
         for topic in answer.topics:
             for one in topic.partitions:
-                where = f"{topic.name}-{one.partition_index}"
-                raise_for_code(one.error_code, f"committing {where} for group {group}")
+                if one.error_code:
+                    place = (topic.name, one.partition_index)
+                    raise PartitionRefused(one.error_code, f"group {group}, committing", place)
 
     return Call(apis.OFFSET_COMMIT, request, Coordinator(GROUP, group), read)
 
@@ -109,7 +122,9 @@ def delete_offsets(group: str, partitions: Iterable[TopicPartition]) -> Call[Non
         raise_for_code(answer.error_code, group)
         for topic in answer.topics:
             for one in topic.partitions:
-                raise_for_code(one.error_code, f"{group}, {topic.name}-{one.partition_index}")
+                if one.error_code:
+                    place = (topic.name, one.partition_index)
+                    raise PartitionRefused(one.error_code, f"group {group}, deleting", place)
 
     return Call(apis.OFFSET_DELETE, request, Coordinator(GROUP, group), read)
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import apis
 from client.errors import RequestError, raise_for_code
-from client.flow import Call, Leader
+from client.flow import Call, Leader, Node
 from protocol.api import delete_records, fetch, list_offsets, produce
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from protocol.records.layout import Buffer
 
 LATEST: Final = -1
@@ -100,16 +102,66 @@ def fetch_records(
             raise_for_code(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"reading {topic}-{partition}")
         one = answer.responses[0].partitions[0]
         raise_for_code(one.error_code, f"reading {topic}-{partition} at offset {offset}")
-        return Fetched(
-            memoryview(one.records or b""),
-            one.high_watermark,
-            one.last_stable_offset,
-            one.log_start_offset,
-            tuple((each.producer_id, each.first_offset) for each in one.aborted_transactions or ()),
-            tuple((each.base_offset, each.entries) for each in one.append_times or ()),
-        )
+        return _fetched(one)
 
     return Call(apis.FETCH, request, Leader(topic, partition), read, wait_s=max_wait_ms / 1000)
+
+
+def fetch_partitions(
+    node_id: int,
+    positions: Mapping[tuple[str, int], int],
+    *,
+    max_bytes: int = 16 << 20,
+    partition_max_bytes: int = 1 << 20,
+    max_wait_ms: int = 500,
+    isolation: int = READ_UNCOMMITTED,
+) -> Call[dict[tuple[str, int], Fetched | RequestError]]:
+    """Read whole batches of several partitions that one broker leads, each from an offset on.
+
+    A partition that is refused has its RequestError in the answer.
+    """
+    by_topic: dict[str, list[fetch.FetchPartition]] = {}
+    for (topic, partition), offset in positions.items():
+        by_topic.setdefault(topic, []).append(
+            fetch.FetchPartition(
+                partition=partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes
+            )
+        )
+    request = fetch.FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        topics=[
+            fetch.FetchTopic(topic=name, partitions=partitions)
+            for name, partitions in by_topic.items()
+        ],
+    )
+
+    def read(answer: Any) -> dict[tuple[str, int], Fetched | RequestError]:
+        raise_for_code(answer.error_code, f"reading from broker {node_id}")
+        return {
+            (topic.topic, one.partition_index): RequestError(
+                one.error_code, f"reading {topic.topic}-{one.partition_index}"
+            )
+            if one.error_code
+            else _fetched(one)
+            for topic in answer.responses
+            for one in topic.partitions
+        }
+
+    return Call(apis.FETCH, request, Node(node_id), read, wait_s=max_wait_ms / 1000)
+
+
+def _fetched(one: Any) -> Fetched:
+    return Fetched(
+        memoryview(one.records or b""),
+        one.high_watermark,
+        one.last_stable_offset,
+        one.log_start_offset,
+        tuple((each.producer_id, each.first_offset) for each in one.aborted_transactions or ()),
+        tuple((each.base_offset, each.entries) for each in one.append_times or ()),
+    )
 
 
 def append(topic: str, partition: int, batches: Buffer, *, acks: int = -1) -> Call[Produced]:

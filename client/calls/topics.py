@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 WAIT_MS: Final = 30_000  # what a broker may take to change topics
 
 
-def describe(names: Sequence[str] | None) -> Call[Any]:
-    """The Metadata answer for the named topics, or (None) for all; errors of topics stay in it."""
+def describe(names: Sequence[str] | None, *, may_create: bool = False) -> Call[Any]:
+    """The Metadata answer for the named topics, or (None) for all; errors of topics stay in it.
+
+    `may_create` lets the broker make a topic that is missing, if it is set to do so.
+    """
     asked = None if names is None else [metadata.MetadataRequestTopic(name=one) for one in names]
-    request = metadata.MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    request = metadata.MetadataRequest(topics=asked, allow_auto_topic_creation=may_create)
     return Call(apis.METADATA, request, AnyBroker(), lambda answer: answer)
 
 

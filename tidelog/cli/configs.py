@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.kafka import Entry, Kafka, add_broker
+from tidelog.cli.cluster import Cluster
 from tidelog.cli.shared import (
     USAGE,
     CommandError,
+    add_broker,
     add_common,
     ask,
     confirm,
@@ -28,6 +29,8 @@ from tidelog.cli.shared import (
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
+
+    from tidelog.cli.cluster import Entry, Topic
 
 Changes = dict[str, str | None]
 
@@ -95,8 +98,8 @@ def _configs(options: argparse.Namespace) -> None:
     else:
         raise CommandError("TOPIC is missing (or --of-broker)", USAGE)
     if options.action == "show":
-        with Kafka(options.broker) as kafka:
-            _show(kafka, topic, names, options)
+        with Cluster(options.broker) as cluster:
+            _show(cluster, topic, names, options)
         return
     if not names:
         raise CommandError("no setting is named", USAGE)
@@ -105,8 +108,8 @@ def _configs(options: argparse.Namespace) -> None:
         changes = {**settings_of(names)}
     elif wrong := [name for name in names if "=" in name]:
         raise CommandError(f"{wrong[0]}: unset takes names alone", USAGE)
-    with Kafka(options.broker) as kafka:
-        told = alter(kafka, topic, changes, options)
+    with Cluster(options.broker) as cluster:
+        told = alter(cluster, topic, changes, options)
         if options.json:
             tell_json(told)
         elif told["changed"]:
@@ -132,9 +135,9 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
 
 
 def _show(
-    kafka: Kafka, topic: str | None, names: Sequence[str], options: argparse.Namespace
+    cluster: Cluster, topic: str | None, names: Sequence[str], options: argparse.Namespace
 ) -> None:
-    entries = kafka.settings(topic)
+    entries = cluster.settings(topic)
     if unknown := [name for name in names if name not in {entry.name for entry in entries}]:
         raise CommandError(f"there is no setting {unknown[0]}", USAGE)
     shown = [
@@ -188,15 +191,15 @@ def _listed(changes: Mapping[str, str | None]) -> str:
 
 
 def alter(
-    kafka: Kafka, topic: str | None, changes: Changes, options: argparse.Namespace
+    cluster: Cluster, topic: str | None, changes: Changes, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Change settings once it is known, and wanted, what that deletes; what is told of it as JSON.
 
     Raises CommandError.
     """
-    _check_unset(kafka, topic, changes)
-    kafka.alter(topic, changes, validate_only=True)
-    doomed = _doomed(kafka, topic, changes, options)
+    _check_unset(cluster, topic, changes)
+    cluster.alter(topic, changes, validate_only=True)
+    doomed = _doomed(cluster, topic, changes, options)
     if doomed is None:
         sentence = (
             f"nobody can tell what {_listed(changes)} would delete, because no HTTP port of this "
@@ -219,7 +222,7 @@ def alter(
                 declined="nothing was changed",
                 yes=options.yes,
             )
-        kafka.alter(topic, changes)
+        cluster.alter(topic, changes)
     return {
         "topic": topic,
         "changes": changes,
@@ -228,11 +231,11 @@ def alter(
     }
 
 
-def _check_unset(kafka: Kafka, topic: str | None, changes: Changes) -> None:
+def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
     """Raise CommandError for what cannot be taken back, being no setting: brokers say nothing of it."""
     names = [name for name, value in changes.items() if value is None]
     if names:
-        entries = kafka.settings(topic)
+        entries = cluster.settings(topic)
         known = {name for each in entries for name in (each.name, *(s[0] for s in each.synonyms))}
         for name in names:
             if name not in known:
@@ -240,15 +243,15 @@ def _check_unset(kafka: Kafka, topic: str | None, changes: Changes) -> None:
 
 
 def _doomed(
-    kafka: Kafka, topic: str | None, changes: Changes, options: argparse.Namespace
+    cluster: Cluster, topic: str | None, changes: Changes, options: argparse.Namespace
 ) -> list[Doomed] | None:
     """What the changes would delete, by topic; None if nobody can tell. Raises CommandError."""
     if not any(name.startswith(_DELETING) for name in changes):
         return []
-    topics = kafka.topics(None if topic is None else [topic])
+    topics = cluster.topics(None if topic is None else [topic])
     found = []
     for each in topics:
-        entries = kafka.settings(each["name"])
+        entries = cluster.settings(each.name)
         effective = _own(entries, changes) if topic else _inherited(entries, changes)
         if effective:
             try:
@@ -291,20 +294,20 @@ def _inherited(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
     return found
 
 
-def _preview(address: str, topic: Mapping[str, Any], settings: Mapping[str, str]) -> Doomed | None:
+def _preview(address: str, topic: Topic, settings: Mapping[str, str]) -> Doomed | None:
     """What goes with these settings and would not go without; None if nothing. Raises CommandError."""
     query = [("set", f"{name}={value}") for name, value in settings.items()]
-    told = ask(address, "topics", topic["name"], "explain", query=query)
-    if told["topic_id"] != str(topic["topic_id"]):
+    told = ask(address, "topics", topic.name, "explain", query=query)
+    if told["topic_id"] != topic.topic_id:
         raise CommandError(f"what answers at {address} is another broker")
     sums = dict.fromkeys(("segments", "records", "bytes"), 0)
     policies: set[str] = set()
     for partition in told["partitions"]:
         if "error" in partition:
-            raise CommandError(f"{topic['name']}-{partition['partition']}: {partition['message']}")
+            raise CommandError(f"{topic.name}-{partition['partition']}: {partition['message']}")
         for name in sums:
             sums[name] += partition["going"][name] - partition["going_as_it_is"][name]
         policies.update(partition["going"]["policies"])
     if sums["bytes"] <= 0 and sums["records"] <= 0:
         return None
-    return Doomed(topic["name"], **sums, policies=tuple(sorted(policies)))
+    return Doomed(topic.name, **sums, policies=tuple(sorted(policies)))

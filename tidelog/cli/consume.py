@@ -15,7 +15,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.kafka import EARLIEST, LATEST, UNSAYABLE_MS, Kafka, add_broker, telling
+from client import READ_COMMITTED, READ_UNCOMMITTED
+from client.consumer import Consumer
+from tidelog.cli.cluster import EARLIEST, LATEST, UNSAYABLE_MS, Cluster, raised_as_sentences
 from tidelog.cli.records import (
     NO_TIME,
     Seen,
@@ -25,16 +27,17 @@ from tidelog.cli.records import (
     time_of,
     to_json,
 )
-from tidelog.cli.shared import USAGE, CommandError, add_common, add_topic, ask, bar, run
+from tidelog.cli.shared import USAGE, CommandError, add_broker, add_common, add_topic, ask, bar, run
 from tidelog.control import ControlClient, ControlError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping
 
+    from client.consumer import Consumed
+
 _TIMES_S = 60.0
 _POLL_MS = 200
-_POLL_RECORDS = 2_000
 _SILENT_S = 30.0
 _COLUMNS = "{:>9}  {:>10}  {:<24}  {}{}  {}\n"
 _PLACES = "TIME, earliest, latest, an offset, or @MS for milliseconds"
@@ -81,16 +84,16 @@ def _consume(options: argparse.Namespace) -> None:
     if options.follow and options.end != "latest":
         raise CommandError("--follow has no end: leave out --to", USAGE)
     with contextlib.ExitStack() as opened:
-        kafka = opened.enter_context(Kafka(options.broker))
-        (topic,) = kafka.topics([options.topic])
-        numbers = [each["partition_index"] for each in topic["partitions"]]
+        cluster = opened.enter_context(Cluster(options.broker))
+        (topic,) = cluster.topics([options.topic])
+        numbers = [each.number for each in topic.partitions]
         if only is not None:
             if only not in numbers:
                 raise CommandError(
                     f"there is no partition {options.topic}-{only}: it has {len(numbers)}"
                 )
             numbers = [only]
-        here = kafka.is_at(options.http, options.topic)  # None: no HTTP port of this broker's
+        here = cluster.is_at(options.http, options.topic)  # None: no HTTP port of this broker's
         now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
         start = _place("--from", options.start, now_ms, options)
         end = _place("--to", options.end, now_ms, options)
@@ -99,8 +102,8 @@ def _consume(options: argparse.Namespace) -> None:
         append_times = _append_times(options, is_here=here is not None)
         if append_times is not None:
             opened.callback(append_times.close)
-        spans = _spans(kafka, numbers, start, end, options, is_here=here is not None)
-        reader = opened.enter_context(contextlib.closing(_Reader(options, spans, append_times)))
+        spans = _spans(cluster, numbers, start, end, options, is_here=here is not None)
+        reader = _Reader(cluster, options, spans, append_times)
         records = _between(reader, start, end, within=options.within)
         _write(records, reader, options, most, with_append_times=append_times is not None)
 
@@ -129,7 +132,7 @@ def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> 
 
 
 def _spans(
-    kafka: Kafka,
+    cluster: Cluster,
     numbers: list[int],
     start: Place,
     end: Place,
@@ -139,13 +142,13 @@ def _spans(
 ) -> dict[int, tuple[int, int]]:
     """The first offset of each partition, and the one to end before."""
     name = options.topic
-    firsts = kafka.offsets(name, numbers, EARLIEST)
-    lasts = kafka.offsets(name, numbers, LATEST)
+    firsts = cluster.offsets(name, numbers, EARLIEST)
+    lasts = cluster.offsets(name, numbers, LATEST)
     begin: dict[int, int | None] = {}
     if start.time_ms is None:
         begin = dict.fromkeys(numbers, start.offset)
     elif start.time_ms not in UNSAYABLE_MS:
-        begin = {**kafka.offsets(name, numbers, start.time_ms)}
+        begin = {**cluster.offsets(name, numbers, start.time_ms)}
     elif is_here:
         told = ask(options.http, "topics", name, "offsets", query=[("at", str(start.time_ms))])
         begin = {row["partition"]: row.get("offset") for row in told["partitions"]}
@@ -196,46 +199,37 @@ class _Reader:
 
     def __init__(
         self,
+        cluster: Cluster,
         options: argparse.Namespace,
         spans: Mapping[int, tuple[int, int]],
         append_times: _AppendTimes | None,
     ) -> None:
-        from kafka import KafkaConsumer, TopicPartition
-
         self.total = sum(max(end - start, 0) for start, end in spans.values())
+        self._topic = options.topic
         self._follows = options.follow
         self._append_times = append_times
         self._ends = {
-            TopicPartition(options.topic, number): end
-            for number, (start, end) in spans.items()
-            if options.follow or start < end
+            number: end for number, (start, end) in spans.items() if options.follow or start < end
         }
-        with telling():
-            self._consumer = KafkaConsumer(
-                bootstrap_servers=options.broker,
-                client_id="tidelog",
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",  # what retention took meanwhile is passed over
-                max_poll_records=_POLL_RECORDS,
-                isolation_level="read_committed" if options.committed else "read_uncommitted",
-            )
-            self._consumer.assign(list(self._ends))
-            for each in self._ends:
-                self._consumer.seek(each, spans[each.partition][0])
+        self._consumer = Consumer(
+            cluster.client,
+            {(options.topic, number): spans[number][0] for number in self._ends},
+            isolation=READ_COMMITTED if options.committed else READ_UNCOMMITTED,
+        )
 
     def read(self) -> Iterator[Seen | None]:
         """Records as they come; None whenever nothing more is there at the moment. Raises CommandError."""
         heard = time.monotonic()
         while self._ends:
-            with telling():
+            with raised_as_sentences():
                 polled = self._consumer.poll(_POLL_MS)
-            for place, records in polled.items():
-                for record in records:
-                    if place not in self._ends:
+            for (_, number), found in polled.items():
+                for each in found:
+                    if number not in self._ends:
                         break
-                    if not self._follows and record.offset >= self._ends[place]:
+                    if not self._follows and each.record.offset >= self._ends[number]:
                         break
-                    yield self._seen(record)
+                    yield self._seen(number, each)
             yield None
             if self._follows:
                 continue
@@ -245,32 +239,27 @@ class _Reader:
                 raise CommandError(
                     f"nothing has come for {_SILENT_S:.0f} s, and the end is not reached"
                 )
-            for place, end in list(self._ends.items()):
-                if self._consumer.position(place) >= end:
-                    self.end(place.partition)
+            for number, end in list(self._ends.items()):
+                if self._consumer.positions[self._topic, number] >= end:
+                    self.end(number)
 
     def end(self, partition: int) -> None:
         """Read no more of a partition."""
-        for place in [each for each in self._ends if each.partition == partition]:
-            del self._ends[place]
-            self._consumer.pause(place)
+        self._ends.pop(partition, None)
+        self._consumer.stop((self._topic, partition))
 
-    def _seen(self, record: Any) -> Seen:
-        asked = self._append_times
+    def _seen(self, number: int, each: Consumed) -> Seen:
+        asked, record = self._append_times, each.record
         return Seen(
-            record.partition,
+            number,
             record.offset,
-            NO_TIME if record.timestamp is None else record.timestamp,
-            record.timestamp_type == 1,
-            None if asked is None else asked.of(record.partition, record.offset),
+            record.timestamp,
+            each.is_log_append_time,
+            None if asked is None else asked.of(number, record.offset),
             record.key,
             record.value,
-            list(record.headers),
+            [(name.decode(errors="replace"), value) for name, value in record.headers],
         )
-
-    def close(self) -> None:
-        """Leave the broker."""
-        self._consumer.close(autocommit=False)
 
 
 class _AppendTimes:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.kafka import Kafka, add_broker
+from tidelog.cli.cluster import Cluster
 from tidelog.cli.offsets import look_up
 from tidelog.cli.shared import (
     NONE,
     CommandError,
+    add_broker,
     add_common,
     add_topic,
     confirm,
@@ -113,14 +114,14 @@ def _delete(options: argparse.Namespace) -> None:
 
 def _delete_records(address: str, found: dict[str, Any], offsets: dict[int, int]) -> None:
     """Delete from the topic that was looked at: another of its name is left alone. Raises CommandError."""
-    with Kafka(address) as kafka:
-        (topic,) = kafka.topics([found["topic"]])
-        if str(topic.get("topic_id")) != found["topic_id"]:
+    with Cluster(address) as cluster:
+        (topic,) = cluster.topics([found["topic"]])
+        if topic.topic_id != found["topic_id"]:
             raise CommandError(
                 f"the topic {found['topic']} at --broker {address} is not the one that --http looked "
                 "at: nothing was deleted"
             )
-        kafka.delete_records(found["topic"], offsets)
+        cluster.delete_records(found["topic"], offsets)
 
 
 def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:

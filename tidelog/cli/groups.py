@@ -1,7 +1,7 @@
 """`tidelog groups`: who is in consumer groups, how far they are behind, and what they have committed.
 
-Lag is told in records and in time, by a record's own time and by when it was appended (commands_lag.py). What
-takes offsets back is in commands_reset.py. What deletes asks first, or wants --yes where there is no
+Lag is told in records and in time, by a record's own time and by when it was appended (lag.py). What
+takes offsets back is in reset_offsets.py. What deletes asks first, or wants --yes where there is no
 terminal; the broker refuses it while somebody is in the group.
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.kafka import add_actions
-from tidelog.cli.kafka_groups import Group, KafkaGroups
+from tidelog.cli.cluster import Cluster, Group
 from tidelog.cli.lag import Lag, as_json, measure
 from tidelog.cli.reset_offsets import add_reset, reset
 from tidelog.cli.shared import (
     FAILED,
     USAGE,
     CommandError,
+    add_actions,
     confirm,
     counted,
     run,
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from tidelog.cli.kafka_groups import Committed, Member, Place
+    from client import GroupOffset
+    from tidelog.cli.cluster import Member, Place
 
 _PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
 _PLACES_HELP = "a topic, or some of its partitions: TOPIC:0,2"
@@ -74,8 +75,8 @@ def run_groups(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> None:
-    with KafkaGroups(options.broker) as kafka:
-        groups = kafka.group_names()
+    with Cluster(options.broker) as cluster:
+        groups = cluster.group_names()
     if options.json:
         tell_json([{"group": name, **told} for name, told in groups.items()])
         return
@@ -89,15 +90,15 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _describe(options: argparse.Namespace) -> None:
-    with KafkaGroups(options.broker) as kafka:
-        names = options.groups or list(kafka.group_names())
+    with Cluster(options.broker) as cluster:
+        names = options.groups or list(cluster.group_names())
         told = []
         for name in names:
-            group, committed = kafka.group(name), kafka.committed(name)
+            group, committed = cluster.group(name), cluster.committed(name)
             if group.state == "Dead" and not committed:
                 raise CommandError(f"there is no group {name}")
             assigned = [place for each in group.members for place in each.assigned or ()]
-            told.append((group, measure(kafka, options.http, committed, assigned)))
+            told.append((group, measure(cluster, options.http, committed, assigned)))
     if options.json:
         tell_json([_group_as_json(group, lags) for group, lags in told])
         return
@@ -216,8 +217,8 @@ def _span(span_ms: int | None) -> str:
 
 
 def _reset(options: argparse.Namespace) -> None:
-    with KafkaGroups(options.broker) as kafka:
-        reset(kafka, _places(options.places), options)
+    with Cluster(options.broker) as cluster:
+        reset(cluster, _places(options.places), options)
 
 
 def _places(given: Iterable[str]) -> dict[str, list[int] | None]:
@@ -237,8 +238,8 @@ def _places(given: Iterable[str]) -> dict[str, list[int] | None]:
 
 
 def _delete(options: argparse.Namespace) -> None:
-    with KafkaGroups(options.broker) as kafka:
-        there = kafka.group_names()
+    with Cluster(options.broker) as cluster:
+        there = cluster.group_names()
         for name in options.groups:
             if name not in there:
                 raise CommandError(f"there is no group {name}")
@@ -249,7 +250,7 @@ def _delete(options: argparse.Namespace) -> None:
             declined="nothing was deleted",
             yes=options.yes,
         )
-        told = kafka.delete_groups(list(dict.fromkeys(options.groups)))
+        told = cluster.delete_groups(list(dict.fromkeys(options.groups)))
     done = [name for name, refused in told.items() if refused is None]
     if options.json:
         tell_json([{"group": name, "deleted": name in done} for name in told])
@@ -261,8 +262,8 @@ def _delete(options: argparse.Namespace) -> None:
 
 def _delete_offsets(options: argparse.Namespace) -> None:
     wanted = _places(options.places)
-    with KafkaGroups(options.broker) as kafka:
-        committed = kafka.committed(options.group)
+    with Cluster(options.broker) as cluster:
+        committed = cluster.committed(options.group)
         places = _committed_there(options.group, committed, wanted)
         listed = ", ".join(f"{topic}-{number}" for topic, number in places)
         what = f"what {options.group} has committed in {listed}"
@@ -272,7 +273,7 @@ def _delete_offsets(options: argparse.Namespace) -> None:
             declined="nothing was forgotten",
             yes=options.yes,
         )
-        kafka.delete_offsets(options.group, places)
+        cluster.delete_offsets(options.group, places)
     if options.json:
         tell_json(
             {
@@ -288,7 +289,7 @@ def _delete_offsets(options: argparse.Namespace) -> None:
 
 
 def _committed_there(
-    group: str, committed: dict[Place, Committed], wanted: dict[str, list[int] | None]
+    group: str, committed: dict[Place, GroupOffset], wanted: dict[str, list[int] | None]
 ) -> list[Place]:
     """The partitions that are meant, each with something committed. Raises CommandError."""
     found: list[Place] = []

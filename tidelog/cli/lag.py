@@ -10,13 +10,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.kafka import EARLIEST, LATEST, telling
+from client.consumer import Consumer
+from tidelog.cli.cluster import EARLIEST, LATEST, raised_as_sentences
 from tidelog.cli.shared import CommandError, ask, instants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidelog.cli.kafka_groups import Committed, KafkaGroups, Place
+    from client import GroupOffset
+    from client.consumer import Consumed
+    from tidelog.cli.cluster import Cluster, Place
 
 _NO_TIME = -1
 _POLL_MS = 200
@@ -60,20 +63,20 @@ _Times = Unread | _Nothing | _Unknown
 
 
 def measure(
-    kafka: KafkaGroups, http: str, committed: Mapping[Place, Committed], also: Iterable[Place] = ()
+    cluster: Cluster, http: str, committed: Mapping[Place, GroupOffset], also: Iterable[Place] = ()
 ) -> list[Lag]:
     """The lag where something is committed, and `also` where nothing is. Raises CommandError."""
     places = sorted({*committed, *also})
-    starts, ends = _ends(kafka, places)
+    starts, ends = _ends(cluster, places)
     firsts = {
         place: max(committed[place].offset, starts[place])
         for place in places
         if place in committed and place in starts and ends[place] > committed[place].offset
     }
     firsts = {place: first for place, first in firsts.items() if first < ends[place]}
-    is_here = bool(firsts) and kafka.is_at(http, next(iter(firsts))[0]) is not None
-    times = _told(http, firsts) if is_here else _fetched(kafka.address, firsts, ends)
-    here = kafka.is_at(http, next(iter(firsts))[0]) if is_here else None
+    is_here = bool(firsts) and cluster.is_at(http, next(iter(firsts))[0]) is not None
+    times = _told(http, firsts) if is_here else _fetched(cluster, firsts, ends)
+    here = cluster.is_at(http, next(iter(firsts))[0]) if is_here else None
     now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
     lags = []
     for place in places:
@@ -93,21 +96,17 @@ def measure(
     return lags
 
 
-def _ends(kafka: KafkaGroups, places: Iterable[Place]) -> tuple[dict[Place, int], dict[Place, int]]:
+def _ends(cluster: Cluster, places: Iterable[Place]) -> tuple[dict[Place, int], dict[Place, int]]:
     """Where the logs of these partitions begin and end; those that are gone are left out."""
     wanted: dict[str, list[int]] = {}
     for topic, number in places:
         wanted.setdefault(topic, []).append(number)
-    there = {topic["name"]: topic for topic in kafka.topics() if topic["name"] in wanted}
+    there = {topic.name: topic for topic in cluster.topics() if topic.name in wanted}
     found: tuple[dict[Place, int], dict[Place, int]] = ({}, {})
     for name, told in there.items():
-        numbers = [
-            each["partition_index"]
-            for each in told["partitions"]
-            if each["partition_index"] in wanted[name]
-        ]
+        numbers = [each.number for each in told.partitions if each.number in wanted[name]]
         for ends, at in zip(found, (EARLIEST, LATEST), strict=True):
-            offsets = kafka.offsets(name, numbers, at)
+            offsets = cluster.offsets(name, numbers, at)
             ends.update({(name, number): offset for number, offset in offsets.items()})
     return found
 
@@ -159,50 +158,34 @@ def _told(http: str, firsts: Mapping[Place, int]) -> dict[Place, _Times]:
 
 
 def _fetched(
-    address: str, firsts: Mapping[Place, int], ends: Mapping[Place, int]
+    cluster: Cluster, firsts: Mapping[Place, int], ends: Mapping[Place, int]
 ) -> dict[Place, _Times]:
     """As a consumer sees them: without append times. Raises CommandError."""
     if not firsts:
         return {}
-    from kafka import KafkaConsumer, TopicPartition
-
     found: dict[Place, _Times] = {}
-    left = {TopicPartition(*place): place for place in firsts}
-    with telling():
-        consumer = KafkaConsumer(
-            bootstrap_servers=address,
-            client_id="tidelog",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",  # what retention took meanwhile is passed over
-            max_partition_fetch_bytes=_FETCH_BYTES,
-        )
-    try:
-        with telling():
-            consumer.assign(list(left))
-            for each, place in left.items():
-                consumer.seek(each, firsts[place])
-        until = time.monotonic() + _SILENT_S
-        while left and time.monotonic() < until:
-            with telling():
-                polled = consumer.poll(_POLL_MS)
-            for each, records in polled.items():
-                if each in left and records:
-                    found[left.pop(each)] = _seen(records[0])
-            for each in [each for each in left if consumer.position(each) >= ends[left[each]]]:
-                found[left.pop(each)] = _Nothing()
-            consumer.pause(*(each for each in consumer.assignment() if each not in left))
-            if polled:
-                until = time.monotonic() + _SILENT_S
-    finally:
-        consumer.close(autocommit=False)
-    for place in left.values():
+    consumer = Consumer(cluster.client, firsts, partition_max_bytes=_FETCH_BYTES)
+    until = time.monotonic() + _SILENT_S
+    while consumer.positions and time.monotonic() < until:
+        with raised_as_sentences():
+            polled = consumer.poll(_POLL_MS)
+        for place, read in polled.items():
+            found[place] = _seen(read[0])
+            consumer.stop(place)
+        for place, position in list(consumer.positions.items()):
+            if position >= ends[place]:
+                found[place] = _Nothing()
+                consumer.stop(place)
+        if polled:
+            until = time.monotonic() + _SILENT_S
+    for place in consumer.positions:
         found[place] = _Unknown(f"its records could not be fetched within {_SILENT_S:.0f} s")
     return found
 
 
-def _seen(record: Any) -> Unread:
-    is_without = record.timestamp is None or record.timestamp == _NO_TIME
-    return Unread(record.offset, None if is_without else record.timestamp, None)
+def _seen(read: Consumed) -> Unread:
+    time_ms = read.record.timestamp
+    return Unread(read.record.offset, None if time_ms == _NO_TIME else time_ms, None)
 
 
 # --- telling -----------------------------------------------------------------------------------------

@@ -120,9 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line (without the program's name); returns the exit status."""
     arguments = _with_signed_values(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["pipeline"]:  # has sub-commands and options of its own
-        from tidelog.cli.pipeline import main as run_pipeline
-
-        return run_pipeline(arguments[1:])
+        return _pipeline(arguments[1:])
     parser = _parser(arguments[0] if arguments else None)
     options, unknown = parser.parse_known_args(arguments)
     names = (parser.prog, options.command, getattr(options, "action", None))
@@ -232,6 +230,7 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     for name, (module, add_options, run, described) in _ASKING.items():
         asking = commands.add_parser(name, help=described, allow_abbrev=False)
         if name == command:
+            _open_house(name)
             asking.description = f"{described[0].upper()}{described[1:]}."
             functions = importlib.import_module(module)
             getattr(functions, add_options)(asking)
@@ -252,12 +251,7 @@ _DUMP = (
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from tidelog._house import HouseError, open_house
-
-    try:
-        open_house()
-    except HouseError as error:
-        return _refuse("serve", str(error))
+    _open_house("serve")
     from config import ConfigError, load
 
     try:
@@ -305,13 +299,26 @@ def _start_ms(text: str) -> str:
         raise ConfigError(f"--clock-start: {error}") from None
 
 
-def _dump(options: argparse.Namespace) -> int:
+def _pipeline(arguments: Sequence[str]) -> int:
+    """Run a job on Spark, which has sub-commands and options of its own."""
+    _open_house("pipeline")
+    from pipeline.cli import main as run_job
+
+    return run_job(arguments)
+
+
+def _open_house(command: str) -> None:
+    """Make our own packages importable in this process; leaves with status 2 where they cannot be."""
     from tidelog._house import HouseError, open_house
 
     try:
         open_house()
     except HouseError as error:
-        return _refuse("dump", str(error))
+        sys.exit(_refuse(command, str(error)))
+
+
+def _dump(options: argparse.Namespace) -> int:
+    _open_house("dump")
     from tidelog.dump import dump
 
     try:

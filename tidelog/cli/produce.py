@@ -2,41 +2,50 @@
 
 Every record that was acknowledged is counted, and every one that was not is told at the end, with the exit
 status 1. A line that cannot be read ends it with status 2; what came before it is written.
-kafka-python sends what it is given, but its send() refuses two things that Kafka has: records without key
-and value, and headers without a value. Those are handed to the layer below.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
+import random
 import stat
 import sys
+import threading
 import time
-from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections import Counter
+from typing import TYPE_CHECKING, BinaryIO
 
-from tidelog.cli.kafka import (
-    Kafka,
-    add_broker,
-    check_broker,
-    no_broker,
-    sentence_of,
-    telling,
-)
+from client import ClientError, RequestError
+from client.calls.topics import describe
+from client.producer import ACKS_ALL, Producer
+from protocol.errors import ErrorCode
+from protocol.records.kernels.rows_py import murmur2
+from protocol.records.layout import Compression
+from protocol.records.layout import Record as Sent
+from tidelog.cli.cluster import Cluster, connect, raised_as_sentences, sentence_of
 from tidelog.cli.records import Record, from_json, is_relative, time_of
-from tidelog.cli.shared import USAGE, CommandError, add_http, bar, counted, run, tell
+from tidelog.cli.shared import (
+    USAGE,
+    CommandError,
+    add_broker,
+    add_http,
+    bar,
+    counted,
+    run,
+    tell,
+)
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
 _AHEAD = 10_000  # records that wait for their acknowledgement at most
-_MOST_BYTES = 50 << 20  # the broker says what is too large, not the client
-_KNOWN_WITHIN_MS = 10_000
-_GIVE_UP_S = 30.0
-_WIDEST_BATCH_MS = 2**62  # a batch holds times as differences from its first
-_FORMAT_IS_OLD = 43  # UNSUPPORTED_FOR_MESSAGE_FORMAT
+_BATCH_BYTES = 1 << 17
+_LINGER_S = 0.005  # a batch is sent when the input pauses for as long
+_KNOWN_WITHIN_S = 10.0
+_AGAIN_S = 0.1
 _TOLD = 3  # kinds of errors
 
 
@@ -97,7 +106,6 @@ def _produce(options: argparse.Namespace) -> None:
             raise CommandError("standard input is closed", USAGE)
         else:
             source = sys.stdin.buffer
-        check_broker(options.broker)
         sender = opened.enter_context(contextlib.closing(_Sender(options)))
         number, mistake = 0, None
         for number, line in enumerate(opened.enter_context(_watched(source)), 1):
@@ -160,161 +168,153 @@ class _Reader:
 
     def _now(self) -> int:
         """Now by the broker's clock, where its HTTP port answers; else by this machine's."""
-        with Kafka(self._options.broker) as kafka:
-            told = kafka.is_at(self._options.http, self._options.topic)
+        with Cluster(self._options.broker) as cluster:
+            told = cluster.is_at(self._options.http, self._options.topic)
         return time.time_ns() // 1_000_000 if told is None else int(told["at_ms"])
 
 
-class _Headers(list[tuple[str, bytes | None]]):
-    """Headers some of which have no value: kafka-python can write them, but not add their lengths up.
-
-    It adds up what is true; the sum is only told back.
-    """
-
-    def __bool__(self) -> bool:
-        return False
-
-
 class _Sender:
-    """Sends records, a bounded number ahead, and counts what became of them."""
+    """Sends records from a thread of its own, a bounded number ahead, and counts what became of them.
+
+    The thread batches what has come within a few milliseconds, so that a slow input waits for nothing.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Connect, and look whether topic and partition are there. Raises CommandError."""
-        from kafka import KafkaProducer
-        from kafka.errors import KafkaError
-
         self.produced = 0
         self._topic = options.topic
         self._errors: Counter[str] = Counter()
-        self._waiting: deque[Any] = deque()
-        self._times: tuple[int, int] | None = None  # of what may still be in one batch
-        acks = {"0": 0, "1": 1, "all": "all"}[options.acks]
+        self._failure: BaseException | None = None
+        self._records: queue.Queue[tuple[int | None, Sent] | None] = queue.Queue(_AHEAD)
+        self._client = connect(options.broker)
         try:
-            self._producer = KafkaProducer(
-                bootstrap_servers=options.broker,
-                client_id="tidelog",
-                acks=acks,
-                enable_idempotence=acks == "all",
-                compression_type=None if options.compression == "none" else options.compression,
-                linger_ms=5,
-                batch_size=1 << 17,
-                max_request_size=_MOST_BYTES,
-                max_block_ms=_KNOWN_WITHIN_MS,
-            )
-        except (KafkaError, OSError) as error:
-            raise no_broker(options.broker, error) from None
-        try:
-            self._partitions = self._found(options)
+            self._count = self._partition_count()
             self._honours_lines = options.partition is None
             self._partition = self._checked(options.partition)
         except BaseException:
-            self.close()
+            self._client.close()
             raise
+        self._producer = Producer(
+            self._client,
+            acks={"0": 0, "1": 1, "all": ACKS_ALL}[options.acks],
+            compression=Compression[options.compression.upper()],
+        )
+        self._thread = threading.Thread(target=self._run, name="produce", daemon=True)
+        self._thread.start()
 
-    def _found(self, options: argparse.Namespace) -> set[int]:
-        """The partitions of the topic, which the broker may make now. Raises CommandError."""
-        try:
-            with telling(f"nobody can write to {options.topic}: "):
-                return set(self._producer.partitions_for(options.topic))
-        except CommandError as error:
-            if error.status != USAGE:
-                with Kafka(options.broker) as kafka:
-                    kafka.topics([options.topic])  # says it better if it is not there
-            raise
+    def _partition_count(self) -> int:
+        """How many partitions the topic has, which the broker may make now. Raises CommandError."""
+        until = time.monotonic() + _KNOWN_WITHIN_S
+        while True:
+            with raised_as_sentences(f"nobody can write to {self._topic}: "):
+                answer = self._client.perform(describe([self._topic], may_create=True))
+            (topic,) = answer.topics
+            if topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+                raise CommandError(
+                    f"nobody can write to {self._topic}: the topic name is illegal: one has up to 249 "
+                    "ASCII letters, digits, '.', '_' and '-'",
+                    USAGE,
+                )
+            if not topic.error_code and topic.partitions:
+                return len(topic.partitions)
+            if time.monotonic() > until:
+                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise CommandError(f"there is no topic {self._topic}")
+                error = RequestError(topic.error_code, f"topic {self._topic}")
+                raise CommandError(f"nobody can write to {self._topic}: {sentence_of(error)}")
+            time.sleep(_AGAIN_S)
 
     def _checked(self, text: str | None) -> int | None:
         if text in (None, "any"):
             return None
         if not (text.isascii() and text.isdecimal()):
             raise CommandError(f'--partition {text}: expected a number or "any"', USAGE)
-        if int(text) not in self._partitions:
+        if int(text) >= self._count:
             raise CommandError(f"there is no partition {self._topic}-{text}", USAGE)
         return int(text)
 
     def send(self, record: Record) -> None:
         """Send one; waits where too many are on their way. Raises ValueError for what cannot be sent."""
         partition = record.partition if self._honours_lines else self._partition
-        if partition is not None and partition not in self._partitions:
+        if partition is not None and not 0 <= partition < self._count:
             raise ValueError(
                 f"there is no partition {self._topic}-{partition} (--partition any passes over it)"
             )
-        while len(self._waiting) >= _AHEAD or (self._waiting and self._waiting[0].is_done):
-            self._take()
-        self._part_times(record.timestamp_ms)
-        needs_more = (record.key is None and record.value is None) or any(
-            value is None for _, value in record.headers
+        now_ms = time.time_ns() // 1_000_000
+        sent = Sent(
+            0,
+            now_ms if record.timestamp_ms is None else record.timestamp_ms,
+            record.key,
+            record.value,
+            tuple((name.encode(), value) for name, value in record.headers),
         )
-        try:
-            send = self._send_bare if needs_more else self._producer.send
-            self._waiting.append(
-                send(
-                    self._topic,
-                    value=record.value,
-                    key=record.key,
-                    headers=record.headers,
-                    partition=partition,
-                    timestamp_ms=record.timestamp_ms,
-                )
-            )
-        except self._kafka_error() as error:
-            self._note(error)
+        if partition is None and record.key is not None:
+            partition = (murmur2(record.key) & 0x7FFFFFFF) % self._count
+        if self._failure is not None:
+            raise self._failure
+        self._records.put((partition, sent))
 
-    def _send_bare(self, topic: str, *, partition: int | None, **record: Any) -> Any:
-        """What send() does with a record, without its checks."""
-        from kafka import TopicPartition
+    def _run(self) -> None:
+        """Send batches until the end of the records."""
+        is_over = False
+        while not is_over:
+            batch, is_over = self._next_batch()
+            if self._failure is None:
+                try:
+                    self._send(batch)
+                except BaseException as error:  # noqa: BLE001 - the other thread raises it
+                    self._failure = error
 
-        producer = self._producer
-        number = producer._partition(  # noqa: SLF001 - as the module says; the pin holds it
-            topic, partition, record["key"], record["value"], record["key"], record["value"]
+    def _next_batch(self) -> tuple[list[tuple[int | None, Sent]], bool]:
+        """What comes until the input pauses or a batch is full, and whether it was the end."""
+        batch: list[tuple[int | None, Sent]] = []
+        size = 0
+        found = self._records.get()
+        while found is not None:
+            batch.append(found)
+            size += len(found[1].key or b"") + len(found[1].value or b"")
+            if size >= _BATCH_BYTES or len(batch) >= _AHEAD:
+                return batch, False
+            try:
+                found = self._records.get(timeout=_LINGER_S)
+            except queue.Empty:
+                return batch, False
+        return batch, True
+
+    def _send(self, batch: list[tuple[int | None, Sent]]) -> None:
+        """Send records to their partitions; those without a key go together to any."""
+        anywhere = random.randrange(self._count)  # noqa: S311 - spreads load
+        parts: dict[int, list[Sent]] = {}
+        for partition, record in batch:
+            parts.setdefault(anywhere if partition is None else partition, []).append(record)
+        for partition, records in parts.items():
+            lost = 0
+            try:
+                for refused in self._producer.write(self._topic, partition, records):
+                    lost += refused.count
+                    self._note(refused.error, refused.count)
+            except ClientError as error:
+                self._note(error, len(records) - lost)
+                lost = len(records)
+            self.produced += len(records) - lost
+
+    def _note(self, error: Exception, count: int) -> None:
+        is_old = (
+            isinstance(error, RequestError)
+            and error.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
         )
-        future, *_ = producer._accumulator.append(  # noqa: SLF001 - as above
-            TopicPartition(topic, number),
-            record["timestamp_ms"],
-            record["key"],
-            record["value"],
-            _Headers(record["headers"]),
-        )
-        producer._sender.wakeup()  # noqa: SLF001 - as above
-        return future
-
-    def _part_times(self, time_ms: int | None) -> None:
-        """Begin another batch where the difference of two times would be too large for one."""
-        if time_ms is None:
-            time_ms = time.time_ns() // 1_000_000
-        low, high = self._times or (time_ms, time_ms)
-        low, high = min(low, time_ms), max(high, time_ms)
-        if high - low >= _WIDEST_BATCH_MS:
-            self.finish()
-            low = high = time_ms
-        self._times = low, high
-
-    def _take(self) -> None:
-        """Wait for the oldest, and count it."""
-        try:
-            self._waiting.popleft().get(timeout=None)
-            self.produced += 1
-        except self._kafka_error() as error:
-            self._note(error)
-
-    def _note(self, error: Exception) -> None:
-        hint = " (here: --acks 1)" if getattr(error, "errno", None) == _FORMAT_IS_OLD else ""
-        self._errors[sentence_of(error) + hint] += 1
-
-    @staticmethod
-    def _kafka_error() -> type[Exception]:
-        from kafka import errors
-
-        known: type[Exception] = errors.KafkaError
-        return known
+        self._errors[sentence_of(error) + (" (here: --acks 1)" if is_old else "")] += count
 
     def finish(self) -> None:
         """Wait for all that is on its way."""
-        while self._waiting:  # not flush(): it gives up where a batch was too large and is parted
-            self._take()
+        self._records.put(None)
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         """Leave the broker."""
-        self._producer.close(timeout=_GIVE_UP_S)
+        self._client.close()
 
     def tell_errors(self) -> None:
         """Raise CommandError if not every record was produced."""

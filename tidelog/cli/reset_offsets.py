@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.kafka import EARLIEST, LATEST, UNSAYABLE_MS
-from tidelog.cli.kafka_groups import INACTIVE
+from tidelog.cli.cluster import EARLIEST, INACTIVE, LATEST, UNSAYABLE_MS
 from tidelog.cli.records import time_of
 from tidelog.cli.shared import (
     NONE,
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidelog.cli.kafka_groups import Committed, KafkaGroups, Place
+    from client import GroupOffset
+    from tidelog.cli.cluster import Cluster, Place
 
 Wanted = dict[str, list[int] | None]
 _LAST = 2**63 - 1
@@ -85,20 +85,20 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
     do.add_argument("--dry-run", action="store_true", help="only say what would be done (default)")
 
 
-def reset(kafka: KafkaGroups, wanted: Wanted, options: argparse.Namespace) -> None:
+def reset(cluster: Cluster, wanted: Wanted, options: argparse.Namespace) -> None:
     """Say, or do, what is asked for. Raises CommandError."""
     _check(wanted, options)
     name = options.group
-    state = kafka.group(name).state
+    state = cluster.group(name).state
     if state not in INACTIVE:
         raise CommandError(
             f"offsets can only be reset while nobody is in a group, and {name} is {state}: stop its "
             "members first"
         )
-    committed = kafka.committed(name)
-    plans = _plans(kafka, wanted, committed, options)
+    committed = cluster.committed(name)
+    plans = _plans(cluster, wanted, committed, options)
     if options.execute:
-        kafka.commit(name, {plan.place: plan.offset for plan in plans})
+        cluster.commit(name, {plan.place: plan.offset for plan in plans})
     _tell(name, plans, options)
 
 
@@ -116,17 +116,17 @@ def _check(wanted: Wanted, options: argparse.Namespace) -> None:
 
 
 def _plans(
-    kafka: KafkaGroups,
+    cluster: Cluster,
     wanted: Wanted,
-    committed: Mapping[Place, Committed],
+    committed: Mapping[Place, GroupOffset],
     options: argparse.Namespace,
 ) -> list[Plan]:
     """Where the group goes on, partition by partition. Raises CommandError."""
     targets = None if options.from_file is None else _from_file(options.from_file, options.group)
-    places = _places(kafka, wanted, committed, options, targets)
-    starts, ends = (_offsets(kafka, places, at) for at in (EARLIEST, LATEST))
+    places = _places(cluster, wanted, committed, options, targets)
+    starts, ends = (_offsets(cluster, places, at) for at in (EARLIEST, LATEST))
     if targets is None:
-        targets = _targets(kafka, places, committed, options, (starts, ends))
+        targets = _targets(cluster, places, committed, options, (starts, ends))
     plans = []
     for place in places:
         offset, note = targets[place]
@@ -140,9 +140,9 @@ def _plans(
 
 
 def _places(
-    kafka: KafkaGroups,
+    cluster: Cluster,
     wanted: Wanted,
-    committed: Mapping[Place, Committed],
+    committed: Mapping[Place, GroupOffset],
     options: argparse.Namespace,
     targets: Iterable[Place] | None,
 ) -> list[Place]:
@@ -157,9 +157,9 @@ def _places(
             listed.setdefault(topic, []).append(number)
         wanted = {**listed}
     found = []
-    for told in kafka.topics(list(wanted)):
-        name, numbers = told["name"], wanted[told["name"]]
-        there = [each["partition_index"] for each in told["partitions"]]
+    for told in cluster.topics(list(wanted)):
+        name, numbers = told.name, wanted[told.name]
+        there = [each.number for each in told.partitions]
         for number in numbers or ():
             if number not in there:
                 raise CommandError(f"there is no partition {name}-{number}: it has {len(there)}")
@@ -167,20 +167,20 @@ def _places(
     return found
 
 
-def _offsets(kafka: KafkaGroups, places: Sequence[Place], at: int) -> dict[Place, int]:
+def _offsets(cluster: Cluster, places: Sequence[Place], at: int) -> dict[Place, int]:
     """ListOffsets of these partitions."""
     found = {}
     for topic in dict.fromkeys(topic for topic, _ in places):
         numbers = [number for each, number in places if each == topic]
-        offsets = kafka.offsets(topic, numbers, at)
+        offsets = cluster.offsets(topic, numbers, at)
         found.update({(topic, number): offset for number, offset in offsets.items()})
     return found
 
 
 def _targets(
-    kafka: KafkaGroups,
+    cluster: Cluster,
     places: Sequence[Place],
-    committed: Mapping[Place, Committed],
+    committed: Mapping[Place, GroupOffset],
     options: argparse.Namespace,
     log: tuple[Mapping[Place, int], Mapping[Place, int]],
 ) -> dict[Place, tuple[int, str]]:
@@ -196,7 +196,7 @@ def _targets(
             raise CommandError(f"--to-offset {offset}: expected a number from 0 on", USAGE)
         return dict.fromkeys(places, (offset, ""))
     if options.to_time is not None:
-        return _at_time(kafka, places, options, ends)
+        return _at_time(cluster, places, options, ends)
     if options.to_current:
         return {
             place: (committed[place].offset, "")
@@ -224,13 +224,13 @@ def _number(option: str, text: str) -> int:
 
 
 def _at_time(
-    kafka: KafkaGroups,
+    cluster: Cluster,
     places: Sequence[Place],
     options: argparse.Namespace,
     ends: Mapping[Place, int],
 ) -> dict[Place, tuple[int, str]]:
     """The first record at or after a time, in each partition. Raises CommandError."""
-    here = kafka.is_at(options.http, places[0][0])  # None: no HTTP port of this broker's
+    here = cluster.is_at(options.http, places[0][0])  # None: no HTTP port of this broker's
     now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
     at = time_of(options.to_time, now_ms, shift=options.shift, what="--to-time")
     name = "appended-at" if options.by == "append" else "at"
@@ -239,7 +239,7 @@ def _at_time(
             place: (ends[place], "no record is that late: the end")
             if offset == NONE
             else (offset, "")
-            for place, offset in _offsets(kafka, places, at).items()
+            for place, offset in _offsets(cluster, places, at).items()
         }
     if here is None:
         what = "append times" if name == "appended-at" else f"the time {at} ms"

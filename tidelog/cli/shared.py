@@ -1,6 +1,6 @@
 """What the commands that ask a running broker share: its address, its answers, tables and mistakes.
 
-They ask over HTTP what Kafka's protocol cannot say; commands_kafka.py has the rest. Times are told
+They ask over HTTP what Kafka's protocol cannot say; cluster.py has the rest. Times are told
 as they were given: the broker reads them, by its own clock. Exit status: 0 when done, 1 when it could not be
 done, 2 for a mistake in the command line. Every mistake is one sentence on standard error.
 """
@@ -73,6 +73,32 @@ def add_http(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
         default=argparse.SUPPRESS if again else HTTP_ADDRESS,
         help=f"the broker's HTTP port ({HTTP_ADDRESS})",
     )
+
+
+def add_broker(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """The option that names the broker's Kafka port; `again` as in add_common."""
+    parser.add_argument(
+        "--broker",
+        metavar="HOST:PORT",
+        default=argparse.SUPPRESS if again else BROKER_ADDRESS,
+        help=f"the broker's Kafka port ({BROKER_ADDRESS})",
+    )
+
+
+def add_actions(
+    parser: argparse.ArgumentParser, described: Mapping[str, str]
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The sub-commands of one that speaks to a broker, each with its parser; without one it lists."""
+    add_broker(parser)
+    add_common(parser)
+    parser.set_defaults(action="list")
+    actions = parser.add_subparsers(metavar="action")
+    for action, text in described.items():
+        one = actions.add_parser(action, help=text, allow_abbrev=False)
+        one.set_defaults(action=action)
+        yield action, one
+        add_broker(one, again=True)
+        add_common(one, again=True)
 
 
 def add_topic(parser: argparse.ArgumentParser) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tidelog.cli.cluster import EARLIEST, LATEST, Cluster
 from tidelog.cli.configs import Changes, add_asking, alter, as_json, settings_of
-from tidelog.cli.kafka import EARLIEST, LATEST, Kafka, add_actions
 from tidelog.cli.shared import (
     USAGE,
     CommandError,
+    add_actions,
     confirm,
     counted,
     run,
@@ -26,6 +27,8 @@ from tidelog.cli.shared import (
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
+
+    from tidelog.cli.cluster import Topic
 
 _OWN = {  # what becomes of the broker's own topics
     "__consumer_offsets": "what groups have committed lies there",
@@ -75,19 +78,19 @@ def run_topics(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> None:
-    with Kafka(options.broker) as kafka:
-        topics = kafka.topics()
+    with Cluster(options.broker) as cluster:
+        topics = cluster.topics()
     if options.json:
-        tell_json([_named(topic) | {"partitions": len(topic["partitions"])} for topic in topics])
+        tell_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
         return
     tell_table(
         ("topic", "partitions", "id", ""),
         [
             (
-                topic["name"],
-                str(len(topic["partitions"])),
-                str(topic["topic_id"]),
-                "internal" if topic["is_internal"] else "",
+                topic.name,
+                str(len(topic.partitions)),
+                topic.topic_id,
+                "internal" if topic.is_internal else "",
             )
             for topic in topics
         ],
@@ -95,17 +98,17 @@ def _list(options: argparse.Namespace) -> None:
     )
 
 
-def _named(topic: Mapping[str, Any]) -> dict[str, Any]:
+def _named(topic: Topic) -> dict[str, Any]:
     return {
-        "topic": topic["name"],
-        "topic_id": str(topic["topic_id"]),
-        "internal": topic["is_internal"],
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "internal": topic.is_internal,
     }
 
 
 def _describe(options: argparse.Namespace) -> None:
-    with Kafka(options.broker) as kafka:
-        told = [_described(kafka, topic) for topic in kafka.topics(options.topics or None)]
+    with Cluster(options.broker) as cluster:
+        told = [_described(cluster, topic) for topic in cluster.topics(options.topics or None)]
     if options.json:
         tell_json(told)
         return
@@ -115,24 +118,24 @@ def _describe(options: argparse.Namespace) -> None:
         _tell_topic(topic)
 
 
-def _described(kafka: Kafka, topic: Mapping[str, Any]) -> dict[str, Any]:
-    name = topic["name"]
-    numbers = [each["partition_index"] for each in topic["partitions"] if not each["error_code"]]
-    starts, ends = (kafka.offsets(name, numbers, at) for at in (EARLIEST, LATEST))
-    sizes = kafka.sizes(name)
-    changed = [entry for entry in kafka.settings(name) if entry.source != "default"]
+def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
+    name = topic.name
+    numbers = [each.number for each in topic.partitions if not each.has_error]
+    starts, ends = (cluster.offsets(name, numbers, at) for at in (EARLIEST, LATEST))
+    sizes = cluster.sizes(name, numbers)
+    changed = [entry for entry in cluster.settings(name) if entry.source != "default"]
     return {
         **_named(topic),
         "settings": {entry.name: as_json(entry) for entry in changed},
         "partitions": [
             {
-                "partition": each["partition_index"],
-                "leader": each["leader_id"],
-                "log_start_offset": starts.get(each["partition_index"]),
-                "end_offset": ends.get(each["partition_index"]),
-                "size": sizes.get(each["partition_index"]),
+                "partition": each.number,
+                "leader": each.leader,
+                "log_start_offset": starts.get(each.number),
+                "end_offset": ends.get(each.number),
+                "size": sizes.get(each.number),
             }
-            for each in topic["partitions"]
+            for each in topic.partitions
         ],
     }
 
@@ -173,16 +176,14 @@ def _tell_topic(topic: Mapping[str, Any]) -> None:
 def _create(options: argparse.Namespace) -> None:
     count = -1 if options.partitions is None else _count(options.partitions)
     settings = settings_of(options.set)
-    with Kafka(options.broker) as kafka:
+    with Cluster(options.broker) as cluster:
         for name in options.topics:
-            kafka.create_topic(name, count, settings)
+            cluster.create_topic(name, count, settings)
             if not options.json:
                 tell(f"Created {name}.")
         if options.json:
-            topics = kafka.topics(options.topics)
-            tell_json(
-                [_named(topic) | {"partitions": len(topic["partitions"])} for topic in topics]
-            )
+            topics = cluster.topics(options.topics)
+            tell_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
 
 
 def _count(text: str) -> int:
@@ -192,9 +193,9 @@ def _count(text: str) -> int:
 
 
 def _delete(options: argparse.Namespace) -> None:
-    with Kafka(options.broker) as kafka:
-        topics = kafka.topics(options.topics)
-        names = [topic["name"] for topic in topics]
+    with Cluster(options.broker) as cluster:
+        topics = cluster.topics(options.topics)
+        names = [topic.name for topic in topics]
         listed = ", ".join(names)
         own = _own(topics)
         confirm(
@@ -203,19 +204,19 @@ def _delete(options: argparse.Namespace) -> None:
             declined="nothing was deleted",
             yes=options.yes,
         )
-        kafka.delete_topics(names)
+        cluster.delete_topics(names)
     if options.json:
         tell_json([_named(topic) for topic in topics])
     else:
         tell(f"Deleted {listed}.")
 
 
-def _own(topics: Iterable[Mapping[str, Any]]) -> str:
+def _own(topics: Iterable[Topic]) -> str:
     """A warning where one of these topics is the broker's own, else nothing."""
     return "".join(
-        f"{topic['name']} is the broker's own: {_OWN.get(topic['name'], 'it needs it')}. "
+        f"{topic.name} is the broker's own: {_OWN.get(topic.name, 'it needs it')}. "
         for topic in topics
-        if topic["is_internal"]
+        if topic.is_internal
     )
 
 
@@ -225,12 +226,12 @@ def _alter(options: argparse.Namespace) -> None:
     if count is None and not changes:
         raise CommandError("nothing to alter: --partitions, --set or --unset", USAGE)
     told = []
-    with Kafka(options.broker) as kafka:
-        topics = kafka.topics(options.topics)
+    with Cluster(options.broker) as cluster:
+        topics = cluster.topics(options.topics)
         if own := _own(topics):
             sys.stderr.write(f"tidelog topics alter: warning: {own.rstrip()}\n")
         for topic in topics:
-            name = topic["name"]
+            name = topic.name
             changed = not options.dry_run
             altered: dict[str, Any] = {
                 "topic": name,
@@ -239,9 +240,9 @@ def _alter(options: argparse.Namespace) -> None:
                 "deletes": [],
             }
             if changes:
-                altered = alter(kafka, name, changes, options)
+                altered = alter(cluster, name, changes, options)
             if count is not None and changed:
-                kafka.add_partitions(name, count)
+                cluster.add_partitions(name, count)
             told.append(altered | {"partitions": count})
             if changed and not options.json:
                 tell(f"Changed {name}.")

@@ -9,9 +9,10 @@ import sys
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
-from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.structs import OffsetAndMetadata
 
+from client.apis import DESCRIBE_GROUPS
+from client.sync_connection import Connection
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.members import RawMember, settled
@@ -19,7 +20,6 @@ from tests.broker.members import commit as commit_raw
 from tests.broker.subject import eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.cli.kafka_groups import KafkaGroups
 from tidelog.cli.parser import main
 from tidelog.cli.shared import span_of
 
@@ -397,16 +397,16 @@ def test_a_coordinator_that_still_reads_its_groups_is_waited_for(
 ):
     """As after a restart: the broker is ready before all groups are."""
     committed(broker, group, topic, 2)
-    send, described_with = KafkaGroups._send, []
+    ask, described_with = Connection.ask, []
 
-    def send_early(self, request, node_id=None):
-        told = send(self, request, node_id)
-        if isinstance(request, DescribeGroupsRequest):
+    def ask_early(self, message, key, **options):
+        answer = ask(self, message, key, **options)
+        if key == DESCRIBE_GROUPS:
             described_with.append(error if len(described_with) < 2 else 0)
-            told.groups[0].error_code = described_with[-1]
-        return told
+            answer.groups[0].error_code = described_with[-1]
+        return answer
 
-    monkeypatch.setattr(KafkaGroups, "_send", send_early)
+    monkeypatch.setattr(Connection, "ask", ask_early)
     assert first_of(described(run, group))["committed_offset"] == 2
     assert described_with == [error, error, 0]
     described_with.clear()

@@ -1,0 +1,191 @@
+"""Records written and read by the tools' producer and consumer, against a running broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from client import (
+    READ_COMMITTED,
+    Client,
+    ConnectionBroken,
+    Fetched,
+    PartitionInfo,
+    RequestError,
+    TopicInfo,
+)
+from client.consumer import BrokenRecords, Consumer
+from client.producer import Producer
+from client.sync_connection import Connection
+from protocol.errors import ErrorCode
+from protocol.records.batch import Record, build
+from protocol.records.layout import Compression
+
+FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
+
+
+@pytest.fixture
+def client(either):
+    with Client(either, timeout_s=60) as made:
+        yield made
+
+
+def read(client, topic, count, *, partitions=1, **how):
+    consumer = Consumer(client, {(topic, number): 0 for number in range(partitions)}, **how)
+    found = {}
+    for _ in range(100):
+        for place, records in consumer.poll(100).items():
+            found.setdefault(place[1], []).extend(each.record for each in records)
+        if sum(map(len, found.values())) >= count:
+            break
+    return found
+
+
+def some(count, start=0):
+    return [Record(0, 1000 + n, b"k%d" % n, b"v" * 50) for n in range(start, start + count)]
+
+
+def keys(records):
+    return [each.key for each in records]
+
+
+@pytest.mark.parametrize("acks", [-1, 1, 0])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_what_is_written_is_read(client, topic, acks, codec):
+    client.create_topic(topic, 2, {"retention.ms": "-1"})
+    producer = Producer(client, acks=acks, compression=codec)
+    for partition in (0, 1):
+        for start in (0, 3):
+            assert list(producer.write(topic, partition, some(3, start))) == []
+    found = read(client, topic, 12, partitions=2)
+    assert {number: keys(records) for number, records in found.items()} == {
+        number: [b"k%d" % n for n in range(6)] for number in (0, 1)
+    }
+    assert [each.offset for each in found[1]] == list(range(6))
+
+
+def test_times_too_far_apart_for_a_batch_are_parted(broker, topic):
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, {"retention.ms": "-1"})
+        times = [0, LAST_MS, FIRST_MS, 5, -1]
+        written = [Record(0, time, None, b"%d" % time) for time in times]
+        assert list(Producer(client).write(topic, 0, written)) == []
+        assert [each.timestamp for each in read(client, topic, 5)[0]] == times
+
+
+def test_a_batch_that_is_too_large_is_halved_until_it_fits(client, topic):
+    client.create_topic(topic, 1, {"max.message.bytes": "300"})
+    records = some(9)
+    records[4] = records[4]._replace(value=b"x" * 1000)
+    (refused,) = Producer(client).write(topic, 0, records)
+    assert refused.count == 1
+    assert refused.error.code is ErrorCode.MESSAGE_TOO_LARGE
+    found = read(client, topic, 8)[0]
+    assert keys(found) == [b"k%d" % n for n in range(9) if n != 4]
+
+
+def test_a_refusal_does_not_cost_the_batches_after_it(broker, topic):
+    """The sequences of what was refused are used again."""
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, {"message.timestamp.before.max.ms": "1000"})
+        producer = Producer(client)
+        now_ms = 2**61
+        old, new = [Record(0, 5, None, b"old")] * 2, [Record(0, now_ms, None, b"new")]
+        assert [each.count for each in producer.write(topic, 0, old)] == [2]
+        assert list(producer.write(topic, 0, new)) == []
+        assert [each.value for each in read(client, topic, 1)[0]] == [b"new"]
+
+
+def test_an_answer_that_is_lost_doubles_nothing(broker, topic, monkeypatch):
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1)
+        producer = Producer(client)
+        assert list(producer.write(topic, 0, some(2))) == []
+        ask, lost = Connection.ask, []
+
+        def losing(self, message, key, **options):
+            answer = ask(self, message, key, **options)
+            if key == 0 and not lost:
+                lost.append(answer)
+                self.close()
+                raise ConnectionBroken("lost")
+            return answer
+
+        monkeypatch.setattr(Connection, "ask", losing)
+        assert list(producer.write(topic, 0, some(2, 2))) == []
+        assert lost
+        assert client.end_offset(topic, 0) == 4
+
+
+def test_reading_begins_in_the_middle_of_a_batch_and_goes_on_after_retention(client, topic):
+    client.create_topic(topic, 1, {"retention.ms": "-1"})
+    client.produce(topic, 0, build([Record(n, n, b"k%d" % n, None) for n in range(5)]))
+    consumer = Consumer(client, {(topic, 0): 3})
+    (found,) = consumer.poll(5000).values()
+    assert [each.record.offset for each in found] == [3, 4]
+    assert consumer.positions == {(topic, 0): 5}
+    beyond = Consumer(client, {(topic, 0): 99})
+    assert beyond.poll(100) == {}
+    assert beyond.positions == {(topic, 0): 0}
+    with pytest.raises(RequestError):
+        Consumer(client, {(f"{topic}-not", 0): 0}).poll(100)
+
+
+class Answering:
+    """A client of one broker, whose fetches have the same answer."""
+
+    def __init__(self, fetched):
+        self.fetched = fetched
+
+    def topics(self, names):
+        return {name: TopicInfo(name, False, (PartitionInfo(1, 0, 1),)) for name in names}
+
+    def perform(self, _call):
+        return {("t", 0): self.fetched}
+
+
+def in_transaction(offset, producer_id, *, marker=None):
+    """A record of a transaction, or the marker that ends it: 1 commits, 0 aborts."""
+    key = b"%d" % offset if marker is None else bytes([0, 0, 0, marker])
+    return build(
+        [Record(offset, 5, key, None)],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0 if marker is None else -1,
+        is_transactional=True,
+        is_control=marker is not None,
+    )
+
+
+def test_aborted_records_and_markers_are_left_out():
+    data = b"".join(
+        (
+            in_transaction(0, 7),
+            in_transaction(1, 8),
+            in_transaction(2, 7, marker=0),
+            in_transaction(3, 7),
+            in_transaction(4, 8, marker=1),
+            in_transaction(5, 7, marker=1),
+            in_transaction(6, 8),
+            in_transaction(7, 8, marker=0),
+            build([Record(8, 5, b"8", None)]),
+        )
+    )
+    fetched = Fetched(memoryview(data), 9, 9, 0, ((8, 6), (7, 0)), ())
+    consumer = Consumer(Answering(fetched), {("t", 0): 0}, isolation=READ_COMMITTED)
+    (found,) = consumer.poll(1).values()
+    assert [each.record.key for each in found] == [b"1", b"3", b"8"]
+    assert consumer.positions == {("t", 0): 9}
+    open_to_all = Consumer(Answering(fetched._replace(aborted=())), {("t", 0): 0})
+    (found,) = open_to_all.poll(1).values()
+    assert [each.record.key for each in found] == [b"0", b"1", b"3", b"6", b"8"]
+
+
+def test_a_batch_that_is_broken_is_named():
+    data = bytearray(build([Record(0, 5, b"key", None)]))
+    data[-3] ^= 1
+    fetched = Fetched(memoryview(data), 1, 1, 0, (), ())
+    with pytest.raises(BrokenRecords, match="t-0: "):
+        Consumer(Answering(fetched), {("t", 0): 0}).poll(1)
+    cut = fetched._replace(records=memoryview(data)[:-1])
+    with pytest.raises(BrokenRecords, match="no whole batch at offset 0"):
+        Consumer(Answering(cut), {("t", 0): 0}).poll(1)

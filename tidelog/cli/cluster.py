@@ -1,0 +1,398 @@
+"""The cluster that a command asks over Kafka's protocol: its topics, settings, offsets and groups.
+
+It stands on the client package and turns what goes wrong into a CommandError of one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from client import (
+    EARLIEST,
+    LATEST,
+    Client,
+    ClientError,
+    ConnectionBroken,
+    GroupOffset,
+    RequestError,
+    address_of,
+)
+from client.calls import groups as group_calls
+from client.calls import records as record_calls
+from client.calls import settings as setting_calls
+from client.calls import topics as topic_calls
+from client.consumer import BrokenRecords
+from client.errors import PartitionRefused
+from client.sync_connection import Connection
+from protocol.errors import ErrorCode
+from tidelog.cli.shared import USAGE, CommandError, ask, check_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from client.flow import Call
+
+__all__ = ["EARLIEST", "LATEST", "UNSAYABLE_MS", "Cluster", "connect", "raised_as_sentences"]
+
+UNSAYABLE_MS = range(-6, 0)  # times that ListOffsets has no number for
+INACTIVE = frozenset({"", "Empty", "Dead"})  # a group without members; old brokers send ""
+_CONNECT_S = 10.0
+_TIMEOUT_S = 30.0
+_SOURCES = {
+    1: "topic",
+    2: "broker, set live",
+    3: "all brokers, set live",
+    4: "broker's start",
+    5: "default",
+}
+_MISTAKES = frozenset(
+    {
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+_HAS_MEMBERS = "it has members: stop them first"
+_GROUP_SENTENCES = {
+    ErrorCode.NON_EMPTY_GROUP: _HAS_MEMBERS,
+    ErrorCode.UNKNOWN_MEMBER_ID: _HAS_MEMBERS,
+    ErrorCode.REBALANCE_IN_PROGRESS: _HAS_MEMBERS,
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members read this topic: stop them first",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is still reading its groups: try again",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "it has no coordinator yet: try again",
+}
+
+Place = tuple[str, int]  # a topic and a partition
+
+
+class Partition(NamedTuple):
+    """A partition; the leader is -1 where it has none."""
+
+    number: int
+    leader: int
+    has_error: bool
+
+
+class Topic(NamedTuple):
+    """A topic and its partitions, by number."""
+
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: list[Partition]
+
+
+class Entry(NamedTuple):
+    """A setting: its value, where that comes from, and what it falls back on, strongest first."""
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    doc: str
+    synonyms: tuple[tuple[str, str | None, str], ...]  # name, value, source
+
+    @property
+    def default(self) -> str | None:
+        """The value if nobody sets anything."""
+        return self.synonyms[-1][1] if self.synonyms else None
+
+
+class Member(NamedTuple):
+    """One member of a group; `assigned` is None where its protocol is not that of consumers."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assigned: tuple[Place, ...] | None
+
+
+class Group(NamedTuple):
+    """A group: its state as Kafka names it, the protocol of its kind, and which one its members chose."""
+
+    name: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: int
+    members: tuple[Member, ...]
+
+
+def connect(address: str) -> Client:
+    """A client of the broker at `HOST:PORT`, which answers. Raises CommandError."""
+    check_address("--broker", address)
+    host, port = address_of(address)
+    try:
+        socket.create_connection((host, port), _CONNECT_S).close()
+    except OSError as error:
+        raise CommandError(
+            f"no broker answers at {address} ({error.strerror or error}): is one running there? "
+            "--broker HOST:PORT names another"
+        ) from None
+    try:
+        Connection(host, port, "tidelog", _CONNECT_S).close()
+    except ConnectionBroken as error:
+        raise CommandError(f"what answers at {address} is no Kafka broker ({error})") from None
+    return Client(address, client_id="tidelog", timeout_s=_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def raised_as_sentences(prefix: str = "") -> Iterator[None]:
+    """Turn what a client raises into a CommandError, which begins with `prefix`."""
+    try:
+        yield
+    except RequestError as error:
+        status = USAGE if error.code in _MISTAKES else 1
+        raise CommandError(prefix + sentence_of(error), status) from None
+    except (ClientError, BrokenRecords) as error:
+        raise CommandError(f"{prefix}{error}") from None
+
+
+def sentence_of(error: Exception) -> str:
+    """What a broker says of a refusal, in its own words where it has some."""
+    if not isinstance(error, RequestError):
+        return str(error)
+    name = "".join(part.capitalize() for part in error.name.split("_"))
+    return error.message or f"{name}: {error.reason}"
+
+
+class Cluster:
+    """One cluster, asked through one of its brokers; a context manager. Methods raise CommandError."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.client = connect(address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        self.client.close()
+
+    def _perform(self, call: Call[Any], prefix: str = "") -> Any:
+        with raised_as_sentences(prefix):
+            return self.client.perform(call)
+
+    def _node_ids(self) -> list[int]:
+        answer = self._perform(topic_calls.describe([]))
+        return [one.node_id for one in answer.brokers]
+
+    # --- topics ------------------------------------------------------------------------------
+
+    def topics(self, names: Iterable[str] | None = None) -> list[Topic]:
+        """Topics by name: all, or those named."""
+        wanted = None if names is None else list(dict.fromkeys(names))
+        answer = self._perform(topic_calls.describe(wanted))
+        return sorted(map(_topic, answer.topics), key=lambda topic: topic.name)
+
+    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """Make a topic; -1 partitions: as many as the broker's default."""
+        self._perform(topic_calls.create(name, partitions, settings), f"{name}: ")
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics; those that can be are, even if others cannot."""
+        for name, refused in self._perform(topic_calls.delete(list(names))).items():
+            if refused is not None:
+                with raised_as_sentences(f"{name}: "):
+                    raise refused
+
+    def add_partitions(self, name: str, count: int) -> None:
+        """Give a topic `count` partitions in all."""
+        self._perform(topic_calls.add_partitions(name, count), f"{name}: ")
+
+    def sizes(self, name: str, numbers: Sequence[int]) -> dict[int, int]:
+        """Bytes of each partition's log; nothing where a broker does not tell."""
+        found: dict[int, int] = {}
+        for node_id in self._node_ids():
+            with contextlib.suppress(ClientError):
+                sizes = self.client.perform(topic_calls.log_sizes(name, numbers, node_id))
+                found.update(sizes)
+        return found
+
+    def offsets(self, name: str, partitions: Iterable[int], at: int) -> dict[int, int]:
+        """The offset of a time (or EARLIEST, LATEST) in each partition; -1 where there is none.
+
+        Not for UNSAYABLE_MS.
+        """
+        with raised_as_sentences():
+            found = self.client.list_offsets(name, dict.fromkeys(partitions, at))
+        return {number: one.offset for number, one in found.items()}
+
+    def delete_records(self, name: str, offsets: Mapping[int, int]) -> None:
+        """Have the log of each partition begin at an offset."""
+        for number, offset in offsets.items():
+            call = record_calls.delete_before(name, number, offset)
+            self._perform(call, "not all was deleted: ")
+
+    def is_at(self, http: str, name: str) -> dict[str, Any] | None:
+        """What the HTTP port says of "now" in this topic, if it is this broker's; else None."""
+        try:
+            (topic,) = self.topics([name])
+            answer = ask(http, "topics", name, "offsets", query=[("at", "now"), ("shift", "true")])
+        except CommandError:
+            return None
+        return answer if answer.get("topic_id") == topic.topic_id else None
+
+    # --- settings ----------------------------------------------------------------------------
+
+    def settings(self, topic: str | None) -> list[Entry]:
+        """Every setting of a topic, or with None of the broker."""
+        call = setting_calls.describe(
+            self._resource(topic), with_synonyms=True, with_documentation=True
+        )
+        return [
+            Entry(
+                one.name,
+                one.value,
+                _source(one.source),
+                one.is_read_only,
+                one.documentation,
+                tuple((name, value, _source(source)) for name, value, source in one.synonyms),
+            )
+            for one in self._perform(call)
+        ]
+
+    def alter(
+        self, topic: str | None, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Change settings, all or none; None: what it falls back on."""
+        resource = self._resource(topic)
+        self._perform(setting_calls.alter(resource, changes, validate_only=validate_only))
+
+    def _resource(self, topic: str | None) -> setting_calls.Resource:
+        if topic is not None:
+            return setting_calls.Resource(topic)
+        return setting_calls.Resource(node_id=self._node_ids()[0])
+
+    # --- groups ------------------------------------------------------------------------------
+
+    def group_names(self) -> dict[str, dict[str, Any]]:
+        """Every group, by name: `state` and `protocol_type`."""
+        listed = [
+            each
+            for node_id in self._node_ids()
+            for each in self._perform(group_calls.list_on(node_id))
+        ]
+        return {
+            each.name: {"state": each.state, "protocol_type": each.protocol_type}
+            for each in sorted(listed)
+        }
+
+    def group(self, name: str) -> Group:
+        """A group and its members; one that is not there is Dead."""
+        if not name:
+            raise CommandError("a group has a name", USAGE)
+        with _group_sentences(name):
+            coordinator = self.client.perform(group_calls.coordinator(name))
+            try:
+                found = self.client.perform(group_calls.describe(name))
+            except RequestError as error:
+                if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise
+                return Group(name, "Dead", "", "", coordinator, ())
+        is_consumer = found.protocol_type in ("", group_calls.CONSUMER)
+        members = [_member(each, is_consumer=is_consumer) for each in found.members]
+        return Group(
+            name,
+            found.group_state or "Dead",
+            found.protocol_type,
+            found.protocol_data,
+            coordinator,
+            tuple(sorted(members, key=lambda each: (each.client_id, each.member_id))),
+        )
+
+    def committed(self, name: str) -> dict[Place, GroupOffset]:
+        """What a group has committed, by partition."""
+        with _group_sentences(name):
+            found = self.client.offset_fetch(name)
+        return {place: one for place, one in sorted(found.items()) if one.offset >= 0}
+
+    def commit(self, name: str, offsets: Mapping[Place, int]) -> None:
+        """Commit for a group without members; what could be committed is."""
+        with _group_sentences(name):
+            self.client.offset_commit(
+                name, {place: GroupOffset(offset) for place, offset in offsets.items()}
+            )
+
+    def delete_offsets(self, name: str, places: Iterable[Place]) -> None:
+        """Forget what a group has committed in these partitions."""
+        with _group_sentences(name):
+            self.client.perform(group_calls.delete_offsets(name, places))
+
+    def delete_groups(self, names: Sequence[str]) -> dict[str, str | None]:
+        """Delete groups; those that can be are. A sentence for each that cannot."""
+        found: dict[str, str | None] = {}
+        for name in names:
+            try:
+                with _group_sentences(name):
+                    self.client.perform(group_calls.delete(name))
+            except CommandError as error:
+                found[name] = str(error)
+            else:
+                found[name] = None
+        return found
+
+
+@contextlib.contextmanager
+def _group_sentences(name: str) -> Iterator[None]:
+    """Turn refusals of a group's request into a CommandError that names the group, and the partition."""
+    try:
+        yield
+    except PartitionRefused as error:
+        where = f"{name}, {error.topic}-{error.partition}"
+        raise CommandError(f"{where}: {_group_sentence(error)}") from None
+    except RequestError as error:
+        raise CommandError(f"{name}: {_group_sentence(error)}") from None
+    except ClientError as error:
+        raise CommandError(f"{name}: {error}") from None
+
+
+def _group_sentence(error: RequestError) -> str:
+    return _GROUP_SENTENCES.get(error.code) or sentence_of(error)
+
+
+def _topic(answer: Any) -> Topic:
+    """A topic as Metadata describe it. Raises CommandError for one that is not there."""
+    if answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        raise CommandError(
+            f"{answer.name!r} is no topic's name: one has up to 249 ASCII letters, digits, '.', "
+            "'_' and '-'",
+            USAGE,
+        )
+    if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise CommandError(f"there is no topic {answer.name}")
+    if answer.error_code:
+        with raised_as_sentences(f"{answer.name}: "):
+            raise RequestError(answer.error_code, f"topic {answer.name}")
+    return Topic(
+        answer.name,
+        str(answer.topic_id),
+        answer.is_internal,
+        sorted(
+            Partition(one.partition_index, one.leader_id, bool(one.error_code))
+            for one in answer.partitions
+        ),
+    )
+
+
+def _member(found: Any, *, is_consumer: bool) -> Member:
+    assigned: tuple[Place, ...] | None = None
+    if is_consumer:
+        with contextlib.suppress(ValueError):
+            assigned = group_calls.assigned_partitions(found.member_assignment)
+    host = found.client_host.removeprefix("/")
+    return Member(found.member_id, found.group_instance_id, found.client_id, host, assigned)
+
+
+def _source(number: int) -> str:
+    return _SOURCES.get(number, str(number))
