@@ -38,8 +38,8 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from storage.segment.segment import NotAtHandError
 from storage.time.retention import APPEND_BASIS
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -164,12 +164,12 @@ class Node:
     def opened_partition(self, topic: str, index: int) -> Partition:
         """The partition's log if it is open.
 
-        Raises NotAtHandError if it is not, UnknownTopicOrPartition, and KafkaStorageError if offline.
+        Raises WouldBlock if it is not, UnknownTopicOrPartition, and KafkaStorageError if offline.
         """
         found = self.store.opened_partition(topic, index)
         if found is None:
             if self.store.is_closed(topic, index):
-                raise NotAtHandError(f"{topic}-{index} has to be opened")
+                raise WouldBlock(f"{topic}-{index} has to be opened")
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
         found.check_online()
         return found

@@ -28,6 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.network.per_partition import per_partition
+from broker.partitions.offload import WouldConvert, offload, partition_for
 from broker.pools import ON_LOOP
 from protocol.api.fetch import (
     FetchableTopicResponse,
@@ -43,7 +44,7 @@ from protocol.errors import (
 )
 from protocol.records import convert
 from protocol.records.batch import Compression, scan
-from storage.segment.segment import NotAtHandError
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -91,10 +92,6 @@ class _Outcome(NamedTuple):
     errors: list[ErrorCode]
 
 
-class _NeedsThreadError(Exception):
-    """So much has to be converted that other connections would feel it."""
-
-
 def handle(
     node: Node, request: FetchRequest, context: Context
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
@@ -106,7 +103,7 @@ def handle(
     _name_each_once(request, by_id=context.version >= _TOPIC_IDS_SINCE)
     try:
         outcome = _attempt(node, request, context.version, ON_LOOP)
-    except (_NeedsThreadError, NotAtHandError):
+    except WouldBlock:
         return _wait(node, request, context.version, None)
     if _is_enough(request, outcome):
         return _answer(node, outcome)
@@ -190,14 +187,8 @@ def _has_grown(request: FetchRequest, outcome: _Outcome) -> bool:
 
 async def _attempt_anywhere(node: Node, request: FetchRequest, version: int) -> _Outcome:
     """Read on the loop, or in a thread if much has to be converted, or read first."""
-    await node.openings.open(_names(node, request, version))  # what fails then, fails in the thread
-    try:
-        return _attempt(node, request, version, ON_LOOP)
-    except _NeedsThreadError:
-        pool = node.pools.conversions
-    except NotAtHandError:
-        pool = node.pools.reads
-    return await pool.run_for_request(partial(_attempt, node, request, version))
+    attempt = partial(_attempt, node, request, version)
+    return await offload(node, _names(node, request, version), attempt)
 
 
 def _names(node: Node, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
@@ -216,13 +207,12 @@ def _names(node: Node, request: FetchRequest, version: int) -> Iterator[tuple[st
 def _attempt(node: Node, request: FetchRequest, version: int, permit: Permit) -> _Outcome:
     """Read every partition once, within the request's limits.
 
-    Raises _NeedsThreadError and NotAtHandError on the loop alone, and Abandoned in a thread alone.
+    Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
     """
     left = node.fetch_room()
     if version >= _SOFT_LIMIT_SINCE:
         left = min(left, request.max_bytes)
     outcome = _Outcome(FetchResponse(responses=[]), 0, False, [], [], [], [])
-    find = node.partition if permit.may_block else node.opened_partition
     by_id = version >= _TOPIC_IDS_SINCE
     size = 0
 
@@ -230,7 +220,7 @@ def _attempt(node: Node, request: FetchRequest, version: int, permit: Permit) ->
         nonlocal left, size
         permit.check()
         name = node.topic_name(topic.topic_id) if by_id else topic.topic
-        partition = find(name, wanted.partition)
+        partition = partition_for(node, name, wanted.partition, permit)
         node.check_leader_epoch(partition, wanted.current_leader_epoch)
         upper_offset = _upper_offset(partition, request)
         outcome.partitions.append(partition)
@@ -268,7 +258,6 @@ def _attempt(node: Node, request: FetchRequest, version: int, permit: Permit) ->
             topic.partitions,
             partial(read, topic),
             failed,
-            passing=(_NeedsThreadError, NotAtHandError),
         )
     return outcome._replace(size_bytes=size, at_once=bool(outcome.errors))
 
@@ -295,7 +284,7 @@ class _Reading(NamedTuple):
         )
 
     def may_convert(self, batches: Sequence[Batch]) -> None:
-        """Raise _NeedsThreadError if converting these would hold the loop up.
+        """Raise WouldConvert if converting these would hold the loop up.
 
         What a compressed batch unpacks to, nobody knows before.
         """
@@ -303,7 +292,7 @@ class _Reading(NamedTuple):
             len(batches) > _LOOP_BATCHES
             or any(each.compression or each.size > _LOOP_BYTES for each in batches)
         ):
-            raise _NeedsThreadError
+            raise WouldConvert
 
 
 def _upper_offset(partition: Partition, request: FetchRequest) -> int:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
-from broker.pools import ON_LOOP
+from broker.partitions.offload import answer, partition_for
 from protocol.api.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -28,6 +28,7 @@ from protocol.api.list_offsets import (
 from protocol.errors import InvalidRequest, UnsupportedVersion
 from storage.log import lookup
 from storage.time.lookup import Target, is_target
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -56,40 +57,12 @@ def handle(
     node: Node, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """Answer now, or in a thread if a log has to be opened, or a long one searched."""
-    if _needs_thread(node, request):
-        return _answer_in_thread(node, request, context.version)
-    return _answer(node, request, context.version, ON_LOOP)
-
-
-def _needs_thread(node: Node, request: ListOffsetsRequest) -> bool:
-    """Whether a lookup might read so much that other connections would feel it."""
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            if node.store.is_closed(topic.name, wanted.partition_index):
-                return True
-            if is_target(wanted.timestamp) and wanted.timestamp != Target.MAX_TIMESTAMP:
-                continue
-            partition = node.store.opened_partition(topic.name, wanted.partition_index)
-            if (
-                partition is not None
-                and partition.size > _LONG_LOG_BYTES
-                and not lookup.is_at_hand(
-                    partition.segments, wanted.timestamp, start_offset=partition.log_start_offset
-                )
-            ):
-                return True
-    return False
-
-
-async def _answer_in_thread(
-    node: Node, request: ListOffsetsRequest, version: int
-) -> ListOffsetsResponse:
-    await node.openings.open(
+    names = (
         (topic.name, wanted.partition_index)
         for topic in request.topics
         for wanted in topic.partitions
     )
-    return await node.pools.reads.run_for_request(partial(_answer, node, request, version))
+    return answer(node, names, partial(_answer, node, request, context.version))
 
 
 def _answer(
@@ -106,8 +79,10 @@ def _answer(
         permit.check()
         if version > 0 and times[name, wanted.partition_index] > 1:
             raise InvalidRequest("the partition is named more than once")
-        partition = node.partition(name, wanted.partition_index)
+        partition = partition_for(node, name, wanted.partition_index, permit)
         node.check_leader_epoch(partition, wanted.current_leader_epoch)
+        if not permit.may_block:
+            _check_cached(partition, wanted.timestamp)
         return _look_up(partition, wanted, request.isolation_level, version)
 
     return ListOffsetsResponse(
@@ -121,6 +96,16 @@ def _answer(
             for topic in request.topics
         ]
     )
+
+
+def _check_cached(partition: Partition, target: int) -> None:
+    """Raise WouldBlock if looking up a time would read so much that other connections would feel it."""
+    if is_target(target) and target != Target.MAX_TIMESTAMP:
+        return
+    if partition.size <= _LONG_LOG_BYTES:
+        return
+    if not lookup.is_at_hand(partition.segments, target, start_offset=partition.log_start_offset):
+        raise WouldBlock(f"{partition.topic}-{partition.index}: the indexes are not in memory")
 
 
 def _look_up(

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
+from broker.partitions.offload import answer, partition_for
 from protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from broker.network.context import Context
     from broker.node import Node
+    from broker.pools import Permit
     from protocol.api.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderPartition,
@@ -34,21 +36,15 @@ def handle(
     node: Node, request: OffsetForLeaderEpochRequest, _context: Context
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
     """Answer now, or when the partitions have been opened."""
-    names = [
+    names = (
         (topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions
-    ]
-    closed = node.openings.closed(names)
-    return _open_and_answer(node, request, closed) if closed else _answer(node, request)
+    )
+    return answer(node, names, partial(_answer, node, request))
 
 
-async def _open_and_answer(
-    node: Node, request: OffsetForLeaderEpochRequest, closed: list[tuple[str, int]]
+def _answer(
+    node: Node, request: OffsetForLeaderEpochRequest, permit: Permit
 ) -> OffsetForLeaderEpochResponse:
-    await node.openings.open(closed)
-    return await node.pools.reads.run(_answer, node, request)
-
-
-def _answer(node: Node, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Answer every partition for itself."""
     return OffsetForLeaderEpochResponse(
         topics=[
@@ -58,7 +54,7 @@ def _answer(node: Node, request: OffsetForLeaderEpochRequest) -> OffsetForLeader
                     node,
                     "offset_for_leader_epoch",
                     topic.partitions,
-                    partial(_one, node, topic.topic),
+                    partial(_one, node, permit, topic.topic),
                     _failed,
                 ),
             )
@@ -67,8 +63,9 @@ def _answer(node: Node, request: OffsetForLeaderEpochRequest) -> OffsetForLeader
     )
 
 
-def _one(node: Node, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = node.partition(name, wanted.partition)
+def _one(node: Node, permit: Permit, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    permit.check()
+    partition = partition_for(node, name, wanted.partition, permit)
     node.check_leader_epoch(partition, wanted.current_leader_epoch)
     epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

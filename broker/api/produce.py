@@ -31,9 +31,10 @@ from protocol.errors import (
     ERRORS,
     ErrorCode,
     InvalidTimestamp,
+    KafkaStorageError,
 )
 from storage.log.partition import Appended, Partition
-from storage.segment.segment import NotAtHandError
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,12 +177,10 @@ def _admitted(
             request.transactional_id,
             wanted.data.records or b"",
         )
-    except NotAtHandError:
+    except WouldBlock:
         name = node.topic_name(topic.topic_id) if by_id else topic.name
         failure = not_opened.get((name, index))
-        if failure is None:
-            raise
-        raise failure from None
+        raise failure or KafkaStorageError(f"{name}-{index} is not open yet") from None
 
 
 async def _append_when_admitted(

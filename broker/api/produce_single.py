@@ -13,7 +13,7 @@ from broker.partitions import admission
 from protocol.api.produce_single import read, write
 from protocol.errors import BrokerError
 from storage.log.partition import Partition
-from storage.segment.segment import NotAtHandError
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from broker.node import Node
@@ -42,7 +42,7 @@ def shortcut(
         if not isinstance(partition, Partition):
             return None
         appended = node.appends.append_now(partition, records, version)
-    except (BrokerError, NotAtHandError, UnicodeDecodeError):
+    except (BrokerError, WouldBlock, UnicodeDecodeError):
         return None
     if appended is None:
         return None

@@ -21,7 +21,7 @@ from protocol.errors import (
 )
 from protocol.group_records import partition_of
 from protocol.records import batch as batches
-from storage.segment.segment import NotAtHandError
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ class GroupLog:
 
     def append_now(self, group_id: str, records: Sequence[Written]) -> tuple[Log, int] | None:
         """Do as `append` without waiting; None, and nothing is put in, if it would have to."""
-        partition = self._at_hand(group_id)
+        partition = self._opened_now(group_id)
         if partition is None:
             return None
         try:
@@ -112,13 +112,13 @@ class GroupLog:
     def _batch(self, records: Sequence[Written]) -> bytes:
         return batches.build_plain(records, self._clock.now_ms())
 
-    def _at_hand(self, group_id: str) -> Partition | None:
+    def _opened_now(self, group_id: str) -> Partition | None:
         """The partition a group is kept in, if it is there and open."""
         if TOPIC not in self._node.metadata.image.topics:
             return None
         try:
             return self._node.opened_partition(TOPIC, self.index_of(group_id))
-        except (NotAtHandError, BrokerError):
+        except (WouldBlock, BrokerError):
             return None  # whoever may wait will see
 
     async def _opened(self, group_id: str) -> Partition:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.network.context import as_broker_error
 from broker.pools import Abandoned
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -27,21 +28,17 @@ def per_partition(
     wanted: Iterable[Wanted],
     serve: Callable[[Wanted], Result],
     failed: Callable[[Wanted, BrokerError], Result],
-    *,
-    passing: tuple[type[Exception], ...] = (),
 ) -> list[Result]:
     """Serve each partition in turn; `failed` makes the result of one whose `serve` raises.
 
-    `passing` are exceptions that end the whole loop, beside Abandoned: they say nothing about one
-    partition. `api` names the request in the log.
+    Abandoned and WouldBlock end the whole loop: they say nothing about one partition. `api` names the
+    request in the log.
     """
     results = []
     for each in wanted:
         try:
             results.append(serve(each))
-        except Abandoned:
-            raise
-        except passing:
+        except (Abandoned, WouldBlock):
             raise
         except Exception as error:  # noqa: BLE001 - one partition's failure is its own
             results.append(failed(each, as_broker_error(node, error, api)))

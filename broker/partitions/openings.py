@@ -11,7 +11,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.errors import BrokerError
+from protocol.errors import BrokerError, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -60,9 +60,9 @@ class Openings:
         """In the thread: one after another, until the broker stops."""
         failures: Failures = {}
         for name in names:
-            if self._pool.is_stopping:
-                break
             try:
+                if self._pool.is_stopping:
+                    raise KafkaStorageError("the broker stops")
                 self._open_log(*name)
             except BrokerError as error:
                 failures[name] = error

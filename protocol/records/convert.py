@@ -68,8 +68,8 @@ def down_convert(
 ) -> Converted:
     """Write stored batches so that format `target_magic` (0 or 1) is the newest among them.
 
-    A partial batch at the end is left out. `check` is called before each batch that is converted; what it
-    raises ends the conversion. Raises CorruptMessage for a batch that is broken.
+    A partial batch at the end is left out. `check` is called before each step of converting a batch;
+    what it raises ends the conversion. Raises CorruptMessage for a batch that is broken.
     """
     stored = _joined(buffers)
     parts: list[Buffer] = []
@@ -80,14 +80,14 @@ def down_convert(
             parts.append(memoryview(stored)[batch.position : batch.position + batch.size])
         elif not batch.is_control:
             check()
-            data, converted = _down_convert_batch(stored, batch, target_magic, fetch_offset)
+            data, converted = _down_convert_batch(stored, batch, target_magic, fetch_offset, check)
             parts.append(data)
             count += converted
     return Converted(b"".join(parts), count, following)
 
 
 def _down_convert_batch(
-    stored: Buffer, batch: Batch, target_magic: int, fetch_offset: int
+    stored: Buffer, batch: Batch, target_magic: int, fetch_offset: int, check: Callable[[], None]
 ) -> tuple[bytes, int]:
     """Write one batch as messages, or as one wrapper if it is compressed; (bytes, records)."""
     codec = batch.attributes & CODEC_MASK
@@ -95,6 +95,7 @@ def _down_convert_batch(
     relative = target_magic == 1 and codec != Compression.NONE
     try:
         found = kernels.examine(*region, INT64_MIN, INT64_MAX, False)
+        check()
         written = kernels.rewrite(
             *region,
             target_magic,
@@ -108,6 +109,7 @@ def _down_convert_batch(
         raise CorruptMessage(message) from error
     if not codec or not written.count:
         return written.data, written.count
+    check()
     wrapper = write_wrapper(
         written.data,
         target_magic,
@@ -123,8 +125,8 @@ def transcode_zstd(buffers: Sequence[Buffer], check: Callable[[], None] = _go_on
     """Return the whole batches with those of codec zstd compressed by gzip instead.
 
     Nothing but the codec, the size and the CRC of a batch changes. A partial batch at the end is
-    left out. `check` is called before each batch that is unpacked; what it raises ends the work. Raises
-    CorruptMessage for what cannot be unpacked.
+    left out. `check` is called before each batch is unpacked, and packed; what it raises ends the work.
+    Raises CorruptMessage for what cannot be unpacked.
     """
     stored = _joined(buffers)
     parts: list[Buffer] = []
@@ -135,6 +137,7 @@ def transcode_zstd(buffers: Sequence[Buffer], check: Callable[[], None] = _go_on
             continue
         check()
         payload = decompress(Compression.ZSTD, whole[V2_HEADER_SIZE:], 2)
+        check()
         packed = compress(Compression.GZIP, payload, 2)
         head = bytearray(whole[:V2_HEADER_SIZE])
         head[8:12] = (V2_HEADER_SIZE - PREFIX_SIZE + len(packed)).to_bytes(4, "big")

@@ -46,7 +46,7 @@ class ReadableLog(RetainedLog):
 
         Whole slices of the log, unchanged: the first batch may begin before `offset`, the last may
         be cut short by `max_bytes`. With `minimum_one` the first batch comes whole, whatever
-        its size. Raises OffsetOutOfRange and KafkaStorageError; with `at_hand` NotAtHandError where
+        its size. Raises OffsetOutOfRange and KafkaStorageError; with `at_hand` WouldBlock where
         much has to be read before it is known where the offset lies.
         """
         if self.offline is not None:

@@ -48,7 +48,7 @@ def read(
 ) -> Fetched:
     """Read from the batch that holds `offset`, or the next one, below `upper_offset`.
 
-    See `Partition.read`; raises OSError, and NotAtHandError with `at_hand`.
+    See `Partition.read`; raises OSError, and WouldBlock with `at_hand`.
     """
     buffers: list[memoryview] = []
     size = first_batch_size = 0

@@ -30,6 +30,7 @@ from storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from storage.segment.segment_files import SegmentFiles
 from storage.time.lookup import is_searchable, reaches
 from storage.time.segment_times import SegmentTimes
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +41,6 @@ if TYPE_CHECKING:
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
 _MAX_HINTS = 32
 _SHORT_LOG_BYTES = 4 << 20  # a log whose indexes are quickly made anew
-
-
-class NotAtHandError(Exception):
-    """What was asked for is there, but so much has to be read first that a thread should do it."""
 
 
 class Slice(NamedTuple):
@@ -215,7 +212,7 @@ class Segment(SegmentFiles):
 
         Only batches that end before `upper_offset`. With `minimum_one` the first batch comes whole
         whatever its size. None when the segment has nothing there. Raises OSError; with `at_hand`
-        NotAtHandError where a long segment's index would have to be read, or made, first.
+        WouldBlock where a long segment's index would have to be read, or made, first.
         """
         tail = self.tail
         descriptor = self._reader()
@@ -225,7 +222,7 @@ class Segment(SegmentFiles):
             position = 0
         if position is None or position >= tail.size:
             if at_hand and self._index is None and tail.size > _SHORT_LOG_BYTES:
-                raise NotAtHandError(f"{self.path}: the index is not in memory")
+                raise WouldBlock(f"{self.path}: the index is not in memory")
             data, position = self._locate(descriptor, offset, max_bytes, tail)
         else:
             data = files.read_at(descriptor, min(max_bytes, tail.size - position), position)

@@ -467,7 +467,7 @@ def fetches_read_on_the_loop(monkeypatch):
 
 
 def lookups_read_on_the_loop(monkeypatch):
-    monkeypatch.setattr(list_offsets, "_needs_thread", lambda *_: False)
+    monkeypatch.setattr(list_offsets, "_check_cached", lambda *_: None)
 
 
 @pytest.mark.parametrize(

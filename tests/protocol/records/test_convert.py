@@ -137,3 +137,23 @@ def test_broken_batches_are_named():
     cut[60] = 9  # nine records are declared
     with pytest.raises(CorruptMessage, match="byte 0"):
         down_convert([cut], target_magic=1, fetch_offset=0)
+
+
+@pytest.mark.parametrize("calls", range(6))
+def test_a_check_ends_a_conversion_between_batches_and_steps(calls):
+    """Two batches are checked before each step of each; what the check raises comes out."""
+    left = calls
+
+    def check():
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise InterruptedError
+
+    stored = [build(rising(5), compression=1), build(rising(5, base=5), compression=1)]
+    with pytest.raises(InterruptedError):
+        down_convert(stored, target_magic=1, fetch_offset=0, check=check)
+    left = calls // 2
+    zstd = [build(rising(5), compression=4), build(rising(5, base=5), compression=4)]
+    with pytest.raises(InterruptedError):
+        transcode_zstd(zstd, check)

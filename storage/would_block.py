@@ -1,0 +1,10 @@
+"""The one way in which storage says that an answer takes long: ask again in a thread.
+
+Whoever calls with `may_block=False` gets an answer from memory, or from a short read, or this exception.
+"""
+
+from __future__ import annotations
+
+
+class WouldBlock(Exception):  # noqa: N818 - nothing is wrong
+    """The answer needs files that are not in memory, or are long; nothing has been changed."""
