@@ -1,8 +1,9 @@
-"""What can be set: every topic and broker setting declared once, and how their sources are merged.
+"""Every topic and broker setting, declared once, and how their sources are merged.
 
 `load` reads a broker's settings from a properties file, KAFKA_* environment variables and flags;
-`topic_config` lays a topic's own over them; `topic_entries` and `broker_entries` describe both.
-Everything refused is a ConfigError of one sentence.
+`topic_config` applies a topic's own settings over them; `topic_entries` and `broker_entries`
+describe both. Every error is a ConfigError of one sentence. Begin with `setting.py`, which says how
+a setting is declared.
 """
 
 from config.broker import BROKER_SETTINGS, BrokerConfig

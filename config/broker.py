@@ -31,9 +31,9 @@ DEFAULT = "default"
 
 
 class Given(NamedTuple):
-    """One value somebody set: its text, where it came from, and how strong that source is.
+    """One value that was set: its text, its origin, and the rank of its source.
 
-    `below` is what a change of the running broker hides, for as long as it lasts.
+    `below` is the value that a change of the running broker replaces, as long as that change lasts.
     """
 
     value: str
@@ -43,7 +43,7 @@ class Given(NamedTuple):
 
 
 def _node_id(text: str) -> int:
-    """Kafka's -1 asks for a number of the broker's choosing; a single broker chooses 1."""
+    """Return the node id; 1 for -1, with which Kafka asks for an id of the broker's choosing."""
     return 1 if int(text) == -1 else int(text)
 
 
@@ -64,7 +64,7 @@ class BrokerConfig:
         "node.id",
         Type.INT,
         1,
-        "The broker's number, unique in its cluster.",
+        "The broker's id, unique in its cluster.",
         aliases=("broker.id",),
         low=-1,
         convert=_node_id,
@@ -74,8 +74,8 @@ class BrokerConfig:
         "listeners",
         Type.LIST,
         (Listener("PLAINTEXT", "", 9092),),
-        "The addresses to listen on, as NAME://host:port; an empty host is every interface, port 0 "
-        "any free one.",
+        "The addresses to listen on, as NAME://host:port; an empty host means every interface, "
+        "port 0 any free port.",
         convert=parse_bound_listeners,
         dynamic=False,
     )
@@ -83,8 +83,8 @@ class BrokerConfig:
         "advertised.listeners",
         Type.LIST,
         (),
-        "The addresses clients are told to connect to, by listener name; those that are bound unless "
-        "given.",
+        "The addresses that clients are given to connect to, by listener name; if not set, the "
+        "listeners.",
         convert=parse_advertised_listeners,
         dynamic=False,
     )
@@ -92,7 +92,8 @@ class BrokerConfig:
         "listener.security.protocol.map",
         Type.STRING,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "The security protocol of each listener, by name; a listener that is bound must be PLAINTEXT.",
+        "The security protocol of each listener, by name; a listener that is bound must be "
+        "PLAINTEXT.",
         convert=check_protocol_map,
         dynamic=False,
     )
@@ -100,14 +101,14 @@ class BrokerConfig:
         "controller.listener.names",
         Type.LIST,
         (),
-        "Listeners of a KRaft controller; tidelog has none, so these are not bound.",
+        "The listeners of a KRaft controller; tidelog has none, so these are not bound.",
         dynamic=False,
     )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs",
         Type.LIST,
         ("data",),
-        "The directories logs are kept in, separated by commas; the first also holds the metadata.",
+        "The directories of the logs, separated by commas; the first one also holds the metadata.",
         fallbacks=("log.dir",),
         convert=_log_dirs,
         dynamic=False,
@@ -116,7 +117,8 @@ class BrokerConfig:
         "http.listener",
         Type.STRING,
         "",
-        "The host:port for metrics and health over HTTP; empty is none. Not a Kafka setting.",
+        "The host:port for metrics and health over HTTP; if empty, there is none. Not a Kafka "
+        "setting.",
         convert=parse_address,
         dynamic=False,
     )
@@ -124,8 +126,8 @@ class BrokerConfig:
         "control.listener",
         Type.STRING,
         "",
-        "The host:port on which tests move a manual clock, plant faults and ask for sweeps; whoever "
-        "reaches it may do so. Empty is none. Not a Kafka setting.",
+        "The host:port on which tests move a manual clock, inject faults and start rounds of "
+        "maintenance; it has no access control. If empty, there is none. Not a Kafka setting.",
         convert=parse_address,
         dynamic=False,
     )
@@ -133,7 +135,7 @@ class BrokerConfig:
         "log.level",
         Type.STRING,
         "info",
-        "How much is logged to standard error. Not a Kafka setting.",
+        "The least level of messages that are logged to standard error. Not a Kafka setting.",
         choices=("debug", "info", "warning", "error"),
         dynamic=False,
     )
@@ -141,8 +143,8 @@ class BrokerConfig:
         "clock",
         Type.STRING,
         "system",
-        "The clock the broker lives by: the machine's, or one that stands still until it is moved "
-        "through the control listener. Not a Kafka setting.",
+        "The broker's clock: the machine's (system), or one that stands still until it is moved "
+        "through the control listener (manual). Not a Kafka setting.",
         choices=("system", "manual"),
         dynamic=False,
     )
@@ -150,8 +152,8 @@ class BrokerConfig:
         "clock.start.ms",
         Type.LONG,
         None,
-        "The time, in ms since the epoch, a manual clock starts at; the machine's time unless given. "
-        "Not a Kafka setting.",
+        "The time, in ms since the epoch, at which a manual clock starts; if not set, the "
+        "machine's time. Not a Kafka setting.",
         low=1 - LONG_MAX,
         dynamic=False,
     )
@@ -159,8 +161,9 @@ class BrokerConfig:
         "clock.scope",
         Type.STRING,
         "log",
-        "What follows a manual clock: the log alone (stamps, windows, rolls, retention, compaction), or "
-        "all, sessions and the expiry of offsets too. Not a Kafka setting.",
+        "What follows a manual clock: only the log (stamps, windows, rolls, retention, "
+        "compaction), or all, which includes group sessions and the expiry of offsets. Not a "
+        "Kafka setting.",
         choices=("log", "all"),
         dynamic=False,
     )
@@ -168,7 +171,7 @@ class BrokerConfig:
         "num.partitions",
         Type.INT,
         1,
-        "How many partitions a topic gets when nobody says.",
+        "How many partitions a topic gets if its creator does not say.",
         low=1,
         dynamic=False,
     )
@@ -176,7 +179,7 @@ class BrokerConfig:
         "max.partitions.per.topic",
         Type.INT,
         10_000,
-        "The most partitions one topic may be created with. Not a Kafka setting.",
+        "The largest number of partitions that a topic may have. Not a Kafka setting.",
         low=1,
         dynamic=False,
     )
@@ -184,7 +187,7 @@ class BrokerConfig:
         "default.replication.factor",
         Type.INT,
         1,
-        "How many replicas a partition gets when nobody says.",
+        "How many replicas a partition gets if the topic's creator does not say.",
         low=1,
         high=32_767,
         dynamic=False,
@@ -193,7 +196,7 @@ class BrokerConfig:
         "auto.create.topics.enable",
         Type.BOOLEAN,
         True,
-        "Whether asking for a topic that does not exist creates it.",
+        "Whether a request for a topic that does not exist creates it.",
         dynamic=False,
     )
     delete_topic_enable: bool = setting(
@@ -207,7 +210,8 @@ class BrokerConfig:
         "socket.request.max.bytes",
         Type.INT,
         100 * 2**20,
-        "The largest request that is read, in bytes; a larger one closes the connection.",
+        "The size, in bytes, of the largest request that is read; a larger one closes the "
+        "connection.",
         low=1,
         dynamic=False,
     )
@@ -215,7 +219,8 @@ class BrokerConfig:
         "fetch.max.bytes",
         Type.INT,
         55 * 2**20,
-        "The most bytes of records one fetch response carries, beyond its first batch.",
+        "How many bytes of records a fetch response holds at most; its first batch is returned "
+        "whatever its size.",
         low=1024,
         dynamic=False,
     )
@@ -223,7 +228,7 @@ class BrokerConfig:
         "max.connections",
         Type.INT,
         INT_MAX,
-        "How many connections may be open at once; further ones are closed.",
+        "How many connections may be open at once; more are closed.",
         low=0,
         dynamic=False,
     )
@@ -239,7 +244,7 @@ class BrokerConfig:
         "log.retention.check.interval.ms",
         Type.LONG,
         300_000,
-        "How often, in ms, it is looked whether segments are due for deletion.",
+        "How often, in ms, segments that are due are deleted.",
         low=1,
         dynamic=False,
     )
@@ -254,29 +259,29 @@ class BrokerConfig:
         "log.cleaner.threads",
         Type.INT,
         1,
-        "How many logs are compacted at once, each by a process of its own.",
+        "How many logs are compacted at once, each in its own process.",
         low=0,
     )
     log_cleaner_backoff_ms: int = setting(
         "log.cleaner.backoff.ms",
         Type.LONG,
         15_000,
-        "How often, in ms, it is looked whether a log has to be compacted.",
+        "How often, in ms, the broker checks whether a log is to be compacted.",
         low=0,
     )
     log_cleaner_dedupe_buffer_size: int = setting(
         "log.cleaner.dedupe.buffer.size",
         Type.LONG,
         128 * 2**20,
-        "The memory, in bytes, for the keys of the logs that are compacted at once, 24 bytes a key; of one "
-        "with more a part is compacted at a time.",
+        "The memory, in bytes, for the keys of all logs that are compacted at once, 24 bytes a "
+        "key; a log with more keys is compacted in parts.",
         low=0,
     )
     log_cleaner_io_buffer_load_factor: float = setting(
         "log.cleaner.io.buffer.load.factor",
         Type.DOUBLE,
         0.9,
-        "How full, from 0 to 1, the memory for keys may get.",
+        "What part of the memory for keys may be used, from 0 to 1.",
         low=0,
         high=1,
     )
@@ -284,22 +289,22 @@ class BrokerConfig:
         "log.cleaner.io.buffer.size",
         Type.INT,
         524_288,
-        "How many bytes of a compacted segment are gathered before they are written.",
+        "How many bytes of a compacted segment are collected before they are written.",
         low=0,
     )
     log_cleaner_progress_timeout_ms: int = setting(
         "log.cleaner.progress.timeout.ms",
         Type.LONG,
         600_000,
-        "After how many ms without progress the process that compacts a log is killed, and the log left "
-        "alone until the next start. Not a Kafka setting.",
+        "After how many ms without progress the process that compacts a log is killed; the log "
+        "is then not compacted until the next start. Not a Kafka setting.",
         low=2_000,
     )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         Type.INT,
         86_400_000,
-        "How long, in ms since its last append, an idempotent producer is remembered.",
+        "How long, in ms since its last append, the state of an idempotent producer is kept.",
         low=1,
         dynamic=False,
     )
@@ -307,7 +312,7 @@ class BrokerConfig:
         "group.min.session.timeout.ms",
         Type.INT,
         6_000,
-        "The shortest session timeout, in ms, a member of a group may ask for.",
+        "The shortest session timeout, in ms, that a member of a group may ask for.",
         low=1,
         dynamic=False,
     )
@@ -315,7 +320,7 @@ class BrokerConfig:
         "group.max.session.timeout.ms",
         Type.INT,
         1_800_000,
-        "The longest session timeout, in ms, a member of a group may ask for.",
+        "The longest session timeout, in ms, that a member of a group may ask for.",
         low=1,
         dynamic=False,
     )
@@ -323,7 +328,7 @@ class BrokerConfig:
         "group.max.size",
         Type.INT,
         INT_MAX,
-        "The most members one group may have.",
+        "The largest number of members of a group.",
         low=1,
         dynamic=False,
     )
@@ -331,8 +336,8 @@ class BrokerConfig:
         "group.initial.rebalance.delay.ms",
         Type.INT,
         0,
-        "How long, in ms, an empty group waits for more members after the first; Kafka's default is 3000, "
-        "and its own quick start sets 0.",
+        "How long, in ms, an empty group waits for more members after the first one; Kafka's "
+        "default is 3000, and its quick start sets 0.",
         low=0,
         dynamic=False,
     )
@@ -340,7 +345,7 @@ class BrokerConfig:
         "offsets.topic.num.partitions",
         Type.INT,
         50,
-        "How many partitions __consumer_offsets is created with, when the first group is kept.",
+        "How many partitions __consumer_offsets is created with, when the first group is stored.",
         low=1,
         dynamic=False,
     )
@@ -348,7 +353,7 @@ class BrokerConfig:
         "offsets.topic.segment.bytes",
         Type.INT,
         100 * 2**20,
-        "The segment.bytes __consumer_offsets is created with.",
+        "The segment.bytes of __consumer_offsets when it is created.",
         low=1,
         dynamic=False,
     )
@@ -356,7 +361,7 @@ class BrokerConfig:
         "offsets.retention.minutes",
         Type.INT,
         10_080,
-        "For how many minutes offsets are kept once their group is empty.",
+        "For how many minutes offsets are kept after their group became empty.",
         low=1,
         dynamic=False,
     )
@@ -364,7 +369,7 @@ class BrokerConfig:
         "offsets.retention.check.interval.ms",
         Type.LONG,
         600_000,
-        "How often, in ms, it is looked whether offsets have expired.",
+        "How often, in ms, expired offsets are deleted.",
         low=1,
         dynamic=False,
     )
@@ -372,14 +377,14 @@ class BrokerConfig:
         "offset.metadata.max.bytes",
         Type.INT,
         4_096,
-        "The longest note that may be committed with an offset, in bytes.",
+        "The size, in bytes, of the longest metadata string that may be committed with an offset.",
         dynamic=False,
     )
     inter_broker_protocol_version: str = setting(
         "inter.broker.protocol.version",
         Type.STRING,
         "3.9-IV0",
-        "The Kafka release whose protocol brokers speak with one another.",
+        "The Kafka release whose protocol brokers use with each other.",
         convert=check_release,
         dynamic=False,
         effective=False,
@@ -387,11 +392,11 @@ class BrokerConfig:
 
     # The defaults of every topic setting, from their broker names.
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
-    # What was set, by the name it was set under. A value that lost to a stronger one is here as well.
+    # Every value that was set, by the name it was set under, also those that a stronger one overrides.
     given: Mapping[str, Given] = field(default_factory=dict, compare=False, repr=False)
-    # Kafka's settings that mean nothing here yet, with their values (secrets hidden).
+    # Kafka's settings that have no effect here, with their values (secrets hidden).
     ignored: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    # Where each value came from, by the name of the setting; names that are missing have their defaults.
+    # The origin of each value, by the name of the setting; settings with their default are missing.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -406,7 +411,7 @@ class BrokerConfig:
 
     @property
     def message_max_bytes(self) -> int:
-        """The largest batch a topic accepts unless it says otherwise, in bytes."""
+        """The size, in bytes, of the largest batch that a topic accepts by default."""
         return self.topic_defaults.max_message_bytes
 
     @property
@@ -420,7 +425,7 @@ BROKER_SETTINGS: Mapping[str, Setting] = declared_in(BrokerConfig)
 
 
 def check_clock(config: BrokerConfig) -> None:
-    """Check that a clock can be moved, and only one that can be is told a time; raises ConfigError."""
+    """Check that a manual clock can be moved and no other has a start; raises ConfigError."""
     if config.clock == "manual":
         if not config.control_listener:
             raise ConfigError(

@@ -1,8 +1,8 @@
-"""Settings as DescribeConfigs and CreateTopics show them: value, source, synonyms, type, sentence.
+"""Settings as DescribeConfigs and CreateTopics show them: value, source, synonyms, type, doc.
 
-An entry's source is the strongest place its value was set in; its synonyms are every place it was
-set in, strongest first, ending with the default, as KIP-226 asks. A setting that was given under an
-alias is shown under its own name.
+The source of an entry is the strongest place in which its value was set. Its synonyms are all the
+places, strongest first, ending with the default (KIP-226). A setting given under an alias is shown
+under its own name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place a value was set in."""
+    """One place in which a value was set."""
 
     name: str
     value: str | None
@@ -41,7 +41,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One setting, described."""
+    """The description of one setting."""
 
     name: str
     value: str | None
@@ -53,14 +53,14 @@ class Entry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it (DescribeConfigs v0)."""
+        """Whether the value is the default (DescribeConfigs v0)."""
         return self.source is Source.DEFAULT
 
 
 def topic_entries(
     broker: BrokerConfig, config: TopicConfig, overrides: Mapping[str, str]
 ) -> list[Entry]:
-    """Every setting of a topic: `config` is what topic_config made of `overrides`."""
+    """Return an entry for every setting of a topic, whose `config` was made from `overrides`."""
     entries = []
     for attribute, setting in TOPIC_SETTINGS.items():
         set_here = [
@@ -69,7 +69,7 @@ def topic_entries(
             if name in overrides
         ]
         names = [name.name for name in setting.broker_names]
-        # A window of the topic's own replaces the broker's: then the broker's says nothing here.
+        # A topic's own symmetric window replaces the broker's window, which is then no synonym.
         counts = setting.name in config.sources
         below = _given(broker, (*names, *setting.broker_aliases)) if counts else []
         final = Synonym(names[0] if names else setting.name, setting.default, Source.DEFAULT)
@@ -80,7 +80,7 @@ def topic_entries(
 
 
 def broker_entries(broker: BrokerConfig) -> list[Entry]:
-    """Every setting of a broker, the defaults of its topics' settings included."""
+    """Return an entry for every setting of a broker, including the defaults of topic settings."""
     entries = []
     for attribute, setting in BROKER_SETTINGS.items():
         synonyms = (
@@ -100,7 +100,7 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
 
 
 def _given(broker: BrokerConfig, names: Iterable[str]) -> list[Synonym]:
-    """Where any of the names was set on the broker, strongest first."""
+    """Return where any of the names was set on the broker, strongest first."""
     found = [
         (name, given)
         for name in dict.fromkeys(names)

@@ -1,9 +1,9 @@
-"""Kafka's settings that are accepted and mean nothing here yet.
+"""Kafka's settings that are accepted but have no effect here.
 
-The names are those of the broker and topic settings of Apache Kafka 3.9.1, 4.1.1 and 4.4.0 that are
-declared neither in broker.py nor in topic.py. A properties file written for Kafka is thus taken as it
-is; the broker logs one line for each of these, and warns of those that promise safety (unenforced.py).
-A name that is in neither place is a mistake and refused.
+The names are those of the broker and topic settings of Apache Kafka 3.9.1, 4.1.1 and 4.4.0 that
+neither broker.py nor topic.py declares. So a properties file written for Kafka is accepted: the
+broker logs one line for each of these settings, and warns of those that promise safety
+(unenforced.py). Any other name is an error.
 """
 
 from __future__ import annotations

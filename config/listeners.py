@@ -18,7 +18,7 @@ EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not chosen
 
 
 class Listener(NamedTuple):
-    """One address: the listener's name in upper case, host without brackets, port."""
+    """One address: the listener's name in upper case, the host without brackets, the port."""
 
     name: str
     host: str
@@ -30,7 +30,7 @@ class Listener(NamedTuple):
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...]:
-    """The listeners of a comma-separated list; raises ValueError saying what is wrong with it."""
+    """Return the listeners of a comma-separated list; raises ValueError with the reason."""
     found = tuple(_listener(part.strip()) for part in text.split(",")) if text.strip() else ()
     names = [listener.name for listener in found]
     for name in names:
@@ -40,7 +40,7 @@ def parse_listeners(text: str) -> tuple[Listener, ...]:
 
 
 def parse_bound_listeners(text: str) -> tuple[Listener, ...]:
-    """As parse_listeners, for addresses to listen on: at least one, no address twice."""
+    """Like parse_listeners, for addresses to listen on: at least one, and no address twice."""
     found = parse_listeners(text)
     if not found:
         raise ValueError("at least one listener is needed, such as PLAINTEXT://127.0.0.1:9092")
@@ -52,7 +52,7 @@ def parse_bound_listeners(text: str) -> tuple[Listener, ...]:
 
 
 def parse_advertised_listeners(text: str) -> tuple[Listener, ...]:
-    """As parse_listeners, for addresses told to clients: each must be one that can be connected to."""
+    """Like parse_listeners, for addresses given to clients: each must be one they can connect to."""
     found = parse_listeners(text)
     for listener in found:
         if listener.host in EVERY_INTERFACE:
@@ -61,7 +61,7 @@ def parse_advertised_listeners(text: str) -> tuple[Listener, ...]:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """listener.security.protocol.map as listener name -> protocol; raises ValueError."""
+    """Return listener.security.protocol.map as listener name -> protocol; raises ValueError."""
     found: dict[str, str] = {}
     for part in text.split(",") if text.strip() else ():
         name, _, protocol = (piece.strip().upper() for piece in part.partition(":"))
@@ -73,26 +73,26 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def check_protocol_map(text: str) -> str:
-    """The text itself, if it is a protocol map."""
+    """Return the text unchanged if it is a protocol map; raises ValueError."""
     parse_protocol_map(text)
     return text
 
 
 def protocol_of(listener: Listener, protocols: dict[str, str]) -> str | None:
-    """The security protocol of a listener; None if neither the map nor its name tells."""
+    """Return the security protocol of a listener; None if neither the map nor its name says it."""
     by_name = listener.name if listener.name in _PROTOCOLS else None
     return protocols.get(listener.name, by_name)
 
 
 def parse_address(text: str) -> str:
-    """A `host:port` as it came, checked; an empty text is none. Raises ValueError."""
+    """Return a `host:port` unchanged after checking it; an empty text is allowed. Raises ValueError."""
     if text:
         split_address(text)
     return text
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host (without brackets) and port of `host:port`; raises ValueError."""
+    """Return host (without brackets) and port of `host:port`; raises ValueError."""
     found = _ADDRESS.fullmatch(text)
     if found is None:
         raise ValueError("expected host:port, such as 127.0.0.1:8080")

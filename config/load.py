@@ -1,11 +1,11 @@
 """Merges the sources of settings into one BrokerConfig, and a topic's overrides into its TopicConfig.
 
 Sources, weakest first: the default, the properties file, KAFKA_* environment variables, flags, and
-changes made while the broker runs. A value from a stronger source wins whatever name it is given
-under; within one source log.retention.ms wins over log.retention.minutes over log.retention.hours, as
-in Kafka. Two names of one setting with different values in one source contradict and are refused.
-For a topic, anything set on the topic is stronger than anything set on the broker: a symmetric window
-of the topic's own replaces a one-sided window of the broker's.
+changes made while the broker runs. A value from a stronger source wins, whatever name it is given
+under. Within one source log.retention.ms wins over log.retention.minutes, and that over
+log.retention.hours, as in Kafka. Two names of one setting with different values in one source are
+an error. For a topic, what is set on the topic is stronger than what is set on the broker: a
+topic's own symmetric window replaces a one-sided window of the broker.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 FILE, ENVIRONMENT, FLAG, DYNAMIC = 1, 2, 3, 4
 TOPIC = "topic"
 _DYNAMIC_ORIGIN = "changed while running"
-# How like a known name a stray KAFKA_ variable must be to count as a misspelling of it.
+# How similar to a known name an unknown KAFKA_ variable must be to count as a misspelling of it.
 _MISSPELT = 0.8
 
-# A candidate for a value: where it stands among the setting's names, who gave it, what it means.
+# A candidate for a value: the rank of its name, the name, where it was given, and the parsed value.
 _Candidate = tuple[int, str, Given, Any]
 
 
 def load(
     properties: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]
 ) -> BrokerConfig:
-    """The broker's settings from a properties file (if any), the environment and flags.
+    """Return the broker's settings from a properties file (if any), the environment and flags.
 
-    Raises ConfigError, in one sentence, for a file that cannot be read, a misspelt name, a value that
-    is ill-typed or out of range, and settings that contradict each other. A KAFKA_ variable that
-    resembles no setting belongs to somebody else and is passed over; `ignored` names it.
+    Raises ConfigError, in one sentence, for a file that cannot be read, a misspelt name, a value of
+    the wrong type or out of range, and settings that contradict each other. A KAFKA_ variable that
+    resembles no setting is not an error; `ignored` names it.
     """
     given: dict[str, Given] = {}
     strays: dict[str, str] = {}
@@ -58,10 +58,10 @@ def load(
 
 
 def reconfigured(broker: BrokerConfig, changes: Mapping[str, str]) -> BrokerConfig:
-    """The broker's settings with changes made while it runs laid over them.
+    """Return the broker's settings with changes made while it runs.
 
-    `changes` are all that are in force, not only the newest. Raises ConfigError as load does, and for
-    a setting that needs a restart.
+    `changes` holds all changes in force, not only the newest. Raises ConfigError as `load` does,
+    and for a setting that needs a restart.
     """
     given = {name: value for name, value in broker.given.items() if value.rank != DYNAMIC}
     for name, value in changes.items():
@@ -73,7 +73,7 @@ def reconfigured(broker: BrokerConfig, changes: Mapping[str, str]) -> BrokerConf
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """A topic's settings: its own over the broker's defaults.
+    """Return a topic's settings: its own over the broker's defaults.
 
     Raises ConfigError for a misspelt name, a bad value, and two names of one setting that disagree.
     """
@@ -148,7 +148,7 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
 
 
 def _topic_defaults(given: Mapping[str, Given]) -> TopicConfig:
-    """The broker's defaults of topic settings."""
+    """Return the broker's defaults of topic settings."""
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for attribute, setting in TOPIC_SETTINGS.items():
@@ -161,7 +161,7 @@ def _topic_defaults(given: Mapping[str, Given]) -> TopicConfig:
 
 
 def _candidates(setting: Setting, given: Mapping[str, Given]) -> list[_Candidate]:
-    """What was given for a broker setting, under any of its names. Aliases stand level."""
+    """Return what was given for a broker setting, under any name. Aliases have the same rank."""
     level = dict.fromkeys((setting.name, *setting.aliases), 0)
     level.update({name: place for place, name in enumerate(setting.fallbacks, 1)})
     return [
@@ -172,7 +172,7 @@ def _candidates(setting: Setting, given: Mapping[str, Given]) -> list[_Candidate
 
 
 def _default_candidates(setting: Setting, given: Mapping[str, Given]) -> list[_Candidate]:
-    """What was given for a topic setting's default, under any of its broker names."""
+    """Return what was given for the default of a topic setting, under any of its broker names."""
     found: list[_Candidate] = []
     for place, broker_name in enumerate(setting.broker_names):
         if broker_name.name in given:
@@ -187,7 +187,7 @@ def _default_candidates(setting: Setting, given: Mapping[str, Given]) -> list[_C
 
 
 def _scaled(setting: Setting, broker_name: BrokerName, given: Given) -> Any:
-    """A broker setting's value in the topic setting's unit. Below zero, where allowed, is -1."""
+    """Return a broker setting's value in the topic setting's unit; -1 for a negative value."""
     name, factor, zero = broker_name
     if factor == 1:
         value = setting.parse(given.value, name, given.origin)
@@ -201,7 +201,7 @@ def _scaled(setting: Setting, broker_name: BrokerName, given: Given) -> Any:
 
 
 def _strongest(candidates: list[_Candidate]) -> _Candidate:
-    """The candidate that wins. Raises ConfigError if another of the same strength disagrees with it."""
+    """Return the candidate that wins; raises ConfigError if one of the same rank contradicts it."""
     winner = min(candidates, key=lambda candidate: (-candidate[2].rank, candidate[0]))
     for place, name, given, value in candidates:
         if (given.rank, place) == (winner[2].rank, winner[0]) and value != winner[3]:
@@ -216,7 +216,7 @@ def _strongest(candidates: list[_Candidate]) -> _Candidate:
 
 
 def _by_name(settings: Iterable[tuple[Setting, Iterable[str]]]) -> dict[str, Setting]:
-    """Every name of every setting; a name claimed twice is a mistake of ours."""
+    """Return the settings by all their names, of which each may be used once."""
     found: dict[str, Setting] = {}
     for setting, names in settings:
         for name in dict.fromkeys(names):

@@ -1,9 +1,9 @@
-r"""Reads Java .properties files, the way java.util.Properties does.
+r"""Reads Java .properties files as java.util.Properties does.
 
-A line is `key=value`, `key:value` or `key value`. Lines that begin with # or ! are comments; a line
-that ends in an odd number of backslashes goes on in the next, whose leading blanks do not count;
-backslash escapes are \t \n \r \f \uXXXX, and any other escaped character is itself. A key given twice
-has its last value. The text is UTF-8.
+A line is `key=value`, `key:value` or `key value`. Lines that begin with # or ! are comments. A line
+that ends in an odd number of backslashes continues in the next one, whose leading blanks are
+skipped. Escapes are \t \n \r \f \uXXXX; any other escaped character stands for itself. If a key is
+given twice, the last value counts. The text is UTF-8.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?", re.DOTALL
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The properties in `text`, in order of first appearance."""
+    """Return the properties in `text`, in order of first appearance."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         matched = _KEY.match(line)
@@ -33,7 +33,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines with their continuations joined, without blank ones and comments."""
+    """Return the lines, with continuations joined, without blank lines and comments."""
     pending = ""
     continuing = False
     for raw in _LINE_END.split(text):

@@ -1,10 +1,10 @@
-"""How one setting is declared: name, type, default, bounds, one sentence, and what reads it.
+"""How a setting is declared: name, type, default, bounds, a one-sentence doc, and its parser.
 
 A configuration class is a frozen dataclass whose fields are made by `setting(...)`. The same
 declaration gives a typed attribute to code, an entry to DescribeConfigs, a row to
-docs/configuration.md, and the checks below. Values arrive as text, as Kafka's do: whitespace around
-them does not count, integers are 32 bit (INT) or 64 bit (LONG), booleans are true or false in any case.
-Every refusal is a ConfigError whose text is one sentence naming the setting, the value and the cure.
+docs/configuration.md, and the checks below. Values are text, as Kafka's are: surrounding whitespace
+is ignored, integers have 32 bits (INT) or 64 bits (LONG), and booleans are true or false in any
+case. Every error is a ConfigError of one sentence that names the setting, the value and what to do.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ _METADATA = "setting"
 
 
 class ConfigError(ValueError):
-    """A setting is misspelt, ill-typed, out of range or contradicts another; the text says which."""
+    """A setting is misspelt, out of range, of the wrong type, or contradicts another one.
+
+    The text says which setting, in one sentence.
+    """
 
 
 class Type(IntEnum):
-    """Kafka's types of settings, by the numbers DescribeConfigs v3+ uses."""
+    """Kafka's types of settings, by their numbers in DescribeConfigs v3+."""
 
     BOOLEAN = 1
     STRING = 2
@@ -40,10 +43,10 @@ class Type(IntEnum):
 
 
 class BrokerName(NamedTuple):
-    """A broker setting that gives a topic setting its default.
+    """A broker setting that is the default of a topic setting.
 
-    `factor` turns the broker setting's unit into the topic setting's (hours into ms). With
-    `zero=False` a value of 0 is refused, as Kafka refuses log.retention.ms=0.
+    `factor` converts its unit into that of the topic setting (hours into ms). With `zero=False` a
+    value of 0 is an error, as Kafka refuses log.retention.ms=0.
     """
 
     name: str
@@ -57,26 +60,26 @@ class Setting:
 
     name: str
     type: Type
-    default: str | None  # as Kafka writes it; None where there is no value unless given
+    default: str | None  # as Kafka writes it; None: no default
     doc: str
     aliases: tuple[str, ...] = ()  # other names of the same setting; contradictions are refused
-    fallbacks: tuple[str, ...] = ()  # lesser names: read where the name itself is not set
+    fallbacks: tuple[str, ...] = ()  # weaker names: used if the name itself is not set
     broker_names: tuple[BrokerName, ...] = ()  # topic settings: broker defaults, strongest first
     broker_aliases: tuple[str, ...] = ()  # topic settings: other names of broker_names[0]
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    convert: Callable[[str], Any] | None = None  # further meaning; raises ValueError(reason)
+    convert: Callable[[str], Any] | None = None  # from the text; raises ValueError(reason)
     dynamic: bool = True  # may be changed while the broker runs
     effective: bool = True  # False: accepted, kept and described, but nothing acts on it yet
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name it can be given by in its own scope, strongest first."""
+        """Every name of the setting in its own scope, strongest first."""
         return (self.name, *self.aliases, *self.fallbacks)
 
     def parse(self, text: str, name: str | None = None, origin: str = "") -> Any:
-        """The value that `text` stands for. Raises ConfigError, naming `name` and where it came from."""
+        """Return the value of `text`; raises ConfigError, which says `name` and `origin`."""
         try:
             return self._parse(text.strip())
         except ValueError as error:
@@ -146,7 +149,7 @@ def _one_of(choices: tuple[str, ...], several: bool) -> str:
 
 
 def written(value: object) -> str | None:
-    """A value as Kafka writes it: true, 5, a,b; None stays None."""
+    """Return a value as Kafka writes it: true, 5, a,b; None for None."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -159,18 +162,18 @@ def written(value: object) -> str | None:
 def setting(
     name: str, kind: Type, default: object, doc: str, *, text: str | None = None, **more: Any
 ) -> Any:
-    """Declare a dataclass field. `default` is the value, `text` how it is written where that differs."""
+    """Declare a dataclass field with this default; `text` is how Kafka writes it, if different."""
     declared = Setting(name, kind, written(default) if text is None else text, doc, **more)
     return field(default=default, metadata={_METADATA: declared})
 
 
 def declared_in(cls: Any) -> dict[str, Setting]:
-    """The settings of a configuration class by attribute, in order of declaration."""
+    """Return the settings of a configuration class by attribute, in order of declaration."""
     return {f.name: f.metadata[_METADATA] for f in fields(cls) if _METADATA in f.metadata}
 
 
 def unknown(name: str, known: Iterable[str], origin: str = "") -> ConfigError:
-    """The refusal of a name nobody declared, with the closest known one."""
+    """Return the error for an unknown name, with the most similar known name."""
     where = f" (from {origin})" if origin else ""
     near = closest(name, known)
     hint = f"; did you mean {near}?" if near else ""
@@ -178,7 +181,7 @@ def unknown(name: str, known: Iterable[str], origin: str = "") -> ConfigError:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name most like a misspelt one, if any is like it."""
+    """Return the known name that is most similar to a misspelt one, None if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)

@@ -1,8 +1,8 @@
-"""Every topic setting, declared once, and what they mean together.
+"""Every topic setting, declared once, and the values derived from them.
 
-A TopicConfig is one immutable value: a change makes a new one, so whoever holds it sees all of its
-settings change at once. Defaults come from the broker settings named in `broker_names`; see load.py for
-which wins. Settings with `effective=False` are kept and described, and nothing acts on them yet.
+A TopicConfig is immutable: a change makes a new one, so a reader sees all settings change at once.
+Defaults come from the broker settings named in `broker_names`; load.py says which one wins.
+Settings with `effective=False` are stored and described, but have no effect yet.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class TopicConfig:
         "message.timestamp.type",
         Type.STRING,
         "CreateTime",
-        "Whether a record's time is the producer's (CreateTime) or the moment it is appended "
-        "(LogAppendTime).",
+        "Which time a record has: the producer's (CreateTime), or the time at which it is "
+        "appended (LogAppendTime).",
         choices=("CreateTime", "LogAppendTime"),
         broker_names=(BrokerName("log.message.timestamp.type"),),
         broker_aliases=("message.timestamp.type",),
@@ -55,8 +55,9 @@ class TopicConfig:
         "message.timestamp.before.max.ms",
         Type.LONG,
         None,
-        "How far, in ms, a CreateTime record may lie behind the broker's clock before the append is "
-        "rejected; where set it wins over message.timestamp.difference.max.ms.",
+        "How far, in ms, the time of a CreateTime record may be before the broker's clock; if "
+        "it is further, the append is rejected. If set, it wins over "
+        "message.timestamp.difference.max.ms.",
         text=_UNLIMITED,
         low=0,
         broker_names=(BrokerName("log.message.timestamp.before.max.ms"),),
@@ -65,9 +66,10 @@ class TopicConfig:
         "message.timestamp.after.max.ms",
         Type.LONG,
         None,
-        "How far, in ms, a CreateTime record may lie ahead of the broker's clock before the append is "
-        "rejected; where set it wins over message.timestamp.difference.max.ms. Kafka 4.x starts from "
-        "one hour, tidelog from no limit.",
+        "How far, in ms, the time of a CreateTime record may be after the broker's clock; if it "
+        "is further, the append is rejected. If set, it wins over "
+        "message.timestamp.difference.max.ms. Kafka 4.x has a default of one hour, tidelog no "
+        "limit.",
         text=_UNLIMITED,
         low=0,
         broker_names=(BrokerName("log.message.timestamp.after.max.ms"),),
@@ -76,8 +78,8 @@ class TopicConfig:
         "message.timestamp.difference.max.ms",
         Type.LONG,
         LONG_MAX,
-        "How far, in ms, a CreateTime record may lie from the broker's clock, in either direction; "
-        "KIP-32 calls it max.message.time.difference.ms.",
+        "How far, in ms, the time of a CreateTime record may be from the broker's clock, in "
+        "either direction. KIP-32 calls it max.message.time.difference.ms.",
         aliases=("max.message.time.difference.ms",),
         low=0,
         broker_names=(BrokerName("log.message.timestamp.difference.max.ms"),),
@@ -87,8 +89,8 @@ class TopicConfig:
         "message.format.version",
         Type.STRING,
         "3.0-IV1",
-        "The Kafka release whose message format is written to the log: up to 0.9 format 0, 0.10 "
-        "format 1, 0.11 and later format 2.",
+        "The Kafka release whose message format is written to the log: format 0 up to 0.9, "
+        "format 1 for 0.10, format 2 for 0.11 and later.",
         convert=check_release,
         broker_names=(BrokerName("log.message.format.version"),),
         broker_aliases=("message.format.version",),
@@ -97,15 +99,15 @@ class TopicConfig:
         "message.downconversion.enable",
         Type.BOOLEAN,
         True,
-        "Whether records are converted to older formats for clients that know no newer one; if not, "
-        "such a client gets an error.",
+        "Whether records are converted to older formats for clients that only know those; if "
+        "not, such a client gets an error.",
         broker_names=(BrokerName("log.message.downconversion.enable"),),
     )
     max_message_bytes: int = setting(
         "max.message.bytes",
         Type.INT,
         1_048_588,
-        "The largest record batch that is accepted, in bytes, as it is stored.",
+        "The size, in bytes, of the largest record batch that is accepted, as it is stored.",
         low=0,
         broker_names=(BrokerName("message.max.bytes"),),
     )
@@ -113,7 +115,7 @@ class TopicConfig:
         "max.decompressed.message.bytes",
         Type.INT,
         2_147_483_639,
-        "The largest size, in bytes, that one compressed batch may unfold to.",
+        "The size, in bytes, of the largest batch after decompression.",
         low=1,
         high=2_147_483_639,
         broker_names=(BrokerName("max.decompressed.message.bytes"),),
@@ -123,7 +125,7 @@ class TopicConfig:
         "compression.type",
         Type.STRING,
         "producer",
-        "The codec batches are stored with; producer keeps what the producer chose.",
+        "The codec of stored batches; producer keeps the codec that the producer chose.",
         choices=tuple(_COMPRESSIONS),
         broker_names=(BrokerName("compression.type"),),
     )
@@ -131,7 +133,7 @@ class TopicConfig:
         "compression.gzip.level",
         Type.INT,
         -1,
-        "The gzip level of what the broker itself compresses; -1 is the codec's own choice.",
+        "The gzip level of batches that the broker compresses; -1 is the codec's own default.",
         convert=_gzip_level,
         broker_names=(BrokerName("compression.gzip.level"),),
         effective=False,
@@ -140,7 +142,7 @@ class TopicConfig:
         "compression.lz4.level",
         Type.INT,
         9,
-        "The lz4 level of what the broker itself compresses.",
+        "The lz4 level of batches that the broker compresses.",
         low=1,
         high=17,
         broker_names=(BrokerName("compression.lz4.level"),),
@@ -150,7 +152,7 @@ class TopicConfig:
         "compression.zstd.level",
         Type.INT,
         3,
-        "The zstd level of what the broker itself compresses.",
+        "The zstd level of batches that the broker compresses.",
         low=-131_072,
         high=22,
         broker_names=(BrokerName("compression.zstd.level"),),
@@ -160,8 +162,8 @@ class TopicConfig:
         "cleanup.policy",
         Type.LIST,
         ("delete",),
-        "What becomes of old segments: they are deleted, compacted to the last record of each key, or "
-        "both.",
+        "What is done with old segments: they are deleted, compacted to the last record of each "
+        "key, or both.",
         choices=("delete", "compact"),
         broker_names=(BrokerName("log.cleanup.policy"),),
     )
@@ -169,7 +171,7 @@ class TopicConfig:
         "segment.bytes",
         Type.INT,
         2**30,
-        "The size in bytes at which a segment is closed and the next one begun.",
+        "The size, in bytes, at which a segment is closed and a new one begins.",
         low=14,
         broker_names=(BrokerName("log.segment.bytes"),),
     )
@@ -185,8 +187,8 @@ class TopicConfig:
         "segment.min.roll.interval.ms",
         Type.LONG,
         10_000,
-        "How old, in ms since its first append, a segment must be before segment.ms may close it, so "
-        "that old and new records in turn do not close one each.",
+        "How old, in ms since its first append, a segment must be before segment.ms may close "
+        "it; without it, old and new records in turn would close a segment with every append.",
         low=0,
         broker_names=(BrokerName("log.segment.min.roll.interval.ms"),),
     )
@@ -194,8 +196,8 @@ class TopicConfig:
         "segment.jitter.ms",
         Type.LONG,
         0,
-        "The most, in ms, that segment.ms is shortened at random, so that segments do not all end at "
-        "once.",
+        "By how many ms at most segment.ms is shortened, at random, so that segments do not all "
+        "close at once.",
         low=0,
         broker_names=(
             BrokerName("log.roll.jitter.ms"),
@@ -207,7 +209,7 @@ class TopicConfig:
         "segment.index.bytes",
         Type.INT,
         10 * 2**20,
-        "The size in bytes at which an index is full and the segment is closed.",
+        "The size, in bytes, at which an index is full and its segment is closed.",
         low=4,
         broker_names=(BrokerName("log.index.size.max.bytes"),),
     )
@@ -215,7 +217,7 @@ class TopicConfig:
         "index.interval.bytes",
         Type.INT,
         4096,
-        "How many bytes of log lie between two entries of an index.",
+        "How many bytes of log there are between two entries of an index.",
         low=0,
         broker_names=(BrokerName("log.index.interval.bytes"),),
     )
@@ -223,7 +225,7 @@ class TopicConfig:
         "retention.ms",
         Type.LONG,
         7 * _DAY_MS,
-        "How long, in ms, records are kept before their segment may be deleted; -1 is for ever.",
+        "How long, in ms, records are kept before their segment may be deleted; -1 means for ever.",
         low=-1,
         broker_names=(
             BrokerName("log.retention.ms", zero=False),
@@ -235,8 +237,8 @@ class TopicConfig:
         "retention.time.basis",
         Type.STRING,
         "record",
-        "What retention.ms counts from: the time of the newest record, none counted later than when "
-        "it was appended (record), or the last append (append).",
+        "What retention.ms counts from: record is the time of the newest record, but at most "
+        "its append time; append is the last append time.",
         choices=("record", "append"),
         broker_names=(BrokerName("log.retention.time.basis"),),
     )
@@ -244,8 +246,8 @@ class TopicConfig:
         "retention.bytes",
         Type.LONG,
         -1,
-        "How large, in bytes, a partition may grow before its oldest segments are deleted; -1 is "
-        "without bound.",
+        "The size, in bytes, beyond which a partition's oldest segments are deleted; -1 means "
+        "no limit.",
         low=-1,
         broker_names=(BrokerName("log.retention.bytes"),),
     )
@@ -253,9 +255,10 @@ class TopicConfig:
         "retention.max.eventtime.ms",
         Type.LONG,
         -1,
-        "How much event time, in ms, a partition keeps: a segment whose largest event time lies "
-        "further behind the partition's largest one ever may be deleted; -1 is off. Setting it also "
-        "sets retention.time.basis=append, for good, where no basis is given. Not a Kafka setting.",
+        "How much event time, in ms, a partition keeps: a segment may be deleted if its largest "
+        "event time is further behind the largest event time that the partition ever had; -1 "
+        "switches it off. Setting it also sets retention.time.basis=append, for good, unless a "
+        "basis is given. Not a Kafka setting.",
         low=-1,
         broker_names=(BrokerName("log.retention.max.eventtime.ms"),),
     )
@@ -263,8 +266,9 @@ class TopicConfig:
         "retention.max.eventtime.grace.ms",
         Type.LONG,
         _HOUR_MS,
-        "How long, in ms, retention.max.eventtime.ms spares a segment after its last append, so that "
-        "old data just written can be read; 0 is not at all. Not a Kafka setting.",
+        "How long, in ms, after its last append a segment is safe from "
+        "retention.max.eventtime.ms, so that old data that was just written can be read; 0 "
+        "means not at all. Not a Kafka setting.",
         low=0,
         broker_names=(BrokerName("log.retention.max.eventtime.grace.ms"),),
     )
@@ -272,9 +276,10 @@ class TopicConfig:
         "flush.messages",
         Type.LONG,
         LONG_MAX,
-        "How many records may be on their way to the disk: whoever appends the last of so many is "
-        "answered when all are there. 1 forces the log to disk before every acknowledgement, many "
-        "producers at once, and shows consumers nothing before.",
+        "After how many records the log is forced to disk: the append of the last of them is "
+        "answered once all of them are on disk. With 1 every append is forced to disk before it "
+        "is acknowledged, those of many producers together, and consumers see nothing before "
+        "that.",
         low=1,
         broker_names=(BrokerName("log.flush.interval.messages"),),
     )
@@ -283,7 +288,7 @@ class TopicConfig:
         Type.LONG,
         LONG_MAX,
         "How long, in ms, a record may wait before the log is forced to disk in the background; "
-        "every log is within half a minute.",
+        "every log is, within half a minute.",
         low=0,
         broker_names=(
             BrokerName("log.flush.interval.ms"),
@@ -302,7 +307,7 @@ class TopicConfig:
         "file.delete.delay.ms",
         Type.LONG,
         60_000,
-        "How long, in ms, a deleted segment's files stay on disk under another name.",
+        "How long, in ms, the files of a deleted segment stay on disk, renamed.",
         low=0,
         broker_names=(BrokerName("log.segment.delete.delay.ms"),),
     )
@@ -310,8 +315,8 @@ class TopicConfig:
         "delete.retention.ms",
         Type.LONG,
         _DAY_MS,
-        "How long, in ms, compaction keeps a tombstone after it has first met it, so that whoever reads "
-        "the log meanwhile learns of the deletion.",
+        "How long, in ms, compaction keeps a tombstone after it first met it, so that consumers "
+        "that read the log meanwhile see the deletion.",
         low=0,
         broker_names=(BrokerName("log.cleaner.delete.retention.ms"),),
     )
@@ -319,8 +324,8 @@ class TopicConfig:
         "min.compaction.lag.ms",
         Type.LONG,
         0,
-        "How long, in ms, a record is safe from compaction, from its time or its append on, whichever is "
-        "earlier.",
+        "How long, in ms, a record is safe from compaction, counted from its record time or its "
+        "append time, whichever is earlier.",
         low=0,
         broker_names=(BrokerName("log.cleaner.min.compaction.lag.ms"),),
     )
@@ -328,8 +333,8 @@ class TopicConfig:
         "max.compaction.lag.ms",
         Type.LONG,
         LONG_MAX,
-        "How long, in ms, a record may stay uncompacted, the active segment's included: it is closed then "
-        "with the next append.",
+        "How long, in ms, a record may stay uncompacted, also one in the active segment, which "
+        "is then closed by the next append.",
         low=1,
         broker_names=(BrokerName("log.cleaner.max.compaction.lag.ms"),),
     )
@@ -337,7 +342,8 @@ class TopicConfig:
         "min.cleanable.dirty.ratio",
         Type.DOUBLE,
         0.5,
-        "What part of a log's sealed segments, by bytes, must be uncompacted before compaction starts.",
+        "What part of the bytes of a log's closed segments must be uncompacted before "
+        "compaction starts.",
         low=0,
         high=1,
         broker_names=(BrokerName("log.cleaner.min.cleanable.ratio"),),
@@ -346,9 +352,9 @@ class TopicConfig:
         "compaction.strategy",
         Type.STRING,
         "offset",
-        "Which record of a key compaction keeps: the last one written (offset), or the one with the "
-        "newest record time (timestamp), the later written where two have the same or one has none. "
-        "Not a Kafka setting.",
+        "Which record of a key compaction keeps: the last one written (offset), or the one with "
+        "the newest record time (timestamp); if two have the same time, or one has none, the "
+        "last one written. Not a Kafka setting.",
         choices=("offset", "timestamp"),
         broker_names=(BrokerName("log.cleaner.compaction.strategy"),),
     )
@@ -356,7 +362,7 @@ class TopicConfig:
         "preallocate",
         Type.BOOLEAN,
         False,
-        "Whether a segment's file is given its full size when it is created.",
+        "Whether a segment's file gets its full size when it is created.",
         broker_names=(BrokerName("log.preallocate"),),
         effective=False,
     )
@@ -364,7 +370,7 @@ class TopicConfig:
         "unclean.leader.election.enable",
         Type.BOOLEAN,
         False,
-        "Whether a replica that is behind may become leader when no other is left.",
+        "Whether a replica that is behind may become leader when no other replica is left.",
         broker_names=(BrokerName("unclean.leader.election.enable"),),
         effective=False,
     )
@@ -372,14 +378,14 @@ class TopicConfig:
     # Where each value came from, by setting name; names that are missing have their defaults.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
-    # What the settings mean together, worked out once because every append asks.
+    # Derived from the settings once, because every append needs them.
     target_magic: int = field(init=False, compare=False, repr=False)
     compression: int | None = field(init=False, compare=False, repr=False)
     timestamp_window: tuple[int | None, int | None] = field(init=False, compare=False, repr=False)
     is_compacted: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Derive: the on-disk format, the codec (None: the producer's), the window in ms (None: no limit)."""
+        """Derive the on-disk format, the codec (None: the producer's) and the window in ms."""
         fill = object.__setattr__
         fill(self, "target_magic", magic_of(self.message_format_version))
         fill(self, "compression", _COMPRESSIONS[self.compression_type])
@@ -389,16 +395,16 @@ class TopicConfig:
 
     @property
     def lacks_basis(self) -> bool:
-        """Whether event-time retention is on and nobody has said what retention.ms counts from.
+        """Whether event-time retention is on and no retention.time.basis was given.
 
-        Then retention.ms must not go by record times, or it would delete the old data whose event
-        time is kept.
+        Then retention.ms must not use record times: it would delete old data that event-time
+        retention keeps.
         """
         basis = "retention.time.basis"
         return self.retention_max_eventtime_ms >= 0 and basis not in self.sources
 
     def _bound(self, side: str) -> int | None:
-        """One side of the window: its own setting where set, else the symmetric one (KIP-937)."""
+        """Return one side of the window: its own setting if set, else the symmetric one (KIP-937)."""
         own: int | None = getattr(self, f"message_timestamp_{side}_max_ms")
         bound = self.message_timestamp_difference_max_ms if own is None else own
         return None if bound == LONG_MAX else bound

@@ -1,8 +1,8 @@
-"""What a Kafka release number says: is there such a release, and which message format did it write.
+"""Kafka release numbers: whether there is such a release, and which message format it wrote.
 
-`message.format.version` and `inter.broker.protocol.version` take release numbers, with or without the
-`-IVn` of an unreleased step: 0.9.0, 0.10.0-IV1, 2.8, 4.1-IV0. Releases up to 0.9 write format 0
-(no time), 0.10 format 1 (a time, KIP-32), 0.11 and later format 2.
+`message.format.version` and `inter.broker.protocol.version` take release numbers, with or without
+the `-IVn` of an unreleased step: 0.9.0, 0.10.0-IV1, 2.8, 4.1-IV0. Releases up to 0.9 write format 0
+(no times), 0.10 writes format 1 (with times, KIP-32), and later ones write format 2.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FIRST_OPEN_MAJOR = 4
 
 
 def check_release(text: str) -> str:
-    """The release number itself; raises ValueError if Kafka has no such release."""
+    """Return the release number unchanged; raises ValueError if Kafka has no such release."""
     found = _RELEASE.fullmatch(text)
     if found is None:
         raise ValueError("expected a Kafka release, such as 0.9.0, 0.10.2, 2.8 or 3.0-IV1")
