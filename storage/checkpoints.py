@@ -1,14 +1,14 @@
 """Kafka's small text files: offset checkpoints, leader epochs, partition.metadata.
 
-A checkpoint is a version line (`0`), a line with the number of entries, then an entry a line,
-fields parted by spaces:
+A checkpoint has a version line (`0`), a line with the number of entries, and then one entry a line,
+with fields separated by spaces:
 
     recovery-point-offset-checkpoint, log-start-offset-checkpoint,
     replication-offset-checkpoint        topic partition offset
     leader-epoch-checkpoint              epoch start-offset
 
-They are replaced whole by rename, so a crash leaves the old one or the new one. One that cannot
-be read is treated as absent by the callers that can do without it: `CheckpointError` tells them.
+They are replaced whole by rename, so a crash leaves the old one or the new one. A caller that can
+do without one that cannot be read catches `CheckpointError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VERSION = "0"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint file that does not hold what its format promises."""
+    """A checkpoint file does not hold what its format promises."""
 
 
 class EpochStart(NamedTuple):
@@ -39,7 +39,7 @@ class EpochStart(NamedTuple):
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
-    """Read an offset checkpoint: (topic, partition) -> offset. Missing, or of no bytes: no entry.
+    """Read an offset checkpoint: (topic, partition) -> offset. A missing or empty file has no entries.
 
     Raises CheckpointError.
     """
@@ -47,7 +47,7 @@ def read_offsets(path: Path) -> dict[tuple[str, int], int]:
 
 
 def parse_offsets(name: str, data: bytes) -> dict[tuple[str, int], int]:
-    """Take the bytes of an offset checkpoint apart; `name` is for what is said of them.
+    """Parse the bytes of an offset checkpoint; `name` stands in error messages.
 
     Raises CheckpointError.
     """
@@ -62,7 +62,7 @@ def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
 
 
 def read_epochs(path: Path) -> list[EpochStart]:
-    """Read a leader-epoch-checkpoint, oldest first. Missing, or of no bytes: no entry.
+    """Read a leader-epoch-checkpoint, oldest entry first. A missing or empty file has no entries.
 
     Raises CheckpointError.
     """
@@ -79,7 +79,7 @@ def read_epochs(path: Path) -> list[EpochStart]:
 
 
 def write_epochs(path: Path, epochs: Iterable[EpochStart]) -> None:
-    """Replace a leader-epoch-checkpoint; raises OSError. Not made durable here."""
+    """Replace a leader-epoch-checkpoint, not yet durably; raises OSError."""
     _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs], durable=False)
 
 
@@ -100,19 +100,19 @@ def read_topic_id(directory: Path) -> uuid.UUID | None:
 
 
 def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
-    """Write a partition's partition.metadata; raises OSError. Durable with the first flush."""
+    """Write a partition's partition.metadata, durable with the first flush; raises OSError."""
     text = f"version: {_VERSION}\ntopic_id: {format_topic_id(topic_id)}\n"
     path = directory / filenames.PARTITION_METADATA_FILE
     files.replace(path, text.encode(), durable=False)
 
 
 def format_topic_id(topic_id: uuid.UUID) -> str:
-    """Write an id as Kafka shows it: base64 for URLs, without padding."""
+    """Return an id as Kafka shows it: base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
 def parse_topic_id(text: str) -> uuid.UUID:
-    """Read an id as Kafka shows it; raises CheckpointError."""
+    """Return the id that Kafka shows as this text; raises CheckpointError."""
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, binascii.Error) as error:
@@ -134,11 +134,11 @@ def _read_lines(path: Path) -> list[str]:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return []
-    return _lines(path, text) if text else []  # Kafka makes the file before it has a word to say
+    return _lines(path, text) if text else []  # Kafka creates the file before it writes to it
 
 
 def _lines(path: Path | str, text: str) -> list[str]:
-    """Return the entries of a checkpoint, a line each."""
+    """Return the entries of a checkpoint, one line each."""
     lines = text.splitlines()
     if len(lines) < 2 or lines[0].strip() != _VERSION:
         raise CheckpointError(f"{path} is not a checkpoint of version {_VERSION}")

@@ -1,9 +1,9 @@
-"""Every file and directory name of a log directory is made and parsed here.
+"""Every file and directory name of a log directory is built and parsed here.
 
-The names are Apache Kafka's, so that its tools find what they look for: files of a segment are
-`<base offset, 20 digits><suffix>`, a partition's directory is `<topic>-<partition>`, one that waits
-for its removal `<topic>-<partition>.<unique>-delete`, one that is nobody's
-`<topic>-<partition>.<unique>-stray`. `.appendtimes` is ours.
+The names are Apache Kafka's, so its tools work on our directories. The files of a segment are named
+`<base offset, 20 digits><suffix>`, a partition's directory `<topic>-<partition>`, one that waits
+for its removal `<topic>-<partition>.<unique>-delete`, and one that belongs to no topic
+`<topic>-<partition>.<unique>-stray`. Only `.appendtimes` is ours.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ TXN_INDEX_SUFFIX = ".txnindex"
 APPEND_TIMES_SUFFIX = ".appendtimes"
 SNAPSHOT_SUFFIX = ".snapshot"
 
-# A crash may leave these beside the real thing; none of them holds data that anyone was promised.
+# A crash may leave these files; none of them holds acknowledged data.
 DELETED_SUFFIX = ".deleted"
 LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX)
 
-# Compaction writes the one and then calls it the other; see `leftovers`.
+# Compaction writes the first and then renames it to the second; see `recovery/leftovers`.
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-STRAY_SUFFIX = ".stray"  # set aside: no broker reads it, and none removes it
+STRAY_SUFFIX = ".stray"  # set aside: no broker reads or removes it
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -50,54 +50,54 @@ _DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
 
 
 class SegmentFile(NamedTuple):
-    """A file that belongs to an offset: its offset and what it is."""
+    """A file that belongs to an offset: the offset and the suffix."""
 
     offset: int
     suffix: str
 
 
 def segment_file(offset: int, suffix: str) -> str:
-    """Name the file of kind `suffix` that begins at (for a snapshot: ends before) `offset`."""
+    """Return the name of the file of kind `suffix` that begins at (a snapshot: ends before) `offset`."""
     return f"{offset:020d}{suffix}"
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Take a name apart; None when it is no file of a segment."""
+    """Split a file name; None if it is not a file of a segment."""
     match = _SEGMENT_FILE.fullmatch(name)
     return None if match is None else SegmentFile(int(match[1]), match[2])
 
 
 def is_leftover(name: str) -> bool:
-    """Tell whether a file of a partition's directory is debris of an interrupted change."""
+    """Tell whether a file of a partition's directory was left by an interrupted change."""
     return name.endswith(LEFTOVER_SUFFIXES)
 
 
 def partition_directory(topic: str, partition: int) -> str:
-    """Name the directory of a partition."""
+    """Return the name of a partition's directory."""
     return f"{topic}-{partition}"
 
 
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
-    """Return (topic, partition); None when the name is no partition's.
+    """Return (topic, partition) of a directory name; None if it is not a partition's.
 
-    A topic's name may hold dashes and dots, so the last dash decides, and what Kafka renames for
-    its own purposes (`-delete`, `-future`, `-stray`) does not end in a number.
+    A topic name may contain dashes and dots, so the last dash separates. Directories that Kafka has
+    renamed (`-delete`, `-future`, `-stray`) do not end in a number.
     """
     match = _PARTITION_DIRECTORY.fullmatch(name)
     return None if match is None else (match[1], int(match[2]))
 
 
 def deleted_directory(topic: str, partition: int, unique: str) -> str:
-    """Name a partition's directory between its deletion and its removal.
+    """Return the name of a partition's directory between its deletion and its removal.
 
-    `unique` is 32 hexadecimal digits, so a topic made anew under its name never meets the old one.
-    A long topic name is cut, as Kafka cuts it, to keep within what a file system allows.
+    `unique` is 32 hexadecimal digits, so that a new topic of the same name never meets the old one.
+    A long topic name is cut, as Kafka cuts it, to what a file system allows.
     """
     return _renamed_directory(topic, partition, unique, "-delete")
 
 
 def stray_directory(topic: str, partition: int, unique: str) -> str:
-    """Name a partition's directory that belongs to no topic of this broker, as Kafka does."""
+    """Return the name of a partition's directory that belongs to no topic of this broker, as in Kafka."""
     return _renamed_directory(topic, partition, unique, "-stray")
 
 
@@ -107,10 +107,10 @@ def _renamed_directory(topic: str, partition: int, unique: str, suffix: str) -> 
 
 
 def is_deleted_directory(name: str) -> bool:
-    """Tell whether a directory only waits for its removal."""
+    """Tell whether a directory is deleted and waits for its removal."""
     return _DELETED_DIRECTORY.fullmatch(name) is not None
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
-    """Name the snapshot of the producers before an offset."""
+    """Return the path of the snapshot of the producers before an offset."""
     return directory / segment_file(offset, SNAPSHOT_SUFFIX)

@@ -1,11 +1,11 @@
-"""Small dealings with the operating system: descriptors, whole files, making things durable.
+"""Access to the operating system: descriptors, whole files, and making things durable.
 
-A `Descriptor` is closed when nobody refers to it any more: a reader in another thread keeps
-the one it reads from alive, so a number is never closed, and used anew, under its hands.
+A `Descriptor` is closed when nothing refers to it any more. So a reader in another thread keeps the
+one it uses open, and its number cannot be reused meanwhile.
 
-All that storage reads of its files, writes, names, cuts, removes or makes durable goes through one
-`System`. Another may take its place (`use`): one that fails as disks fail, or forgets what was not synced
-as a power loss does.
+Everything that storage reads, writes, renames, truncates, removes or makes durable goes through one
+`System`. Tests replace it (`use`) by one that fails as disks fail, or that loses what was not
+synced, as a power loss does.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 
-_MOST_REMOVALS = 10  # a cleaning of a log that was deleted makes fewer files before it notices
+_MOST_REMOVALS = 10  # a cleaning that has not noticed the deletion writes fewer files than that
 _MAX_VECTORS = 512  # Linux takes 1024 buffers at once; beyond this they are joined instead
 
 
 class System:
-    """What storage asks of the operating system; raises OSError."""
+    """What storage needs of the operating system; every method raises OSError."""
 
     def open(self, path: Path, flags: int) -> int:
-        """Open a file, which O_CREAT may make; return its descriptor."""
+        """Open a file, created if the flags hold O_CREAT; return its descriptor number."""
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def read(self, number: int, size: int, position: int) -> bytes:
@@ -40,7 +40,7 @@ class System:
         return os.pread(number, size, position)
 
     def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
-        """Write buffers at a position; return how many bytes went, which may be fewer."""
+        """Write buffers at a position; return the number of bytes written, which may be fewer."""
         return os.pwritev(number, buffers, position)
 
     def sync(self, number: int) -> None:
@@ -48,27 +48,27 @@ class System:
         os.fsync(number)
 
     def sync_data(self, number: int) -> None:
-        """Make a file's bytes and size durable, and of what describes it only what they need."""
+        """Make a file's bytes and size durable, without the metadata that reading does not need."""
         os.fdatasync(number)
 
     def truncate(self, path: Path, size: int) -> None:
-        """Cut a file."""
+        """Truncate a file to a size."""
         os.truncate(path, size)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Give a file or a directory another name, in place of what has that name."""
+        """Rename a file or a directory, replacing what has the new name."""
         path.rename(target)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory that is not there yet."""
+        """Create a directory that does not exist yet."""
         path.mkdir()
 
     def remove_directory(self, path: Path) -> None:
-        """Remove a directory and all it holds, and what is put into it meanwhile."""
+        """Remove a directory with its contents, including files that are added meanwhile."""
         for _ in range(_MOST_REMOVALS - 1):
             try:
                 shutil.rmtree(path)
@@ -81,18 +81,18 @@ class System:
 
 
 class SyncError(OSError):
-    """What was written may not be on the disk, and asking again would not tell.
+    """A sync failed: what was written may not be on disk, and another sync would not tell.
 
-    The system may have dropped what it could not write, and says so once.
+    The system may have dropped the pages that it could not write, and reports that only once.
     """
 
 
 _system = System()
-_read: Callable[[int, int, int], bytes] = os.pread  # without a step between where there is none
+_read: Callable[[int, int, int], bytes] = os.pread  # called directly: the hot path
 
 
 def use(system: System) -> System:
-    """Let storage deal with another system from now on; return the one before."""
+    """Make storage use another system from now on; return the one before."""
     global _system, _read
     read = os.pread if type(system).read is System.read else system.read
     before, _system, _read = _system, system, read
@@ -100,12 +100,12 @@ def use(system: System) -> System:
 
 
 class Descriptor:
-    """An open file; the last reference that goes closes it."""
+    """An open file, closed when the last reference to it is dropped."""
 
     __slots__ = ("number",)
 
     def __init__(self, path: Path, *, writable: bool = False) -> None:
-        """Open `path`; a writable one is made where it does not exist. Raises OSError."""
+        """Open `path`, which is created if `writable` and missing. Raises OSError."""
         self.number = -1
         self.number = _system.open(path, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY)
 
@@ -120,16 +120,16 @@ class Descriptor:
 
 
 class Holder(Protocol):
-    """Something that holds descriptors it can open again."""
+    """An object that holds descriptors it can open again."""
 
     def rest(self) -> None:
-        """Let go of them."""
+        """Release the descriptors."""
 
 
 class Recent:
-    """The holders used last, up to a number: those used least recently are told to rest.
+    """The most recently used holders, up to a capacity; others are asked to release their descriptors.
 
-    10,000 partitions have to fit into a plain limit of descriptors. For use by any thread.
+    It lets 10,000 partitions work within a usual limit of descriptors. For use by any thread.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -141,7 +141,7 @@ class Recent:
         return len(self._order)
 
     def used(self, holder: Holder) -> None:
-        """Note that a holder has just been used; it may make another one rest."""
+        """Note that a holder has just been used; the least recently used one may have to release."""
         key = id(holder)
         with self._lock:
             known = self._order.get(key)
@@ -159,8 +159,8 @@ class Recent:
 def write_at(descriptor: Descriptor, buffers: Sequence[Buffer], position: int, size: int) -> None:
     """Write all `size` bytes of the buffers from `position` on; raises OSError when it cannot.
 
-    The usual case is one system call. A short write (a disk about to be full) is carried on until
-    the error that caused it shows itself; what was written by then is the caller's to cut off.
+    The usual case is one system call. After a short write (the disk is nearly full) it writes on
+    until it gets the error; the caller must then truncate what was written.
     """
     if len(buffers) > _MAX_VECTORS:
         buffers = (b"".join(buffers),)
@@ -190,11 +190,10 @@ def read_at(descriptor: Descriptor, size: int, position: int) -> bytes:
 
 
 def sync(path: Path) -> None:
-    """Make the bytes of a file, or the names of a directory, durable.
+    """Make the bytes of a file, or the names in a directory, durable.
 
-    Opens the file anew: what is to be durable belongs to the file, not to a descriptor, and so no
-    descriptor is shared with whoever appends meanwhile. Raises OSError when the file cannot be opened,
-    SyncError when the disk fails.
+    Opens the file by its path, so no descriptor is shared with a thread that appends. Raises
+    OSError when the file cannot be opened, SyncError when the disk fails.
     """
     descriptor = Descriptor(path)
     try:
@@ -216,23 +215,23 @@ def _sync_error(error: OSError) -> SyncError:
 
 
 def forget_cached(path: Path) -> None:
-    """Let the next read of a file come from the disk as far as the system can do that; raises OSError."""
+    """Drop a file from the page cache, as far as the system can; raises OSError."""
     descriptor = Descriptor(path)
     os.posix_fadvise(descriptor.number, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def replace(path: Path, data: bytes, *, durable: bool = True, losable: bool = False) -> None:
-    """Put a whole file in place of another, so that a crash leaves the old or the new one.
+    """Replace a whole file, so that a crash leaves the old one or the new one.
 
-    With `durable` the change outlives a power loss once this returns. What can be made anew may be
-    `losable`: a power loss may then leave neither. Raises OSError, and SyncError among it.
+    With `durable` the change survives a power loss once this returns. `losable` is for what can be
+    rebuilt: a power loss may then leave neither. Raises OSError, including SyncError.
     """
     temporary = path.with_name(path.name + ".tmp")
     truncate_or_make(temporary)
     file = Descriptor(temporary, writable=True)
     if data:
         write_at(file, (data,), 0, len(data))
-    if not losable:  # the name may be on the disk before the bytes are
+    if not losable:  # otherwise the rename may reach the disk before the bytes
         sync_data(file)
     rename(temporary, path)
     if durable and not losable:
@@ -240,38 +239,38 @@ def replace(path: Path, data: bytes, *, durable: bool = True, losable: bool = Fa
 
 
 def make(path: Path) -> None:
-    """Make an empty file, if there is none; raises OSError."""
+    """Create an empty file if the file does not exist; raises OSError."""
     Descriptor(path, writable=True)
 
 
 def truncate_or_make(path: Path) -> None:
-    """Leave an empty file there; raises OSError."""
+    """Leave an empty file at the path; raises OSError."""
     unlink(path)
     make(path)
 
 
 def truncate(path: Path, size: int) -> None:
-    """Cut a file to a size; raises OSError."""
+    """Truncate a file to a size; raises OSError."""
     _system.truncate(path, size)
 
 
 def rename(path: Path, target: Path) -> None:
-    """Give a file or a directory another name, in place of what has it; raises OSError."""
+    """Rename a file or a directory, replacing what has the new name; raises OSError."""
     _system.rename(path, target)
 
 
 def unlink(path: Path) -> None:
-    """Remove a file, if it is there; raises OSError."""
+    """Remove a file, if it exists; raises OSError."""
     _system.unlink(path)
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that is not there yet; raises OSError."""
+    """Create a directory that does not exist yet; raises OSError."""
     _system.make_directory(path)
 
 
 def make_directories(path: Path) -> None:
-    """Make a directory that may be there, and those above it, durably; raises OSError."""
+    """Create a directory, unless it exists, and its parents, durably; raises OSError."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -282,5 +281,5 @@ def make_directories(path: Path) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory and all it holds; raises OSError."""
+    """Remove a directory with its contents; raises OSError."""
     _system.remove_directory(path)

@@ -1,6 +1,6 @@
-"""Compaction of a partition's log: of each key the newest record stays (KIP-534).
+"""Compaction of a partition's log: the newest record of each key stays (KIP-58, KIP-534).
 
-Works on files of its own and puts them in place with one change of names. Begin with `plan.py`
-(what may be compacted, and whether it is due), then `cleaner.py` (the work), `swap.py` (new files
-for old), `explain.py`.
+Compaction writes new files beside the segments, then replaces the segments by renaming. Begin with
+`plan.py` (what may be compacted, and whether it is due); `cleaner.py` does the work, `swap.py`
+replaces the segments, and `explain.py` says what compaction waits for.
 """

@@ -1,9 +1,9 @@
-"""A segment that compaction writes: `.cleaned` files, complete and durable when it is finished.
+"""A segment that compaction writes: `.cleaned` files, complete and durable once it is finished.
 
-What appending its batches would have made: log, both indexes, append times, and the times that
-`partition.times` keeps. The `.txnindex` names the aborted transactions of which there is still data.
-The file has the date of the newest it was made from: where nobody knows when something was
-appended, that stands in (`timestamps`), and so it does for Kafka.
+It has the files that appending its batches would have made: the log, both indexes, the append
+times, and the times that `partition.times` keeps. Its `.txnindex` names the aborted transactions
+that still have data. The date of its log file is that of its newest source, because that date
+stands in for an unknown append time, in Kafka too.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ SUFFIXES = (
 
 
 class Cleaned(NamedTuple):
-    """A finished segment: what `partition.times` is to say of it, and what it took."""
+    """A finished segment: its line in `partition.times`, and the work it took."""
 
     base_offset: int
-    sources: int  # how many segments it was made from
+    sources: int  # the number of segments it was made from
     end_offset: int  # of the last of them
     size: int
     times: SegmentTimes
     index_entries: int
     time_index_entries: int
-    is_true: bool  # headers say what the records say
+    is_true: bool  # the headers' times agree with the records
     bytes_read: int
     batches_read: int
     batches_kept: int
 
     def packed(self) -> dict[str, Any]:
-        """Make JSON of it."""
+        """Return the values as JSON can hold them."""
         times = {name: getattr(self.times, name) for name in self.times.__slots__}
         return {**self._asdict(), "times": times}
 
     @classmethod
     def unpacked(cls, packed: Mapping[str, Any]) -> Cleaned:
-        """Read what `packed` made."""
+        """Return the value of which `packed` made a JSON object."""
         times = SegmentTimes()
         for name, value in packed["times"].items():
             setattr(times, name, value)
@@ -71,7 +71,7 @@ class Cleaned(NamedTuple):
 
 
 class Survivor(NamedTuple):
-    """A batch that stays, as it is written, and what is to be known of its records."""
+    """A batch that stays, in the bytes to be written, and the times of its records."""
 
     data: files.Buffer
     first_offset: int
@@ -80,12 +80,12 @@ class Survivor(NamedTuple):
     largest_offset: int
     first: int | None
     has_missing: bool
-    has_no_data: bool  # a marker of a transaction, or empty
-    is_honest: bool  # its header says what its records say
+    has_no_data: bool  # a transaction marker, or a batch without records
+    is_honest: bool  # the header's times agree with the records
 
     @classmethod
     def of(cls, data: files.Buffer, batch: Batch, sifted: Sifted) -> Survivor:
-        """A batch written anew."""
+        """Return a batch that was written anew."""
         is_whole = batch.magic == 2
         last_offset = batch.last_offset if is_whole else sifted.last_offset
         return cls(
@@ -102,7 +102,7 @@ class Survivor(NamedTuple):
 
     @classmethod
     def copied(cls, found: Found, sifted: Sifted) -> Survivor:
-        """A batch that stays as it is."""
+        """Return a batch that stays unchanged."""
         batch = found.batch
         data = memoryview(found.buffer)[batch.position : batch.position + batch.size]
         honest = batch.is_control or or_none(batch.max_timestamp) == sifted.largest
@@ -110,7 +110,7 @@ class Survivor(NamedTuple):
 
     @classmethod
     def empty(cls, data: files.Buffer, batch: Batch) -> Survivor:
-        """A batch without its records."""
+        """Return a batch that stays without its records."""
         return cls(
             data,
             batch.base_offset,
@@ -125,7 +125,7 @@ class Survivor(NamedTuple):
 
 
 class CleanedSegment:
-    """One being written."""
+    """A segment while compaction writes it."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class CleanedSegment:
         event_slack_ms: int,
         write_bytes: int,
     ) -> None:
-        """Begin with no batches; what an interrupted cleaning left is removed. Raises OSError."""
+        """Begin with no batches and remove what an interrupted cleaning left; raises OSError."""
         self.directory, self.base_offset = directory, base_offset
         self._interval, self._slack_ms = index_interval_bytes, event_slack_ms
         self._write_bytes = write_bytes
@@ -162,7 +162,7 @@ class CleanedSegment:
         return self.directory / name
 
     def enter(self, source: Segment, modified_ms: int) -> None:
-        """Go on with the batches of another segment, last changed then; raises OSError."""
+        """Continue with the batches of another segment, last modified at `modified_ms`; raises OSError."""
         self._sources += 1
         self._end_offset = source.tail.end_offset
         self._modified_ms = modified_ms
@@ -172,12 +172,15 @@ class CleanedSegment:
         self._entry, self._next_entry = None, next(self._source_times, None)
 
     def note_read(self, batch: Batch) -> None:
-        """Count a batch that was looked at."""
+        """Count a batch that was read."""
         self._batches_read += 1
         self._bytes_read += batch.size
 
     def _append_time_of(self, offset: int) -> int | None:
-        """Return when a batch of the source was appended; offsets grow from one call to the next."""
+        """Return the append time of a batch of the source, None if unknown.
+
+        Offsets must grow from call to call.
+        """
         relative_offset = offset - self._source_base
         while self._next_entry is not None and self._next_entry.offset <= relative_offset:
             self._entry, self._next_entry = self._next_entry, next(self._source_times, None)
@@ -205,7 +208,7 @@ class CleanedSegment:
             self._write()
 
     def _note_times(self, survivor: Survivor, append_time_ms: int | None) -> None:
-        """As `survey` would learn them from the finished segment."""
+        """Take the times of a batch into account, exactly as `survey` does for a finished segment."""
         times = self._times
         times.note_append(append_time_ms)
         if append_time_ms is None:
@@ -227,7 +230,7 @@ class CleanedSegment:
         self._waiting, self._written = [], self._size
 
     def finish(self, aborted: Sequence[transaction_index.Aborted]) -> Cleaned:
-        """Write what is left to write, and make all of it durable; raises OSError."""
+        """Write the rest, make all files durable and return the result; raises OSError."""
         if self._waiting:
             self._write()
         self._time_index.append(self._times.largest, self._times.largest_offset)

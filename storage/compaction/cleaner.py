@@ -1,13 +1,13 @@
-"""Compacting sealed segments: `.cleaned` files beside them, of the records that stay (KIP-534).
+"""Compacting sealed segments into `.cleaned` files that hold the records that stay (KIP-534).
 
-Two walks over the log, as Kafka's LogCleaner does them. The first enters the keys of the dirty part, from
-where the last cleaning ended; the second goes over all segments, clean and dirty, in groups that
-fit into one, and writes for each group what is left of it. Nothing is renamed and no segment is changed
-here: `replacing` does that. What is written is durable, names included, when `clean` returns it.
+The cleaner reads the log twice, as Kafka's LogCleaner does. The first pass collects the keys of the
+dirty section, which begins where the last cleaning ended. The second pass reads all segments, clean
+and dirty, in groups that fit into one segment, and writes what stays of each group. No segment is
+changed or renamed here: `swap` does that. What `clean` returns is durable, file names included.
 
-Offsets, times, formats, codecs, producers and epochs stay what they were, and the append time of every
-batch that stays is in `.appendtimes`. A cleaned segment has the indexes that appending its batches would
-have made.
+Offsets, times, formats, codecs, producers and epochs do not change, and `.appendtimes` keeps the
+append time of every batch that stays. A cleaned segment has the indexes that appending its batches
+would have made.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from storage.compaction.cleaned_segment import Cleaned
     from storage.segment.log_file import Found
 
-_SLOT_BYTES = 24  # of a key by offset; by time it is a third more, as in the compiled map
+_SLOT_BYTES = 24  # memory of a key, by offset; by time it is a third more, as in the compiled map
 _SLOT_BYTES_BY_TIME = 32
 _LEAST_KEYS = 1_000
-_MOST_SEGMENTS = 64  # that become one: appends wait while they get other names
+_MOST_SEGMENTS = 64  # cleaned into one: appends wait while these are renamed
 
 
 class Source(NamedTuple):
@@ -51,18 +51,18 @@ class Source(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """The last thing an idempotent producer wrote: its last data offset (-1: none), its epoch."""
+    """The end of what an idempotent producer wrote: its last data offset (-1: none) and its epoch."""
 
     last_offset: int
     epoch: int
 
 
 class Job(NamedTuple):
-    """All that a cleaning needs to know; plain values, so that it may be done by another process."""
+    """All that a cleaning needs to know, as plain values, so that another process can do it."""
 
     sources: tuple[Source, ...]  # every segment that lies below the upper offset, in order
     first_dirty_offset: int
-    upper_offset: int  # the end of what may be cleaned
+    upper_offset: int  # only what lies before it may be cleaned
     log_start_offset: int
     now_ms: int
     delete_retention_ms: int
@@ -74,16 +74,16 @@ class Job(NamedTuple):
     load_factor: float
     write_bytes: int  # gathered before they are written
     event_slack_ms: int
-    back_offset: int  # where append times were last let go back
+    back_offset: int  # where the append clock was last reset
     writers: Mapping[int, Writer]  # by producer id
 
     def packed(self) -> dict[str, Any]:
-        """Make JSON of it."""
+        """Return the values as JSON can hold them."""
         return {**self._asdict(), "writers": [[p, *w] for p, w in self.writers.items()]}
 
     @classmethod
     def unpacked(cls, packed: Mapping[str, Any]) -> Job:
-        """Read what `packed` made."""
+        """Return the value of which `packed` made a JSON object."""
         fields = dict(packed)
         fields["sources"] = tuple(Source(*each) for each in fields["sources"])
         fields["writers"] = {p: Writer(*rest) for p, *rest in fields["writers"]}
@@ -91,13 +91,13 @@ class Job(NamedTuple):
 
     @property
     def most_keys(self) -> int:
-        """How many keys fit into the memory for them."""
+        """The number of keys that fit into `dedupe_bytes`."""
         slot = _SLOT_BYTES_BY_TIME if self.by_time else _SLOT_BYTES
         return max(int(self.dedupe_bytes / slot * self.load_factor), _LEAST_KEYS)
 
 
 class Progress:
-    """How far a cleaning has come: a number that grows, for whoever looks from another thread."""
+    """How far a cleaning is: a number that grows, which other threads may read."""
 
     steps = 0
 
@@ -106,7 +106,7 @@ class Cleaner:
     """One cleaning of one log."""
 
     def __init__(self, directory: Path, job: Job, progress: Progress | None = None) -> None:
-        """Read the keys of the dirty part; raises OSError and CorruptMessage."""
+        """Read the keys of the dirty section; raises OSError and CorruptMessage."""
         self.directory = directory
         self.job = job
         self._progress = Progress() if progress is None else progress
@@ -119,16 +119,16 @@ class Cleaner:
         self.latest_offset = self._read_keys()
         self._transactions = Transactions(self._aborted, job.sources[0].base_offset)
         self._old_horizon_ms = self._horizon_of_old_formats()
-        # By time a tombstone may be newer than what comes behind the keys for which there was memory.
-        self._is_weighed_in_part = job.by_time and self.end_offset < job.upper_offset
+        # Not all keys fitted into memory: a tombstone may then be newer than a record not yet read.
+        self._has_partial_keys = job.by_time and self.end_offset < job.upper_offset
 
     @property
     def end_offset(self) -> int:
-        """Before it all will be clean."""
+        """The offset before which the log is clean once this cleaning is done."""
         return self.latest_offset + 1
 
     def _read_keys(self) -> int:
-        """Enter the keys of the dirty part; return the last offset that was looked at."""
+        """Collect the keys of the dirty section; return the last offset that was read."""
         job = self.job
         latest = job.upper_offset - 1
         transactions = Transactions(self._aborted, job.first_dirty_offset)
@@ -140,7 +140,7 @@ class Cleaner:
                 latest = full_at - 1
                 break
         if job.by_time:
-            self._weigh_clean_part()
+            self._compare_with_clean_section()
         return latest
 
     def _walk(self, segment: Segment) -> Iterator[Found]:
@@ -161,8 +161,8 @@ class Cleaner:
                     return full_at
         return None
 
-    def _weigh_clean_part(self) -> None:
-        """Let what is clean win where it is newer: by time the last one written need not."""
+    def _compare_with_clean_section(self) -> None:
+        """Let records of the clean section win where their time is newer than in the dirty section."""
         job = self.job
         for segment in self.segments:
             if segment.base_offset >= job.first_dirty_offset:
@@ -174,7 +174,7 @@ class Cleaner:
                     survivors.weigh(self.keys, found.buffer, found.batch, job.log_start_offset)
 
     def _horizon_of_old_formats(self) -> int | None:
-        """Up to which segments' age tombstones of formats 0 and 1 go; None: none goes."""
+        """Return the time before which tombstones of formats 0 and 1 are dropped; None: all of them stay."""
         clean = [s for s in self.segments if s.base_offset < self.job.first_dirty_offset]
         if not clean:
             return None
@@ -183,9 +183,10 @@ class Cleaner:
     # --- groups ----------------------------------------------------------------------------------
 
     def groups(self) -> list[list[Segment]]:
-        """Part the segments into runs that fit into one, as Kafka does, each looked at once.
+        """Split the segments into runs that fit into one segment each, as Kafka does.
 
-        Append times never go back within a segment, so a run ends where an operator let them.
+        A run also ends where the append clock was reset, because append times never decrease within
+        a segment.
         """
         groups: list[list[Segment]] = []
         wanted = [s for s in self.segments if s.base_offset < self.end_offset]
@@ -223,7 +224,7 @@ class Cleaner:
     # --- one group -------------------------------------------------------------------------------
 
     def clean(self, group: Sequence[Segment]) -> Cleaned:
-        """Write what is left of some segments into `.cleaned` files; raises OSError, CorruptMessage."""
+        """Write what stays of a group of segments into `.cleaned` files; raises OSError, CorruptMessage."""
         job = self.job
         target = CleanedSegment(
             self.directory,
@@ -245,7 +246,7 @@ class Cleaner:
         return target.finish(self._transactions.take_named())
 
     def _survivor(self, found: Found, *, keep_old_tombstones: bool) -> Survivor | None:
-        """Return what is left of a batch, None where nothing is."""
+        """Return what stays of a batch, None if nothing does."""
         batch, now_ms = found.batch, self.job.now_ms
         verify(found.buffer, batch)
         if batch.is_control:
@@ -263,7 +264,7 @@ class Cleaner:
         if self._transactions.is_aborted(batch):
             return self._empty_if_needed(found)
         keep = keep_old_tombstones if batch.magic < 2 else _keeps_tombstones(batch, now_ms)
-        keep = keep or self._is_weighed_in_part
+        keep = keep or self._has_partial_keys
         region, sifted = survivors.sift(
             self.keys, found.buffer, batch, self.latest_offset, keep_tombstones=keep
         )
@@ -282,7 +283,7 @@ class Cleaner:
         return capped(self.job.now_ms, self.job.delete_retention_ms)
 
     def _empty_if_needed(self, found: Found) -> Survivor | None:
-        """Keep a batch without records where its producer, or the log's end, is known by it."""
+        """Keep a batch without its records if it tells the state of its producer, or the end of the log."""
         batch = found.batch
         if batch.magic < 2:
             return None
@@ -300,7 +301,7 @@ class Cleaner:
 
 
 class _Room(NamedTuple):
-    """The bytes of some segments' logs and of both their indexes."""
+    """The sizes in bytes of some segments' logs and of their two indexes."""
 
     segments: int
     size: int
@@ -309,12 +310,12 @@ class _Room(NamedTuple):
 
     @property
     def indexes(self) -> tuple[int, int]:
-        """The bytes of either index."""
+        """The sizes of the two indexes."""
         return self.offset_index, self.time_index
 
 
 def _room_of(segment: Segment) -> _Room:
-    """Return what a segment takes; its indexes are read for it."""
+    """Return the sizes of one segment, whose indexes are read if they are not in memory."""
     offsets, times = len(segment.index), len(segment.time_index)
     return _Room(
         1, segment.tail.size, offsets * OffsetIndex.entry_size, times * TimeIndex.entry_size
@@ -327,7 +328,7 @@ def _keeps_tombstones(batch: Batch, now_ms: int) -> bool:
 
 
 def _written_ms(segment: Segment) -> int:
-    """Return when the last batch of a segment was appended, or at the latest."""
+    """Return the last append time of a segment; the date of its file where that is unknown."""
     last_time = segment.append_times.last_time
     return _modified_ms(segment) if last_time is None else last_time
 
@@ -337,7 +338,7 @@ def _modified_ms(segment: Segment) -> int:
 
 
 def _read_aborted(directory: Path) -> list[transaction_index.Aborted]:
-    """Read every `.txnindex` of a log, those of segments behind what is cleaned too."""
+    """Read every `.txnindex` of a log, also those of segments after the section to be cleaned."""
     found: list[transaction_index.Aborted] = []
     for path in sorted(directory.iterdir()):
         file = filenames.parse_segment_file(path.name)

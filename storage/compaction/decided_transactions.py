@@ -1,9 +1,9 @@
-"""Which transactional batches a cleaning may drop: those aborted, and markers of which nothing is left.
+"""Decides which transactional batches a cleaning drops: aborted data, and markers without data.
 
-A walk over batches in the order of the log, with the aborted transactions that the `.txnindex` files
-name. The data of an aborted one is never shown to anybody who asks for committed records, and goes; its
-marker goes with its delete horizon once no data of it is left, and until then the cleaned segment's own
-index names it.
+It follows a pass over batches in the order of the log, with the aborted transactions that the
+`.txnindex` files name. Consumers of committed records never see aborted data, so it is dropped. A
+marker is dropped after its delete horizon once no data of its transaction is left; until then the
+index of the cleaned segment names the transaction.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class Transactions:
-    """The transactions met on a walk over a log, from its first offset on."""
+    """The transactions met on a pass over a log, from its first offset on."""
 
     def __init__(self, aborted: Iterable[Aborted], from_offset: int) -> None:
-        """Know those aborted that reach to an offset or beyond it."""
+        """Take the aborted transactions that end at `from_offset` or later."""
         wanted = [each for each in aborted if each.last_offset >= from_offset]
         self._coming = sorted(wanted, key=lambda each: -each.first_offset)
-        self._aborted: dict[int, Aborted] = {}  # under way, by producer
-        self._has_data: set[int] = set()  # of producers whose aborted batches have been met
-        self._committed: set[int] = set()  # of producers whose other batches have been met
-        self.still_named: list[Aborted] = []  # whose data has been met; see `take_named`
+        self._aborted: dict[int, Aborted] = {}  # that have begun, by producer id
+        self._has_data: set[int] = set()  # producer ids with aborted batches so far
+        self._committed: set[int] = set()  # producer ids with other transactional batches so far
+        self.still_named: list[Aborted] = []  # transactions with data; see `take_named`
 
     def is_aborted(self, batch: Batch) -> bool:
         """Tell whether a data batch belongs to an aborted transaction."""
@@ -43,7 +43,7 @@ class Transactions:
         return False
 
     def is_marker_idle(self, buffer: Buffer, batch: Batch) -> bool:
-        """Tell whether nothing that is still there depends on a control batch."""
+        """Tell whether no remaining batch depends on a control batch."""
         self._reach(batch.last_offset)
         kind, producer_id = survivors.marker_of(buffer, batch), batch.producer_id
         if kind == survivors.ABORT:
@@ -60,7 +60,7 @@ class Transactions:
         return False
 
     def take_named(self) -> list[Aborted]:
-        """Return the aborted transactions whose markers were met since, and had data."""
+        """Return the aborted transactions with data whose markers were met since the last call."""
         named, self.still_named = self.still_named, []
         return named
 

@@ -1,4 +1,4 @@
-"""What compaction does to each segment of a log, or waits for: facts of `cleanable`, put into words."""
+"""What compaction does to each segment of a log, or what it waits for, in sentences."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 # What compaction has done to a segment, or does: `SegmentExplanation.compaction`.
 CLEAN = "clean"
 DUE = "next round"
-DIRTY = "dirty"  # it waits until there is more
-HELD = "held"  # it is too young, or not shown to consumers yet
+DIRTY = "dirty"  # compaction waits until more bytes are dirty
+HELD = "held"  # too young, or not below the high watermark
 ACTIVE = "active"
 
 
 class CompactionBlocker(NamedTuple):
-    """What keeps every round of compaction from a log, whatever is dirty."""
+    """A reason why no round compacts a log at all."""
 
     held_by: str
     sentence: str
@@ -37,7 +37,7 @@ class Compacting(NamedTuple):
 
 
 def of_segments(segments: Sequence[Segment], compacting: Compacting) -> list[tuple[str, str]]:
-    """Say of each segment what it is to compaction: a constant, and a sentence."""
+    """Return for each segment its state, one of the constants above, and a sentence that explains it."""
     return [_of(segment, compacting) for segment in segments]
 
 

@@ -1,9 +1,9 @@
-"""Which segments of a log may be compacted now, and whether it is worth it: Kafka's rules, pure.
+"""Which segments of a log may be compacted now, and whether it is due: Kafka's rules, pure.
 
-A log is clean up to where the last cleaning came, dirty behind it. Of the dirty part may be cleaned what
-lies below the high watermark, is not active, and is older than min.compaction.lag.ms. It is cleaned
-when more than min.cleanable.dirty.ratio of the bytes are dirty, or when something has been
-dirty for longer than max.compaction.lag.ms.
+The log is clean up to where the last cleaning ended; the rest is the dirty section. Of that,
+compaction may clean the segments that are below the high watermark, not active, and older than
+min.compaction.lag.ms. Cleaning is due when more than min.cleanable.dirty.ratio of the bytes are
+dirty, or when a record has been dirty for longer than max.compaction.lag.ms.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rules(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A sealed segment. Its times are asked for only where they decide."""
+    """A sealed segment. `times` is called only where times decide."""
 
     end_offset: int
     size: int
@@ -50,21 +50,21 @@ class DirtySection(NamedTuple):
     """What there is to clean in a log."""
 
     first_dirty_offset: int
-    upper_offset: int  # the end of what may be cleaned
+    upper_offset: int  # only what lies before it may be cleaned
     clean_bytes: int
-    dirty_bytes: int  # of what may be cleaned
-    ratio: float  # of the dirty bytes in both
-    delay_ms: int  # for how long something has been dirty beyond max.compaction.lag.ms
+    dirty_bytes: int  # dirty, and before the upper offset
+    ratio: float  # of dirty bytes to clean and dirty bytes
+    delay_ms: int  # by how much the oldest dirty record exceeds max.compaction.lag.ms
     held_by: str | None  # why it is not cleaned now; None: it is due
 
     @property
     def is_due(self) -> bool:
-        """Whether it is to be cleaned now."""
+        """Whether cleaning is due now."""
         return self.held_by is None
 
 
 def rules_of(config: TopicConfig) -> Rules:
-    """Read a topic's settings."""
+    """Return what a topic's settings say."""
     max_lag_ms = config.max_compaction_lag_ms
     return Rules(
         config.min_compaction_lag_ms,
@@ -75,7 +75,7 @@ def rules_of(config: TopicConfig) -> Rules:
 
 
 def first_dirty(cleaned_offset: int | None, log_start_offset: int, log_end_offset: int) -> int:
-    """Return from where on a log is dirty, given what its checkpoint says."""
+    """Return the offset at which the dirty section begins, given the offset in the checkpoint."""
     if cleaned_offset is None or not log_start_offset <= cleaned_offset <= log_end_offset:
         return log_start_offset
     return cleaned_offset
@@ -84,7 +84,10 @@ def first_dirty(cleaned_offset: int | None, log_start_offset: int, log_end_offse
 def judge(
     parts: Sequence[Part], first_dirty_offset: int, limit_offset: int, rules: Rules, now_ms: int
 ) -> DirtySection:
-    """Tell what there is to clean among the sealed segments; those that reach over a limit are left."""
+    """Return the dirty section of some sealed segments, and whether cleaning it is due.
+
+    Segments that reach beyond `limit_offset` are not cleaned.
+    """
     upper_offset, held_by = first_dirty_offset, NOTHING
     dirty_since: int | None = None
     clean_bytes = dirty_bytes = 0

@@ -1,12 +1,13 @@
-"""Putting a compacted segment in the place of those it was made from, name by name, as Kafka does.
+"""Replaces segments by a compacted one, rename by rename, as Kafka does.
 
     X.*.cleaned -> X.*.swap      complete: from here on a crash ends with the new segment
-    the old logs -> *.deleted    and the directory is synced, where there are several
+    the old logs -> *.deleted    if there are several, the directory is synced after this
     the rest of the old ones -> *.deleted
     X.*.swap -> X.*              indexes, then the log, then the append times
 
-A power loss may undo any names since the last sync of the directory, and no more of an old segment must
-come back than of the one that holds its records. `leftovers` finishes or undoes what was interrupted.
+A power loss may undo any renames since the last sync of the directory, and no old segment may come
+back beside the new one that holds its records. `recovery/leftovers` finishes or undoes an
+interrupted replacement.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _IN_PLACE = (
 
 
 def complete(directory: Path, base_offset: int) -> None:
-    """Say that the cleaned segment is whole, durably; raises OSError, and then `discard` ends it."""
+    """Mark a cleaned segment as complete, durably; raises OSError, and then the caller calls `discard`."""
     for suffix in SUFFIXES:
         path = directory / filenames.segment_file(base_offset, suffix)
         with contextlib.suppress(FileNotFoundError):
@@ -46,10 +47,10 @@ def complete(directory: Path, base_offset: int) -> None:
 
 
 def discard(directory: Path, base_offset: int) -> None:
-    """Remove a cleaned segment that is not wanted, whole or not; raises OSError.
+    """Remove a cleaned segment, complete or not; raises OSError.
 
-    First its log says `.cleaned` again, and it says so longest: what a crash or a failure leaves of it
-    then, the next start and the next cleaning remove, and nothing of it takes anything's place.
+    Its log is renamed to `.cleaned` first and removed last. So whatever a crash or a failure leaves
+    of it is removed by the next start or the next cleaning, and never replaces a segment.
     """
     paths = [directory / filenames.segment_file(base_offset, suffix) for suffix in SUFFIXES]
     swaps = [path.with_name(path.name + filenames.SWAP_SUFFIX) for path in paths]
@@ -66,7 +67,7 @@ def discard(directory: Path, base_offset: int) -> None:
 
 
 def discard_all(directory: Path) -> None:
-    """Remove every cleaned segment, for a log of which none is taking its place; raises OSError."""
+    """Remove every cleaned segment of a log of which none is being swapped in; raises OSError."""
     for path in sorted(directory.iterdir()):
         name, ending = path.stem, path.suffix
         if ending in (filenames.SWAP_SUFFIX, filenames.CLEANED_SUFFIX):
@@ -78,22 +79,22 @@ def discard_all(directory: Path) -> None:
 
 
 def mark_logs_deleted(sources: Sequence[Segment]) -> list[Path]:
-    """Give the logs of the old segments the name of such as are about to go; raises OSError.
+    """Rename the logs of the old segments to `.deleted`; raises OSError.
 
-    They serve on under it, with what else is theirs. Before anything more is done to a group of several,
-    the directory has to be synced: a later one must not come back beside what holds its records,
-    nor without its append times.
+    They still serve reads under that name, with their other files. If there are several, the
+    directory must be synced before the next step: a later log must not come back beside the new
+    segment that holds its records, nor without its append times.
     """
     return [path for source in sources for path in source.mark_log_deleted()]
 
 
 def mark_companions_deleted(sources: Sequence[Segment]) -> list[Path]:
-    """Go on with the other files of theirs, as far as the disk lets us."""
+    """Rename the other files of the old segments to `.deleted`; what cannot be renamed is logged and left."""
     return [path for source in sources for path in source.mark_companions_deleted()]
 
 
 def put_in_place(directory: Path, base_offset: int) -> None:
-    """Give the complete segment its name; raises OSError. Durable when the directory is synced."""
+    """Give the complete segment its final name; raises OSError. Durable once the directory is synced."""
     for suffix in _IN_PLACE:
         path = directory / filenames.segment_file(base_offset, suffix)
         with contextlib.suppress(FileNotFoundError):
@@ -101,7 +102,7 @@ def put_in_place(directory: Path, base_offset: int) -> None:
 
 
 def remove_snapshots(sources: Sequence[Segment]) -> None:
-    """Remove the producers' snapshots at what is no segment's beginning any more."""
+    """Remove the producer snapshots at offsets where no segment begins any more."""
     for source in sources[1:]:
         with contextlib.suppress(OSError):  # the next clean stop removes it
             files.unlink(filenames.snapshot_path(source.directory, source.base_offset))

@@ -1,5 +1,5 @@
-"""The log directories: what they hold, which partition is in which, and what is open.
+"""The log directories: what they hold, which partition is in which, and which are open.
 
-Begin with `store.py`, the door for the broker. `log_directory.py` is one directory with its lock
-and checkpoints, `partition_index.py` says which partitions there are without opening one.
+Begin with `store.py`, which the broker uses. `log_directory.py` is one directory with its lock and
+checkpoints; `partition_index.py` knows which partitions exist without opening one.
 """

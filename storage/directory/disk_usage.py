@@ -1,6 +1,6 @@
-"""What the log directories hold, in bytes, without opening a partition.
+"""How many bytes the log directories hold, found without opening a partition.
 
-Meant for a thread: a directory is listed for every partition that is closed.
+Meant for a thread, because the directory of every closed partition is listed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DiskUsage(NamedTuple):
-    """One log directory: the bytes of each partition's log there, and of the volume it is on."""
+    """The bytes of each partition's log in one log directory, and the size of its volume."""
 
     path: Path
     sizes: Mapping[Key, int]
@@ -27,9 +27,10 @@ class DiskUsage(NamedTuple):
 
 
 def measure(path: Path, opened: Mapping[Key, int], wanted: Collection[Key] | None) -> DiskUsage:
-    """Weigh a log directory: those of the partitions wanted (None: all) that are there.
+    """Return the disk usage of a log directory, for the wanted partitions (None: all) that are in it.
 
-    `opened` are the sizes of logs that are open. A partition that goes meanwhile is left out. Raises OSError.
+    `opened` holds the log sizes of the open partitions. A partition that is deleted meanwhile is
+    left out. Raises OSError.
     """
     volume = os.statvfs(path)
     sizes = {}

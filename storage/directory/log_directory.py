@@ -1,9 +1,9 @@
-"""One log directory: held by its lock, how it was left, and the checkpoints it keeps of its logs.
+"""One log directory: its lock, how the last process left it, and the checkpoints of its logs.
 
-Three of Kafka's files: `.lock` keeps a second process out; `.kafka_cleanshutdown` is there only between
-a clean stop and the next start; the checkpoints say up to where each log is durable, where it starts, its
-high watermark, and up to where it is compacted. A checkpoint that cannot be read is ignored: there is
-more to recover then, or to compact.
+It uses three kinds of Kafka's files. `.lock` keeps a second process out. `.kafka_cleanshutdown`
+exists only between a clean stop and the next start. The checkpoints say for each log up to where it
+is durable, where it starts, its high watermark, and up to where it is compacted. A checkpoint that
+cannot be read is ignored, and then there is more to recover or to compact.
 """
 
 from __future__ import annotations
@@ -26,53 +26,53 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidelog.storage")
 
-_MAY_BE_MISSING = (filenames.CLEANER_CHECKPOINT,)  # where nothing is in it
+_MAY_BE_MISSING = (filenames.CLEANER_CHECKPOINT,)  # not written while it is empty
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectoryError(Exception):
-    """A log directory that cannot be used; the message names it and says why."""
+    """A log directory cannot be used; the message names it and says why."""
 
 
 class LogDirectory:
-    """One of the log directories, held by its lock."""
+    """One log directory, locked for this process."""
 
     def __init__(self, path: Path) -> None:
-        """Lock a directory and read how it was left; raises LogDirectoryError and OSError."""
+        """Lock the directory and read how it was left; raises LogDirectoryError and OSError."""
         self.path = path
         self._lock = _lock(path)
-        self.partitions = 0  # how many are here
+        self.partitions = 0  # the number of partitions in this directory
         self._written: dict[str, Offsets] = {}  # the checkpoints, by name, as they are on disk
         marker = path / filenames.CLEAN_SHUTDOWN_FILE
         self.was_clean = marker.exists()
         self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
         self.cleaned_offsets = _read(path / filenames.CLEANER_CHECKPOINT)
-        # The partitions its checkpoints may speak of.
+        # The partitions that its checkpoints on disk may name.
         self.noted: set[Key] = (
             self.recovery_points.keys()
             | self.log_start_offsets.keys()
             | self.cleaned_offsets.keys()
         )
         if self.was_clean:
-            # From here on a crash must be taken for one.
+            # From here on the next start must see that there was no clean stop.
             files.unlink(marker)
             files.sync(path)
 
     def path_of(self, key: Key) -> Path:
-        """Name the directory of a partition that is here, or is to be."""
+        """Return the path of a partition that is in this directory or is to be created in it."""
         return self.path / filenames.partition_directory(*key)
 
     def release(self) -> None:
-        """Let another process have the directory."""
+        """Unlock the directory."""
         os.close(self._lock)
 
     def mark_clean(self) -> None:
-        """Say that all in it has been closed; raises OSError."""
+        """Write the mark of a clean stop; raises OSError."""
         files.replace(self.path / filenames.CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
 
     def note(self, key: Key, partition: Partition) -> None:
-        """Have the next checkpoints say of an open partition what they are to say."""
+        """Take the offsets of an open partition into the next checkpoints."""
         self.recovery_points[key] = partition.recovery_point
         if partition.log_start_offset > partition.segments[0].base_offset:
             self.log_start_offsets[key] = partition.log_start_offset
@@ -82,22 +82,23 @@ class LogDirectory:
             self.cleaned_offsets[key] = partition.cleaned_offset
 
     def durable_offset(self, key: Key) -> int:
-        """Return up to where the checkpoint on the disk says that a log is durable."""
+        """Return the offset before which, by the checkpoint on disk, a log is durable."""
         return self._written.get(filenames.RECOVERY_POINT_CHECKPOINT, {}).get(key, 0)
 
     def forget(self, key: Key) -> None:
-        """Have the next checkpoints say nothing of a partition."""
+        """Leave a partition out of the next checkpoints."""
         self.recovery_points.pop(key, None)
         self.log_start_offsets.pop(key, None)
         self.cleaned_offsets.pop(key, None)
 
     def write_checkpoints(self, here: Iterable[Key], opened: Mapping[Key, Partition]) -> None:
-        """Write what has been noted of the partitions that are here, where it has changed.
+        """Write the checkpoints that have changed, for the partitions that are `here`.
 
-        High watermarks are those of the open ones. One at a time. Raises OSError.
+        High watermarks are written for the open partitions only. For one thread at a time. Raises
+        OSError.
         """
         here = set(here)
-        self.noted |= here  # before offsets are gathered: who makes one of these anew waits for us
+        self.noted |= here  # first: a thread that creates one of these again waits for this one
         points = {key: self.recovery_points.get(key, 0) for key in here}
         starts = {
             key: offset for key, offset in list(self.log_start_offsets.items()) if key in here
@@ -119,9 +120,10 @@ class LogDirectory:
 
 
 def _lock(path: Path) -> int:
-    """Hold a log directory for this process; raises LogDirectoryError when another has it.
+    """Lock a log directory for this process; raises LogDirectoryError when another one holds it.
 
-    Of the two kinds of lock, Java's takes the second; the first also keeps this process from itself.
+    Java uses the second of the two kinds of lock. The first also excludes a second broker in this
+    process.
     """
     number = os.open(path / filenames.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

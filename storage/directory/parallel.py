@@ -1,4 +1,4 @@
-"""Closing or flushing many partitions, several at once: a failure of one holds up no other."""
+"""Closes or flushes many partitions in parallel; one failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
     from storage.log.partition import Partition
 
-_MANY = 16  # partitions from which closing or flushing them is shared out
+_MIN_PARALLEL = 16  # with fewer partitions, threads are not worth it
 _SYNCS_AT_ONCE = 16
 
 
 def each(
     work: Callable[[Partition], object], partitions: Sequence[Partition]
 ) -> dict[Partition, KafkaStorageError]:
-    """Have every partition closed or flushed; return those that failed, and the errors.
+    """Run `work` on every partition; return the partitions that failed, with their errors.
 
-    Many partitions go several at once: a file system makes durable together what is synced together.
+    Many partitions are worked on in parallel, because file systems combine syncs that run at once.
     """
     failures: dict[Partition, KafkaStorageError] = {}
 
@@ -30,14 +30,14 @@ def each(
             work(partition)
         except UnknownTopicOrPartition:
             return  # deleted meanwhile
-        except KafkaStorageError as error:  # the others are worked on all the same
+        except KafkaStorageError as error:
             failures[partition] = error
 
-    if len(partitions) < _MANY:
+    if len(partitions) < _MIN_PARALLEL:
         for partition in partitions:
             do(partition)
     else:
         with ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="sync") as pool:
             for _ in pool.map(do, partitions):
-                pass  # raises what nobody expected
+                pass  # raises unexpected errors
     return failures

@@ -1,6 +1,6 @@
-"""Which partitions there are, opened or not, and in which log directory each is.
+"""The partitions that exist, open or not, and the log directory of each.
 
-Changed by one thread at a time, as the store sees to; asked by any.
+One thread at a time may change it, which the store ensures; any thread may read it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger("tidelog.storage")
 
 
 class PartitionIndex:
-    """The log directories by partition."""
+    """A map from (topic, partition) to its log directory."""
 
     def __init__(self) -> None:
         """Begin with no partitions."""
@@ -33,16 +33,16 @@ class PartitionIndex:
         return key in self._directories
 
     def get(self, key: Key) -> LogDirectory | None:
-        """Return the log directory of a partition, None where it is not here."""
+        """Return the log directory of a partition, None if the partition does not exist here."""
         return self._directories.get(key)
 
     def path_of(self, key: Key) -> Path | None:
-        """Return a partition's own directory, None where it is not here."""
+        """Return a partition's own directory, None if the partition does not exist here."""
         directory = self._directories.get(key)
         return None if directory is None else directory.path_of(key)
 
     def items(self) -> list[tuple[Key, LogDirectory]]:
-        """List the partitions, and where they are, as of now."""
+        """List the partitions with their log directories, as of now."""
         return list(self._directories.items())
 
     def names(self) -> list[Key]:
@@ -50,17 +50,17 @@ class PartitionIndex:
         return sorted(self._directories)
 
     def indexes(self, topic: str) -> frozenset[int]:
-        """Return the partitions of a topic."""
+        """Return the partition numbers of a topic."""
         return frozenset(self._indexes.get(topic, ()))
 
     def put(self, key: Key, directory: LogDirectory) -> None:
-        """Have a partition in a log directory from now on."""
+        """Add a partition to a log directory."""
         self._directories[key] = directory
         self._indexes.setdefault(key[0], set()).add(key[1])
         directory.partitions += 1
 
     def remove(self, key: Key) -> None:
-        """Have a partition no more; its log directory forgets what its checkpoints said of it."""
+        """Remove a partition, also from the next checkpoints of its log directory."""
         directory = self._directories.pop(key)
         indexes = self._indexes[key[0]]
         indexes.discard(key[1])
@@ -70,9 +70,9 @@ class PartitionIndex:
         directory.forget(key)
 
     def find(self, directory: LogDirectory) -> None:
-        """Put what a log directory holds, and remove what a deletion has left of partitions.
+        """Add the partitions found in a log directory, and remove what deletions have left there.
 
-        Raises LogDirectoryError for a partition that is in another one, too, and OSError.
+        Raises OSError, and LogDirectoryError if a partition is also in another log directory.
         """
         for path in directory.path.iterdir():
             if not path.is_dir():

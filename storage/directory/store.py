@@ -1,11 +1,10 @@
-"""The partitions of all log directories: which there are, and which are open.
+"""The partitions of all log directories: which exist, and which are open.
 
-`log_directory` is about the files beside them. `meta.properties` and whatever else lies there is left alone.
-
-After a clean stop a partition is opened when it is first asked for and nothing of its log is read;
-after any other, all are recovered at start. A deleted partition is renamed, which takes effect
-at once, then removed; what a crash left of it is removed at the next start. What belongs to nobody
-is never removed: it is renamed to `-stray`, as Kafka does, and left alone from then on.
+After a clean stop a partition is opened when it is first asked for, and its log is not read. After
+any other stop all partitions are recovered at start. A deleted partition is renamed first, which
+takes effect at once, then removed; the next start removes what a crash left of it. A directory that
+belongs to no topic is never removed: it is renamed to `-stray`, as Kafka does. Other files, such as
+`meta.properties`, are not touched.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ _log = logging.getLogger("tidelog.storage")
 
 
 class LogStore:
-    """All partitions of this broker.
+    """All partitions of this broker, for use by several threads at once.
 
-    May be used by several threads at once. Whoever opens a partition, which may take seconds, keeps
-    waiting only those who want that one opened or gone. `close` waits for them, and for a checkpoint that
-    is being written; one that comes after it does nothing.
+    Opening a partition may take seconds. Meanwhile only threads that want to open or delete the
+    same partition wait. `close` waits for all of these, and for a checkpoint that is being written;
+    a checkpoint that comes later does nothing.
     """
 
     def __init__(
@@ -54,10 +53,10 @@ class LogStore:
         producer_id_expiration_ms: int = 86_400_000,
         boot_id: str = "",
     ) -> None:
-        """Name the directories; `open` touches them.
+        """Take the directories; `open` is the first to touch them.
 
-        `default_config` is for partitions of topics that nobody has described. `boot_id` names this
-        start of the machine, so that a power loss can be told from a killed process.
+        `default_config` is for partitions of topics without settings. `boot_id` names this start of
+        the machine, which tells a power loss from a killed process.
         """
         self.log_dirs = tuple(log_dirs)
         self.default_config = default_config
@@ -67,19 +66,19 @@ class LogStore:
         self._partition_index = PartitionIndex()
         self._open: dict[Key, Partition] = {}
         self._configs: dict[str, TopicConfig] = {}
-        self._leader_epochs: dict[Key, int] = {}  # of partitions that were closed when asked for
+        self._leader_epochs: dict[Key, int] = {}  # of partitions that were not open when read
         self._opened_ms = 0
         self._changing = threading.RLock()  # which partitions there are, and which are open
-        self._alone: set[Key] = set()  # partitions that a thread opens, renames or deletes
-        self._let_go = threading.Condition(self._changing)
+        self._exclusive: set[Key] = set()  # partitions that a thread opens, renames or deletes
+        self._released = threading.Condition(self._changing)
         self._checkpointing = threading.RLock()  # one at a time, and none after the last
 
     # --- start and stop --------------------------------------------------------------------------
 
     def open(self, now_ms: int, configs: Mapping[str, TopicConfig] | None = None) -> None:
-        """Lock the directories and find the partitions, recovering them after an unclean stop.
+        """Lock the directories, find the partitions, and recover them after an unclean stop.
 
-        `configs` are the settings of topics by name. Raises LogDirectoryError.
+        `configs` holds the settings of topics by name. Raises LogDirectoryError.
         """
         with self._checkpointing, self._changing:
             self._find_everything(now_ms, configs)
@@ -106,12 +105,12 @@ class LogStore:
             raise
 
     def close(self) -> None:
-        """Close every partition, write the checkpoints and the mark of a clean stop, unlock.
+        """Close every partition, write the checkpoints and the marks of a clean stop, and unlock.
 
-        Raises KafkaStorageError when a disk fails; then the next start recovers.
+        Raises KafkaStorageError when a disk fails; the next start then recovers.
         """
         with self._checkpointing, self._changing:
-            self._let_go.wait_for(lambda: not self._alone)
+            self._released.wait_for(lambda: not self._exclusive)
             self._close()
 
     def _close(self) -> None:
@@ -130,16 +129,16 @@ class LogStore:
             raise failure
 
     def checkpoint(self) -> None:
-        """Make every log durable and note up to where, which bounds the recovery after a crash.
+        """Make every log durable and write down up to where, which bounds the recovery after a crash.
 
-        Meant for a thread, now and then. Raises KafkaStorageError.
+        Meant for a thread, at intervals. Raises KafkaStorageError.
         """
         with self._checkpointing:
             if self._directories:
                 self._checkpoint()
 
     def _checkpoint(self) -> None:
-        opened = list(self._open.values())  # of ten thousand most have nothing new
+        opened = list(self._open.values())
         failures = parallel.each(
             Partition.flush, [p for p in opened if p.log_end_offset > p.recovery_point]
         )
@@ -148,7 +147,7 @@ class LogStore:
         except OSError as error:
             raise KafkaStorageError(f"the checkpoints were not written: {error}") from error
         for partition, failure in failures.items():
-            if partition.offline is None:  # that has been said, once
+            if partition.offline is None:  # an offline partition has been reported already
                 raise failure
 
     def _release(self) -> None:
@@ -159,7 +158,7 @@ class LogStore:
     # --- partitions ------------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """Return a partition, opened now if need be; None when there is none here.
+        """Return a partition, which is opened if necessary; None if it does not exist here.
 
         Raises KafkaStorageError when it cannot be opened.
         """
@@ -168,45 +167,45 @@ class LogStore:
         if partition is not None or key not in self._partition_index:
             return partition
         try:
-            with self._alone_with(key):
+            with self._exclusive_access(key):
                 return self._open_partition(key)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be opened: {error}") from error
 
     def opened_partition(self, topic: str, index: int) -> Partition | None:
-        """Return a partition that is open; None when there is none here, or it is closed."""
+        """Return a partition if it is open, else None."""
         return self._open.get((topic, index))
 
     def is_closed(self, topic: str, index: int) -> bool:
-        """Tell whether a partition is here and not open: opening it may take long."""
+        """Tell whether a partition exists here and is not open; opening it may take long."""
         key = (topic, index)
         return key not in self._open and key in self._partition_index
 
     @contextlib.contextmanager
-    def _alone_with(self, key: Key) -> Iterator[None]:
-        """Be the only one to open, rename or delete a partition; all others go on."""
+    def _exclusive_access(self, key: Key) -> Iterator[None]:
+        """Let only this thread open, rename or delete a partition; other partitions are unaffected."""
         with self._changing:
-            self._let_go.wait_for(lambda: key not in self._alone)
-            self._alone.add(key)
+            self._released.wait_for(lambda: key not in self._exclusive)
+            self._exclusive.add(key)
         try:
             yield
         finally:
             with self._changing:
-                self._alone.remove(key)
-                self._let_go.notify_all()
+                self._exclusive.remove(key)
+                self._released.notify_all()
 
     def names(self) -> list[tuple[str, int]]:
-        """List (topic, partition) of everything here, opened or not."""
+        """List (topic, partition) of every partition here, open or not."""
         return self._partition_index.names()
 
     def indexes(self, topic: str) -> frozenset[int]:
-        """Return the partitions of a topic that are here, opened or not."""
+        """Return the partition numbers of a topic that exist here, open or not."""
         return self._partition_index.indexes(topic)
 
     def topic_id(self, topic: str, index: int) -> uuid.UUID | None:
-        """Return the topic id a partition's directory names, without opening it.
+        """Return the topic id written in a partition's directory, without opening the partition.
 
-        None when there is no such partition, or it does not say.
+        None if there is no such partition, or no readable id.
         """
         partition = self._open.get((topic, index))
         if partition is not None:
@@ -220,7 +219,7 @@ class LogStore:
             return None
 
     def leader_epoch(self, topic: str, index: int) -> int | None:
-        """Return a partition's leader epoch; None where `read_leader_epochs` has to read it first."""
+        """Return a partition's leader epoch; None if `read_leader_epochs` must read it first."""
         key = (topic, index)
         partition = self._open.get(key)
         if partition is not None:
@@ -228,7 +227,7 @@ class LogStore:
         return self._leader_epochs.get(key) if key in self._partition_index else 0
 
     def read_leader_epochs(self, keys: Iterable[Key]) -> None:
-        """Read the leader epochs of partitions, which stay closed; 0 where it cannot be read."""
+        """Read the leader epochs of partitions without opening them; 0 where one cannot be read."""
         for key in keys:
             path = self._partition_index.path_of(key)
             if path is None:
@@ -236,25 +235,25 @@ class LogStore:
             try:
                 epoch = epochs.read_last_begun(path)
             except OSError:
-                epoch = 0  # opening it will fail, too
+                epoch = 0  # opening the partition will report the error
             self._leader_epochs[key] = max(0, epoch)
 
     def partitions(self) -> list[Partition]:
-        """Return every partition, opening those that are not; raises KafkaStorageError."""
+        """Return every partition, opening those that are closed; raises KafkaStorageError."""
         found = [self.partition(*key) for key in self.names()]
         return [partition for partition in found if partition is not None]
 
     def opened(self) -> list[Partition]:
-        """Return the partitions that are open already."""
+        """Return the partitions that are open."""
         return list(self._open.values())
 
     def durable_offset(self, topic: str, index: int) -> int:
-        """Return up to where the next start will believe, after whatever end, that a log is durable."""
+        """Return the offset before which the next start takes a log to be durable, even after a crash."""
         directory = self._partition_index.get((topic, index))
         return 0 if directory is None else directory.durable_offset((topic, index))
 
     def has_sealed_segments(self, topic: str, index: int) -> bool:
-        """Tell whether a partition has more than its active segment; it is not opened for that."""
+        """Tell whether a partition has more segments than its active one, without opening it."""
         partition = self._open.get((topic, index))
         if partition is not None:
             return len(partition.segments) > 1
@@ -268,9 +267,9 @@ class LogStore:
     def keeps_everything(
         self, topic: str, index: int, now_ms: int, config: TopicConfig | None = None
     ) -> bool:
-        """Tell whether a partition is closed and retention would find nothing to delete there.
+        """Tell whether a partition is closed and retention has nothing to delete in it.
 
-        By other settings than the topic's where `config` is given. Raises KafkaStorageError.
+        Judges by `config` if it is given, else by the topic's settings. Raises KafkaStorageError.
         """
         key = (topic, index)
         directory = self._partition_index.get(key)
@@ -290,9 +289,9 @@ class LogStore:
     def create_partition(
         self, topic: str, topic_id: uuid.UUID, index: int, config: TopicConfig, now_ms: int
     ) -> Partition:
-        """Make a partition in the log directory that has the fewest.
+        """Create a partition in the log directory that has the fewest.
 
-        Raises TopicAlreadyExists when it is here already, KafkaStorageError when it cannot be made.
+        Raises TopicAlreadyExists if it exists, and KafkaStorageError if it cannot be created.
         """
         key = (topic, index)
         if any(key in directory.noted for directory in self._directories):
@@ -301,7 +300,7 @@ class LogStore:
             return self._create_partition(topic, topic_id, index, config, now_ms)
 
     def _uncheckpoint(self, key: Key) -> None:
-        """Have no checkpoint speak of a log that is gone: a new one of its name begins at 0."""
+        """Remove a deleted log from the checkpoints: a new log of the same name begins at 0."""
         with self._checkpointing, self._changing:
             if key in self._partition_index or not self._directories:
                 return
@@ -321,13 +320,13 @@ class LogStore:
         directory = self._partition_index.get(key)
         if directory is not None:
             raise TopicAlreadyExists(f"{topic}-{index} exists in {directory.path}")
-        for directory in self._directories:  # a log of this name that is gone may be known still
+        for directory in self._directories:  # they may still know a deleted log of this name
             directory.forget(key)
         directory = min(self._directories, key=attrgetter("partitions"))
         path = directory.path_of(key)
         try:
             files.make_directory(path)
-        except OSError as error:  # what may be there already is not ours to remove
+        except OSError as error:  # not removed: something else may be there
             raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
         try:
             checkpoints.write_topic_id(path, topic_id)
@@ -351,7 +350,7 @@ class LogStore:
         return partition
 
     def delete_partition(self, topic: str, index: int) -> None:
-        """Take a partition away: no more appends, then its files. Nothing if it is not here.
+        """Delete a partition, so that appends fail, then remove its files. Nothing if it does not exist.
 
         Raises KafkaStorageError.
         """
@@ -364,17 +363,17 @@ class LogStore:
             raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
 
     def _stop(self, key: Key) -> None:
-        """Wait for whoever writes files of a partition that is to go; for one alone with it."""
+        """Wait until no thread writes files of a partition to be deleted; needs exclusive access."""
         partition = self._open.get(key)
         if partition is not None:
             partition.mark_deleted()
 
     def _rename_away(self, key: Key, name: str) -> Path | None:
-        """Have a partition no more, and its directory named so, durably; None if it is not here.
+        """Remove a partition from the index and rename its directory, durably; None if it does not exist.
 
         Raises OSError.
         """
-        with self._alone_with(key):
+        with self._exclusive_access(key):
             self._stop(key)
             with self._changing:
                 directory = self._partition_index.get(key)
@@ -389,7 +388,7 @@ class LogStore:
         return away
 
     def delete_topic(self, topic: str) -> None:
-        """Take every partition of a topic away; raises KafkaStorageError."""
+        """Delete every partition of a topic; raises KafkaStorageError."""
         with self._changing:
             indexes = sorted(self._partition_index.indexes(topic))
         for index in indexes:
@@ -398,9 +397,9 @@ class LogStore:
             self._configs.pop(topic, None)
 
     def set_aside(self, topic: str, index: int) -> Path:
-        """Rename a partition's directory to one of nobody's (`-stray`); return its new path.
+        """Rename a partition's directory to `-stray`, as one that belongs to no topic; return its new path.
 
-        Raises UnknownTopicOrPartition where it is not here, KafkaStorageError.
+        Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """
         name = filenames.stray_directory(topic, index, uuid.uuid4().hex)
         try:
@@ -412,13 +411,13 @@ class LogStore:
         return away
 
     def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID) -> None:
-        """Write down whose a partition is.
+        """Write a topic id into a partition's directory, durably.
 
-        Raises UnknownTopicOrPartition where it is not here, KafkaStorageError.
+        Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """
         key = (topic, index)
         try:
-            with self._alone_with(key), self._changing:
+            with self._exclusive_access(key), self._changing:
                 directory = self._partition_index.get(key)
                 if directory is None:
                     raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
@@ -433,11 +432,11 @@ class LogStore:
             raise KafkaStorageError(f"{topic}-{index} got no topic id: {error}") from error
 
     def config_of(self, topic: str) -> TopicConfig:
-        """Return a topic's settings; the default where nobody has described it."""
+        """Return a topic's settings, or the default ones if none were given."""
         return self._configs.get(topic, self.default_config)
 
     def set_config(self, topic: str, config: TopicConfig) -> None:
-        """Replace a topic's settings, for its partitions open now and for those opened later."""
+        """Replace a topic's settings, for its open partitions and for those opened later."""
         with self._changing:
             self._configs[topic] = config
             for index in self._partition_index.indexes(topic):
@@ -446,7 +445,7 @@ class LogStore:
                     partition.config = config
 
     def _open_partition(self, key: Key) -> Partition | None:
-        """Open a partition that nobody else opens meanwhile; None when it is not here. Raises OSError."""
+        """Open a partition, with exclusive access; None if it does not exist here. Raises OSError."""
         partition = self._open.get(key)
         directory = self._partition_index.get(key)
         if partition is not None or directory is None:
@@ -473,16 +472,18 @@ class LogStore:
             boot_id=self._boot_id,
         )
         with self._changing:
-            partition.config = self._configs.get(topic, self.default_config)  # may be new by now
+            partition.config = self._configs.get(
+                topic, self.default_config
+            )  # may have changed meanwhile
             self._open[key] = partition
         return partition
 
     def _write_checkpoints(self) -> None:
-        """Write what is known of open partitions; of the others, what was read at the start."""
+        """Write the checkpoints, with the offsets read at start for partitions that are closed."""
         for key, partition in list(self._open.items()):
             with self._changing:
                 place = self._partition_index.get(key)
-                # Another of its name may have come since.
+                # Meanwhile it may have been deleted and another one of its name created.
                 if place is not None and self._open.get(key) is partition:
                     place.note(key, partition)
         for directory in self._directories:

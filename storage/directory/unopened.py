@@ -1,7 +1,7 @@
 """What can be said of a partition without opening it, from what its clean stop wrote down.
 
-Retention asks: ten thousand partitions must not all be opened, and stay in memory, every few minutes
-only to find that nothing is to go.
+Retention uses it, so that a round does not open ten thousand partitions, and keep them in memory,
+to find that nothing is to be deleted.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def keeps_everything(
     directory: Path, config: TopicConfig, now_ms: int, log_start_offset: int
 ) -> bool:
-    """Tell whether retention would leave a partition that was stopped cleanly as it is.
+    """Tell whether retention would delete nothing in a partition that was stopped cleanly.
 
-    False also where `partition.times` does not describe every segment as it is: then nobody knows before
-    it is opened. Raises OSError.
+    False also if `partition.times` does not describe every segment as it is: then the partition
+    must be opened to know. Raises OSError.
     """
     known = partition_times.read(directory)
     if known is None or not known.segments:

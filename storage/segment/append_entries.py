@@ -1,17 +1,17 @@
-"""The entries of a `.appendtimes` file: how they lie there, and how one is found.
+"""The entries of a `.appendtimes` file: their layout, and how one is found.
 
     header   8 bytes: "tide", then int32 version (1), big-endian
     entries  12 bytes each, big-endian:
              int64 append time, milliseconds; Long.MIN: unknown from here on
              int32 relative offset, the first offset it holds for, minus the segment's base offset
 
-An entry says: from this offset on batches were appended at this time, until the next entry.
-The first entry is at the base, offsets grow strictly, known times never go back, and there is one
-entry whenever the millisecond changes, so at most twelve kilobytes a second, and exact.
+An entry says that from its offset on, until the next entry, batches were appended at its time. The
+first entry is at the base offset, offsets grow strictly, and known times never decrease. There is
+one entry whenever the millisecond changes: exact, and at most twelve kilobytes a second.
 
-
-In flush mode an entry with the time `END` may be the last: what lies before its offset is known for good.
-The functions are given a descriptor and how many entries count; they raise OSError where the file has fewer.
+In flush mode the last entry may have the time `END`: all append times before its offset are known
+and durable. The functions take a descriptor and the number of valid entries; they raise OSError if
+the file has fewer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAGIC = b"tide"
 VERSION = 1
 UNKNOWN = -(2**63)
-END = UNKNOWN + 1  # the last entry may say: what lies before this offset is known for good
+END = UNKNOWN + 1  # the time of a last entry: what lies before its offset is durable
 HEADER = MAGIC + struct.pack(">i", VERSION)
 ENTRY_SIZE = 12
 ENTRY = struct.Struct(">qi")
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 def read(descriptor: files.Descriptor, number: int, count: int) -> bytes:
-    """Return `count` entries from one on, as they lie there."""
+    """Return the bytes of `count` entries, from entry `number` on."""
     data = files.read_at(descriptor, count * ENTRY_SIZE, len(HEADER) + number * ENTRY_SIZE)
     if len(data) != count * ENTRY_SIZE:
         raise OSError(5, "append times were cut short by somebody else")
@@ -52,32 +52,32 @@ def read(descriptor: files.Descriptor, number: int, count: int) -> bytes:
 
 
 def at(descriptor: files.Descriptor, number: int) -> Entry:
-    """Return one entry."""
+    """Return the entry of this number."""
     return Entry(*ENTRY.unpack(read(descriptor, number, 1)))
 
 
 def _block(descriptor: files.Descriptor, number: int, count: int) -> list[Entry]:
-    """Return entries from `number` on, of `count` that there are."""
+    """Return a block of entries from `number` on, of `count` that the file has."""
     data = read(descriptor, number, min(_BLOCK_ENTRIES, count - number))
     return [Entry(*entry) for entry in ENTRY.iter_unpack(data)]
 
 
 def walk(descriptor: files.Descriptor, first: int, count: int) -> Iterator[Entry]:
-    """Go over the entries from one on, of `count` that there are."""
+    """Iterate over the entries from `first` on, of `count` that the file has."""
     for number in range(first, count, _BLOCK_ENTRIES):
         yield from _block(descriptor, number, count)
 
 
 def backwards(descriptor: files.Descriptor, count: int) -> Iterator[Entry]:
-    """Go over the first `count` entries from the last one on."""
+    """Iterate over the first `count` entries, the last one first."""
     for number in reversed(range(0, count, _BLOCK_ENTRIES)):
         yield from reversed(_block(descriptor, number, count))
 
 
 def floor(descriptor: files.Descriptor, relative_offset: int, count: int) -> int:
-    """Return the number of the entry an offset goes by, -1 when it lies before all of `count`.
+    """Return the number of the entry that holds for an offset, -1 if it lies before all of `count`.
 
-    Before the first hole or end that a power loss has left among the entries.
+    Stops before the first gap or END entry that a power loss has left among the entries.
     """
     low, high = 0, count
     while low < high:
@@ -92,7 +92,7 @@ def floor(descriptor: files.Descriptor, relative_offset: int, count: int) -> int
 
 
 def before_zeros(descriptor: files.Descriptor, count: int) -> int:
-    """Return how many of `count` entries come before zeros: the first alone has offset 0."""
+    """Return how many of `count` entries precede trailing zeros; only the first entry has offset 0."""
     if count < 2 or at(descriptor, count - 1).offset > 0:
         return count
     low, high = 1, count - 1
@@ -106,7 +106,9 @@ def before_zeros(descriptor: files.Descriptor, count: int) -> int:
 
 
 def growing(descriptor: files.Descriptor, count: int) -> int:
-    """Return how many of `count` entries come before one whose offset does not grow, or an end."""
+    """Return how many of `count` entries precede the first END, or the first offset that does not
+    grow.
+    """
     last = -1
     for number in range(0, count, _BLOCK_ENTRIES):
         block = _block(descriptor, number, count)
@@ -122,7 +124,7 @@ def growing(descriptor: files.Descriptor, count: int) -> int:
 
 
 def has_unknown(descriptor: files.Descriptor, count: int) -> bool:
-    """Tell whether one of `count` entries says that nothing is known."""
+    """Tell whether the append time of one of `count` entries is unknown."""
     for number in range(0, count, _BLOCK_ENTRIES):
         data = read(descriptor, number, min(_BLOCK_ENTRIES, count - number))
         found = data.find(_UNKNOWN_BYTES)
@@ -134,7 +136,9 @@ def has_unknown(descriptor: files.Descriptor, count: int) -> bool:
 
 
 def may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
-    """Tell whether an entry can be the next: its offset grows, and a known time does not go back."""
+    """Tell whether an entry can be the next one: its offset grows and a known time does not
+    decrease.
+    """
     if is_first:
         return entry.offset == 0
     if entry.time != UNKNOWN and last_known is not None and goes_back(last_known, entry.time):

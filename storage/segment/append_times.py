@@ -1,12 +1,13 @@
-"""When each batch of a segment was appended. Data, not an index; the file is described in `append_entries`.
+"""The append time of each batch of a segment. Data, not an index; `append_entries` has the file format.
 
-An entry is written before the batch it describes and is cut with the log, so a crash leaves at most
-one entry too many, at the log's end, and recovery cuts that off. It can never be rebuilt. Memory
-holds how many entries there are and the last one; the others are looked up in the file.
+An entry is written before the batch it describes and is truncated with the log. So a crash leaves
+at most one entry too many, at the end of the log, and recovery removes it. The file can never be
+rebuilt. Memory holds the number of entries and the last one; others are looked up in the file.
 
-In flush mode the file also has an end: what lies before its offset is known even after a power loss. It is
-written over and moved on; one found in the middle is left of a power loss. It cannot claim too much:
-sectors before it that never came hold zeros or an older end, which `check` finds.
+In flush mode the file also has an END entry: what lies before its offset is known even after a
+power loss. Each append overwrites it and writes it behind the new entry; an END among the entries
+is left from a power loss. It cannot claim too much: sectors before it that were not written hold
+zeros or an older END, which `check` finds.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ if TYPE_CHECKING:
 
 
 class Reached(NamedTuple):
-    """Where the append times of a segment reach one, in offsets of the log.
+    """Where the append times of a segment reach a given time, in offsets of the log.
 
-    What was appended at it or after it begins at `offset`, unless it begins before, where nothing is
-    known: from `unknown_from` on.
+    Batches appended at that time or later begin at `offset`. They may begin earlier, from
+    `unknown_from` on, where append times are unknown.
     """
 
-    offset: int | None  # of the first entry known to be at or after it; None: no entry is
-    unknown_from: int | None  # None: what lies before is known to be earlier
+    offset: int | None  # of the first known entry at or after the time; None: there is none
+    unknown_from: int | None  # None: everything before `offset` is known to be earlier
 
 
 class AppendTimes:
-    """One segment's append times: looked up in the file, written through at once.
+    """The append times of one segment: looked up in the file, written through at once.
 
-    One thread changes them; any thread may ask meanwhile.
+    One thread changes them; any thread may read meanwhile.
     """
 
     __slots__ = (
@@ -55,7 +56,7 @@ class AppendTimes:
     )
 
     def __init__(self, path: Path | NamedFile, base_offset: int) -> None:
-        """Describe the file; nothing is read before `load`."""
+        """Name the file; nothing is read before `load`."""
         self.file = NamedFile.of(path)
         self.base_offset = base_offset
         self._descriptor: files.Descriptor | None = None
@@ -63,11 +64,11 @@ class AppendTimes:
 
     def _forget(self) -> None:
         self._count = 0
-        self._end: int | None = None  # what the file says behind the entries
+        self._end: int | None = None  # the offset of the END entry
         self._is_durable = False
         self._last = Entry(UNKNOWN, -1)
         self._last_known: int | None = None
-        self._complete: bool | None = False  # None: nobody has looked yet
+        self._complete: bool | None = False  # None: not known yet
 
     @property
     def path(self) -> Path:
@@ -78,10 +79,10 @@ class AppendTimes:
         return self._count
 
     def load(self) -> bool:
-        """Look at the file; False when it is missing or is not one of ours, and nothing is known.
+        """Read the file's end; False if the file is missing or not ours, and then no time is known.
 
-        A torn last entry is dropped, and so are zeros behind the entries, which a power loss may
-        leave. What the entries say is believed; see `check`. Raises OSError.
+        A torn last entry is dropped, and so are zeros after the entries, which a power loss may
+        leave. The entries themselves are believed; see `check`. Raises OSError.
         """
         self._forget()
         self._descriptor = None
@@ -101,7 +102,9 @@ class AppendTimes:
         return bool(self._count)
 
     def _shorten(self, descriptor: files.Descriptor, count: int) -> None:
-        """Have the first `count` entries of the file; who asks meanwhile finds them all along."""
+        """Use only the first `count` entries of the file; readers in other threads always find
+        these.
+        """
         if count <= 0:
             self._forget()
             return
@@ -115,10 +118,10 @@ class AppendTimes:
         self._end, self._is_durable = None, False
 
     def check(self, from_offset: int) -> bool:
-        """Check that the entries from an offset on can be; forget all from the first that cannot.
+        """Check the entries from an offset on; forget all from the first impossible one on.
 
-        What lies before the offset was durable; from there, or from behind the last entry that can be,
-        nothing is known. False when that happened. Raises OSError.
+        What lies before the offset was durable. From there, or from the end of the last possible
+        entry, append times are unknown. False when that happened. Raises OSError.
         """
         if not self._count:
             return True
@@ -144,12 +147,13 @@ class AppendTimes:
     def confirm(
         self, first_time: int | None, last_time: int | None, durable_offset: int | None = None
     ) -> bool:
-        """Compare with when the first and the last batch are known to have been appended.
+        """Compare with the known append times of the first and the last batch.
 
-        A last entry with an earlier time is not the last: entries behind it have been cut off, and
-        nothing is known there; a later one is of a batch that a crash has taken. A first entry with
-        another time is none. Entries of what lies before `durable_offset` cannot have been cut off.
-        False when something had to be forgotten. Raises OSError.
+        If the last entry has a smaller time than the last batch, entries after it are lost, and
+        times there are unknown. If it has a larger one, it belongs to a batch that a crash has
+        removed. If the first entry has another time than the first batch, all entries are
+        worthless. Entries before `durable_offset` cannot be lost. False when something had to be
+        forgotten. Raises OSError.
         """
         if not self._count:
             return True
@@ -159,7 +163,7 @@ class AppendTimes:
         elif self._last.time != UNKNOWN and (
             last_time is None or goes_back(last_time, self._last.time)
         ):
-            vouched = self._end or 0  # partition.times may know of more than is durable
+            vouched = self._end or 0  # partition.times may describe more than is durable
             if durable_offset is not None:
                 vouched = max(durable_offset - self.base_offset, vouched)
             if self._end is None:
@@ -178,43 +182,48 @@ class AppendTimes:
         relative_offset: int,
         end: int | None = None,
     ) -> None:
-        """Keep the first entries, and know nothing from an offset on; up to `end` the file vouches."""
+        """Keep the first `count` entries; append times from an offset on are unknown.
+
+        `end` is the offset of the new END entry, None for none.
+        """
         self._shorten(descriptor, count)
-        self._end = end if count else None  # it goes on saying so: the next crash may come at once
+        self._end = end if count else None  # kept in the file: the next crash may come at once
         self._cut_file()
         if count:
             self.append(UNKNOWN, relative_offset + self.base_offset)
 
     @property
     def has_end(self) -> bool:
-        """Whether the file says up to where it vouches for itself: flush mode has written it."""
+        """Whether the file has an END entry, which flush mode writes."""
         return self._end is not None
 
     @property
     def end_offset(self) -> int:
-        """What lies before this offset is vouched for by the file itself, even after a power loss."""
+        """Append times before this offset are durable, as the file's END entry says."""
         return self.base_offset + (self._end or 0)
 
     @property
     def last_time(self) -> int | None:
-        """The last known append time of the segment, None when it knows none."""
+        """The last known append time of the segment, None if none is known."""
         return self._last_known
 
     @property
     def first_time(self) -> int | None:
-        """When the segment's first batch was appended; None when that is unknown."""
+        """The append time of the segment's first batch, None if it is unknown."""
         return self.at(self.base_offset)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the append time of every batch is known: the segment was written by us."""
+        """Whether the append time of every batch is known, as in every segment that this broker
+        wrote.
+        """
         complete = self._complete
         if complete is None:
             complete = self._complete = not append_entries.has_unknown(self._reader(), self._count)
         return complete
 
     def at(self, offset: int) -> int | None:
-        """Return when the batch with this offset was appended, None when that is unknown.
+        """Return the append time of the batch with this offset, None if it is unknown.
 
         Raises OSError.
         """
@@ -231,10 +240,10 @@ class AppendTimes:
         return None if time == UNKNOWN else time
 
     def entries_between(self, first_offset: int, last_offset: int) -> bytes:
-        """Return the entries by which the batches of these offsets go, as they are in the file.
+        """Return the bytes of the entries that hold for a range of offsets.
 
-        The first of them may begin before the offsets; where the first offset has none, nothing is known
-        of it. Raises OSError.
+        The first entry may begin before the range. If no entry holds for the first offset, its
+        append time is unknown. Raises OSError.
         """
         count, last_entry = self._count, self._last
         if not count:
@@ -248,14 +257,14 @@ class AppendTimes:
 
     @property
     def first_known_time(self) -> int | None:
-        """The first append time that is known; None when none is. Raises OSError."""
+        """The first append time that is known, None if none is. Raises OSError."""
         return next((entry.time for entry in self.entries() if entry.time != UNKNOWN), None)
 
     def first_reaching(self, append_time_ms: int) -> Reached:
-        """Find what was appended at a time or after it; raises OSError.
+        """Find the first batches appended at a time or later; raises OSError.
 
-        Known times never go back, so half of the entries is put aside at a time; unknown ones are
-        passed over. Before a known earlier time nothing can be the answer, known or not.
+        Known times never decrease, so this is a binary search that skips unknown entries. Unknown
+        entries before a known smaller time cannot be the answer.
         """
         low = high = count = self._count
         if not count:
@@ -284,10 +293,10 @@ class AppendTimes:
         return Reached(append_entries.at(descriptor, high).offset + self.base_offset, unknown_from)
 
     def append(self, append_time_ms: int, offset: int) -> None:
-        """Say that batches from `offset` on are appended at this time, if that is news.
+        """Note that batches from `offset` on are appended at this time, if it is a new one.
 
-        Raises OSError, and then nothing is changed: what may have reached the file lies behind the
-        entries and is overwritten by the next one.
+        Raises OSError, and then nothing has changed: bytes that may have reached the file lie after
+        the entries, and the next entry overwrites them.
         """
         count = self._count
         if append_time_ms == self._last[0] and count:
@@ -315,9 +324,9 @@ class AppendTimes:
         self._is_durable = False
 
     def mark_end(self, end_offset: int) -> None:
-        """Say in the file that all is known before an offset, and that nothing is behind it.
+        """Write an END entry: all times before the offset are known, and there is nothing after it.
 
-        Durable with the next `sync`. Not beside an append. Raises OSError.
+        Durable with the next `sync`. Not to be called during an append. Raises OSError.
         """
         relative_offset = end_offset - self.base_offset
         if self._count and relative_offset != self._end:
@@ -333,7 +342,7 @@ class AppendTimes:
         self._is_durable = False
 
     def sync(self) -> None:
-        """Make the entries durable, if there are new ones; raises OSError. Safe beside an append."""
+        """Make new entries durable; raises OSError. May run during an append."""
         if not self._is_durable:
             self._is_durable = (
                 True  # of what comes from here on, the append will say that it is not
@@ -341,9 +350,9 @@ class AppendTimes:
             files.sync_data(self._reader())
 
     def truncate(self, end_offset: int) -> None:
-        """Forget the times of offsets from `end_offset` on, here and in the file. Raises OSError.
+        """Forget the times of offsets from `end_offset` on, in memory and in the file. Raises OSError.
 
-        Also cuts off what lies behind the last whole entry, so that the file is well formed.
+        Also removes what lies after the last whole entry, so that the file is well formed.
         """
         relative_offset, end = end_offset - self.base_offset, self._end
         if self._count and self._last.offset >= relative_offset:
@@ -356,7 +365,7 @@ class AppendTimes:
         self._cut_file()
 
     def size(self) -> int:
-        """Return the size of the file in bytes, 0 where there is none; raises OSError."""
+        """Return the size of the file in bytes, 0 if it does not exist; raises OSError."""
         try:
             return self.file.path.stat().st_size
         except FileNotFoundError:
@@ -369,9 +378,9 @@ class AppendTimes:
             files.truncate(self.file.path, size)
 
     def mark_unknown(self, from_offset: int | None = None) -> None:
-        """Say that nothing is known of the segment, or from an offset on: somebody else wrote it.
+        """Mark the append times of the segment, or those from an offset on, as unknown.
 
-        Raises OSError.
+        They are unknown where another program wrote the batches. Raises OSError.
         """
         if from_offset is not None and from_offset > self.base_offset and self._count:
             self.truncate(from_offset)
@@ -384,11 +393,11 @@ class AppendTimes:
         self._count = 1
 
     def close(self) -> None:
-        """Let go of the file; what is known stays known."""
+        """Release the descriptor; the times in memory stay known."""
         self._descriptor = None
 
     def entries(self) -> Iterator[Entry]:
-        """Go over all entries; raises OSError."""
+        """Iterate over all entries; raises OSError."""
         if self._count:
             yield from append_entries.walk(self._reader(), 0, self._count)
 

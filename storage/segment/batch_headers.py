@@ -1,13 +1,13 @@
-"""The few bytes of a stored batch that reading and recovery look at themselves.
+"""The few header fields of a stored batch that reading and recovery look at themselves.
 
-Every batch of every format begins with an offset and a length, and has its magic at the same place:
+Batches of all formats begin with an offset and a length, and have their magic at the same position:
 
     0   int64  formats 0 and 1: the message's own, or a wrapper's last, offset; format 2: the first one
     8   int32  how many bytes follow
     16  int8   magic
     23  int32  format 2: last offset minus first
 
-Nothing is verified here: the log holds what was checked when it was appended.
+Nothing is verified here: batches in the log were checked when they were appended.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FAR = 2**63 - 1
 
 
 def batch_size(buffer: Buffer, position: int = 0) -> int | None:
-    """Return the size of the batch at a position, None when not even that can be read."""
+    """Return the size of the batch at a position, None if there are too few bytes to tell."""
     if len(buffer) - position < PREFIX_SIZE:
         return None
     size: int = PREFIX_SIZE + _LENGTH.unpack_from(buffer, position + _LENGTH_AT)[0]
@@ -43,9 +43,10 @@ def batch_size(buffer: Buffer, position: int = 0) -> int | None:
 
 
 def last_offset_at(buffer: Buffer, position: int = 0) -> int | None:
-    """Return the last offset of the batch at a position, None when too little of it is there.
+    """Return the last offset of the batch at a position, None if there are too few bytes to tell.
 
-    Formats 0 and 1 put it in front; format 2 puts the first one there, and the distance later.
+    Formats 0 and 1 store the last offset first; format 2 stores the first offset, and the distance
+    later.
     """
     remaining = len(buffer) - position
     if remaining <= _MAGIC_AT:
@@ -60,7 +61,7 @@ def last_offset_at(buffer: Buffer, position: int = 0) -> int | None:
 
 
 def scan_intact(buffer: bytes) -> Iterator[Batch]:
-    """List the whole batches of a buffer; where one is broken, those before it come first."""
+    """Iterate over the whole batches of a buffer; raises CorruptMessage at the first broken one."""
     try:
         yield from scan(buffer)
     except CorruptMessage:
@@ -77,7 +78,7 @@ def whole_size(buffer: Buffer) -> int:
 
 
 def first_offset_at(buffer: Buffer, position: int) -> int | None:
-    """Return the offset a batch begins with, None when not even that is there."""
+    """Return the offset field of the batch at a position, None if there are too few bytes."""
     if len(buffer) - position < _OFFSET.size:
         return None
     offset: int = _OFFSET.unpack_from(buffer, position)[0]
@@ -85,9 +86,9 @@ def first_offset_at(buffer: Buffer, position: int) -> int | None:
 
 
 def below(view: memoryview, head: Buffer, upper_offset: int) -> memoryview:
-    """Cut off the first batch that reaches `upper_offset`, and what follows.
+    """Cut a view before the first batch that reaches `upper_offset`.
 
-    A batch of which only the beginning was read is cut off too, unless it is the only one.
+    A batch that is only partly in the view is cut off too, unless it is the only one.
     """
     whole = find_offset(view, upper_offset)
     if whole:

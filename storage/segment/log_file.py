@@ -1,9 +1,9 @@
-"""The `.log` file of a segment, and the walk over its batches.
+"""The `.log` file of a segment, and the iteration over its batches.
 
-The `.log` is nothing but batches of any message format, one after another, as they go over the
-wire. Of the batches before `tail.size` every one is whole and their offsets grow; `tail` is replaced
-as one value after a write, so a reader in another thread sees an end offset and a size that belong
-together, and never a batch half written. A file that was not used for a while holds no descriptor.
+The `.log` holds batches of any message format, one after another, as they are on the wire. Every
+batch before `tail.size` is whole, and their offsets grow. `tail` is replaced as one value after a
+write, so a reader in another thread sees an end offset and a size that belong together, and never
+half a batch. A file that has not been used for a while holds no descriptor.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
     from protocol.records.batch import Batch
 
-_FIRST_WINDOW = 8 * 1024  # how much a walk over headers reads at first, for it may be a short one
-_WINDOW = 256 * 1024  # and at most
+_FIRST_WINDOW = 8 * 1024  # read first when iterating: often a few batches are enough
+_WINDOW = 256 * 1024  # read at once at most
 
 RECENT = files.Recent(384)  # segments that may hold a descriptor or two
 
 
 class Tail(NamedTuple):
-    """Where a segment ends: the offset after its last one, and its size in bytes."""
+    """The end of a segment: the offset after its last one, and its size in bytes."""
 
     end_offset: int
     size: int
 
 
 class Found(NamedTuple):
-    """A batch met on a walk."""
+    """A batch, the buffer that holds it, and where it is."""
 
     position: int  # in the file
-    batch: Batch  # its position is the one in `buffer`
+    batch: Batch  # `batch.position` is the position in `buffer`
     buffer: bytes
 
 
 class LogFile:
-    """The batches from `base_offset` on, up to the next segment's."""
+    """The log file of the segment that begins at `base_offset`."""
 
     __slots__ = (
         "__weakref__",
@@ -56,7 +56,7 @@ class LogFile:
     )
 
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
-        """Describe the file; it is not touched before it is needed."""
+        """Name the file; it is opened when it is first needed."""
         self.directory = directory
         self.base_offset = base_offset
         self.file = NamedFile(directory / filenames.segment_file(base_offset, filenames.LOG_SUFFIX))
@@ -70,11 +70,11 @@ class LogFile:
         return self.file.path
 
     def rest(self) -> None:
-        """Let go of the descriptor; readers in other threads keep theirs."""
+        """Release the descriptor; readers in other threads keep theirs."""
         self._descriptor = None
 
     def walk(self, position: int = 0, end: int | None = None) -> Iterator[Found]:
-        """Go over the batches from a position where one starts, reading their headers.
+        """Iterate over the batches from a position where one starts, reading their headers.
 
         Raises CorruptMessage where the log ends within a batch, and OSError.
         """
@@ -109,7 +109,7 @@ class LogFile:
         return descriptor
 
     def _writer(self) -> files.Descriptor:
-        """Return a descriptor to append with, and keep it; raises OSError."""
+        """Return a descriptor to append with, which is kept; raises OSError."""
         descriptor = self._descriptor = self.file.open(writable=True)
         RECENT.used(self)
         return descriptor

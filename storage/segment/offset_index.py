@@ -5,14 +5,13 @@ Apache Kafka's format: entries of eight bytes, big-endian,
     int32 relative offset   last offset of a batch, minus the segment's base offset
     int32 position          where that batch starts in the .log
 
-An entry says: the batch at `position` is the one that ends with this offset, and every batch before
-`position` ends with a smaller one. Offsets and positions both grow strictly. One entry is
-made for about every index.interval.bytes of log, batch by batch, so leader and follower agree.
+An entry says that the batch at `position` ends with this offset, and that every batch before it
+ends with a smaller one. Offsets and positions both grow strictly. There is about one entry for
+every index.interval.bytes of log, decided batch by batch, so leader and follower agree.
 
-The file is only appended to, late: entries gather in memory and are written by `flush`. That is
-safe because an index can always be rebuilt from its log; a reader checks the batch it is led to,
-and recovery drops what it cannot vouch for. Files that Kafka preallocated end in zeros, which
-are no entries.
+Entries gather in memory, and `flush` appends them to the file. That is safe because an index can be
+rebuilt from its log: a reader checks the batch that it finds, and recovery drops entries that it
+cannot confirm. Files that Kafka preallocated end in zeros, which are no entries.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _ENTRY = struct.Struct(">ii")
 
 
 class IndexEntry(NamedTuple):
-    """A batch the index knows: its last offset and where it starts."""
+    """A batch in the index: its last offset and its position."""
 
     offset: int
     position: int
 
 
 class OffsetIndex(SparseIndex):
-    """One segment's offset index: in memory while in use, on disk when flushed."""
+    """The offset index of one segment: in memory while in use, on disk when flushed."""
 
     __slots__ = ("_offsets", "_positions")
 
@@ -59,9 +58,9 @@ class OffsetIndex(SparseIndex):
         return len(self._positions)
 
     def load(self, log_size: int) -> bool:
-        """Read the file; False when it is missing or is no index of a log of this size.
+        """Read the file; False if it is missing or is no index of a log of this size.
 
-        A torn last entry, and zeros after the entries, are dropped. The index is empty on False.
+        A torn last entry and zeros after the entries are dropped. The index is empty on False.
         """
         self.clear()
         try:
@@ -79,27 +78,29 @@ class OffsetIndex(SparseIndex):
         return True
 
     def append(self, offset: int, position: int) -> None:
-        """Add the batch that ends with `offset` and starts at `position`, in memory."""
+        """Add, in memory, the batch that ends with `offset` and starts at `position`."""
         # The position goes last: a reader in another thread trusts len() of the positions.
         self._offsets.append(offset - self.base_offset)
         self._positions.append(position)
 
     def floor(self, offset: int) -> IndexEntry | None:
-        """Return the last entry at or before `offset`, None when there is none."""
+        """Return the last entry at or before `offset`, None if there is none."""
         found = bisect_right(self._offsets, offset - self.base_offset, 0, len(self._positions)) - 1
         if found < 0:
             return None
         return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
 
     def last_before(self, position: int) -> IndexEntry | None:
-        """Return the last entry of a batch that starts at or before a position, if there is one."""
+        """Return the last entry of a batch that starts at or before a position, None if there is
+        none.
+        """
         found = bisect_right(self._positions, position) - 1
         if found < 0:
             return None
         return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
 
     def last(self) -> IndexEntry | None:
-        """Return the last entry, None when there is none."""
+        """Return the last entry, None if there is none."""
         count = len(self._positions)
         if not count:
             return None
@@ -112,9 +113,9 @@ class OffsetIndex(SparseIndex):
 
 
 def parse(data: bytes) -> tuple[array[int], array[int]]:
-    """Take a file's bytes apart: relative offsets, positions; nothing is judged.
+    """Return the relative offsets and the positions in a file's bytes, unchecked.
 
-    A torn last entry, and zeros after the entries, are none.
+    A torn last entry and zeros after the entries are dropped.
     """
     pairs = array("i")
     pairs.frombytes(used_part(data, ENTRY_SIZE))

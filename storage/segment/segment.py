@@ -1,11 +1,12 @@
-"""One segment: a `.log` file of whole batches, appended to, read, and searched by time.
+"""One segment: a `.log` file of whole batches that is appended to, read, and searched by time.
 
-The file and the walk over it are in `log_file`, what lies beside it in `segment_files`. Readers that go on
-where they stopped find their place without an index.
+`log_file` has the log and the iteration over it, `segment_files` the files beside it. Readers that
+continue where they stopped need no index.
 
-What a crash leaves: a torn batch at the end of the log, an append time too many, index entries too
-few. `recovery` cuts and completes them. A segment that somebody else wrote is searched by its
-records alone; once sealed they are read once, and then indexes and headers serve if they are true.
+A crash may leave a torn batch at the end of the log, one append time too many, and too few index
+entries; `recovery` truncates and completes them. A segment that another program wrote is searched
+by its records alone. Once it is sealed, all its records are read once, and from then on indexes and
+headers are used if they agree with the records.
 """
 
 from __future__ import annotations
@@ -40,32 +41,32 @@ if TYPE_CHECKING:
 
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
 _MAX_HINTS = 32
-_SHORT_LOG_BYTES = 4 << 20  # a log whose indexes are quickly made anew
+_SHORT_LOG_BYTES = 4 << 20  # the indexes of a smaller log are quickly rebuilt
 
 
 class Slice(NamedTuple):
-    """What a read found in one segment."""
+    """The result of reading one segment."""
 
-    data: memoryview  # begins with the batch that holds the offset; may end within one
+    data: memoryview  # begins with the batch that holds the offset; may end within a batch
     first_batch_size: int
-    next_offset: int | None  # what comes next, where the data ends with the segment
+    next_offset: int | None  # the segment's end offset, if the data ends there
 
 
 class Segment(SegmentFiles):
-    """The batches from `base_offset` on, up to the next segment's."""
+    """The batches from `base_offset` up to the next segment."""
 
     __slots__ = ("_has_torn_tail", "_hints", "_last_hint")
 
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
-        """Describe a segment; no file is touched before it is needed."""
+        """Describe a segment; its files are opened when they are first needed."""
         super().__init__(directory, base_offset, tail)
         self._has_torn_tail = False  # a failed append may have left bytes behind the tail
-        # Offset -> position of the batch that holds it, for readers that go on where they stopped.
+        # Offset -> position of the batch that holds it, for readers that continue there.
         self._hints: dict[int, int] = {}
         self._last_hint = (-1, 0)  # the same for the last batch appended
 
     def rest(self) -> None:
-        """Let go of what can be read again; see `SegmentFiles`."""
+        """Release what can be read again; see `SegmentFiles`."""
         super().rest()
         if not self.is_active:
             self._hints = {}
@@ -73,12 +74,12 @@ class Segment(SegmentFiles):
     # --- appending --------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Make this the active segment, its file and append times ready; raises OSError.
+        """Make this the active segment, with its file and append times ready; raises OSError.
 
-        Its descriptors are opened with the first append, so an idle partition holds none.
+        Its descriptors are opened by the first append, so an idle partition holds none.
         """
         self.is_active = True
-        self._descriptor = None  # it may be one for reading alone
+        self._descriptor = None  # it may be read-only
         if not self.tail.size:
             files.make(self.path)
         last = self.index.last()
@@ -91,7 +92,7 @@ class Segment(SegmentFiles):
         self.append_times.close()
 
     def has_room(self, size: int, last_offset: int, max_bytes: int, max_entries: int) -> bool:
-        """Tell whether a batch may still go here; an empty segment takes any."""
+        """Tell whether the segment may take a batch; an empty segment takes any."""
         used = self.tail.size
         if not used:
             return True
@@ -112,11 +113,10 @@ class Segment(SegmentFiles):
         *,
         is_time_known: bool = True,
     ) -> None:
-        """Write batches behind the last one; all or nothing.
+        """Write batches after the last one, all or nothing.
 
-        Where the append time is not known, the one given is that of a moment it was not later than.
-        Raises OSError, and then the log ends where it ended before. When even cutting it back
-        fails, that is done before the next append, or by recovery.
+        Raises OSError, and then the log ends where it ended before. If truncating it fails too, the
+        next append or recovery does that.
         """
         assert self.is_active, "only the active segment takes batches"
         if self._has_torn_tail:
@@ -162,16 +162,12 @@ class Segment(SegmentFiles):
         self.tail = Tail(batches[-1].last_offset + 1, position + size)
 
     def repair_tail(self) -> None:
-        """Cut off what a failed append left behind the tail, if it did; raises OSError."""
+        """Truncate what a failed append left after the tail, if anything; raises OSError."""
         if self._has_torn_tail:
             self.cut(self.tail)
 
     def cut(self, tail: Tail) -> None:
-        """Drop everything behind a point where a batch begins; raises OSError.
-
-        Log, indexes, append times and aborted transactions end there together. What is known of
-        the times is forgotten, and read from the log again, where it spoke of what was dropped.
-        """
+        """Truncate log, indexes and append times at the end of a batch; raises OSError."""
         self.tail = tail
         self._hints = {}
         self._last_hint = (-1, 0)
@@ -187,9 +183,9 @@ class Segment(SegmentFiles):
         self._has_torn_tail = False
 
     def seal(self) -> None:
-        """End the active time of the segment: write the indexes out and let go of everything.
+        """Make the segment inactive: write its indexes and release its descriptors.
 
-        Raises OSError when they cannot be written; the segment serves reads all the same.
+        Raises OSError when the indexes cannot be written; the segment can be read all the same.
         """
         try:
             self.complete_indexes()
@@ -208,11 +204,12 @@ class Segment(SegmentFiles):
         minimum_one: bool,
         at_hand: bool = False,
     ) -> Slice | None:
-        """Read from the batch that holds `offset`, or the next one, up to `max_bytes`.
+        """Read up to `max_bytes`, from the batch that holds `offset` or the next one.
 
-        Only batches that end before `upper_offset`. With `minimum_one` the first batch comes whole
-        whatever its size. None when the segment has nothing there. Raises OSError; with `at_hand`
-        WouldBlock where a long segment's index would have to be read, or made, first.
+        Returns only batches that end before `upper_offset`. With `minimum_one` the first batch is
+        returned whole, whatever its size. Returns None if the segment has nothing there. Raises
+        OSError; with `at_hand` also WouldBlock, if the index of a long segment must be read or
+        rebuilt first.
         """
         tail = self.tail
         descriptor = self._reader()
@@ -246,10 +243,10 @@ class Segment(SegmentFiles):
     def _locate(
         self, descriptor: files.Descriptor, offset: int, max_bytes: int, tail: Tail
     ) -> tuple[bytes | memoryview, int]:
-        """Find the first batch that ends at or after `offset`: bytes from there, its position.
+        """Find the first batch that ends at or after `offset`; return bytes from it, and its position.
 
-        The position is the tail's size where there is none. One read does it as a rule: it begins
-        at the index entry and skips the headers before the batch in memory.
+        The position is the tail's size if there is none. One read is usually enough: it begins at
+        the index entry, and the batches before the offset are skipped in memory.
         """
         entry = self.index.floor(offset)
         position = 0 if entry is None else entry.position
@@ -257,7 +254,7 @@ class Segment(SegmentFiles):
         while position < tail.size:
             data = files.read_at(descriptor, min(size, tail.size - position), position)
             if entry is not None and last_offset_at(data) != entry.offset:
-                # The index lies about this log. The log itself does not.
+                # The index does not match the log; the log is right.
                 entry, position = None, 0
                 if self.is_active:
                     self.index.clear()
@@ -277,9 +274,9 @@ class Segment(SegmentFiles):
         return b"", tail.size
 
     def position_of(self, offset: int) -> int:
-        """Return where the batch that holds an offset, or the next one, begins in the log.
+        """Return the position of the batch that holds an offset, or of the next one.
 
-        Where the log ends if there is none. Raises OSError.
+        That is the end of the log if there is none. Raises OSError.
         """
         return self._locate(self._reader(), offset, 0, self.tail)[1]
 
@@ -298,7 +295,7 @@ class Segment(SegmentFiles):
         return Tail(end_offset, position)
 
     def _remember(self, view: memoryview, position: int, tail: Tail) -> None:
-        """Note where the batch behind those just read starts: its reader comes back for it."""
+        """Note the position after the batches just read, where their reader will continue."""
         whole = whole_size(view)
         offset = first_offset_at(view, whole)
         if offset is None:
@@ -312,7 +309,7 @@ class Segment(SegmentFiles):
     # --- looking up -------------------------------------------------------------------------------
 
     def largest_time(self) -> int | None:
-        """Return the largest record time, None when no record has one; raises OSError."""
+        """Return the largest record time, None if no record has one; raises OSError."""
         return self.times.largest
 
     def find_time(
@@ -320,7 +317,7 @@ class Segment(SegmentFiles):
     ) -> tuple[int, int] | None:
         """Return (offset, time) of the first data record at or after a time, in offset order.
 
-        Only records from `min_offset` on and before `upper_offset`; None when there is none.
+        Looks only at records from `min_offset` on and before `upper_offset`; None if there is none.
         """
         for found in self.walk(self._search_from(timestamp, min_offset)):
             batch = found.batch
@@ -335,7 +332,7 @@ class Segment(SegmentFiles):
         return None
 
     def _search_from(self, timestamp: int, min_offset: int) -> int:
-        """Return a position of a batch before which no record is the one looked for."""
+        """Return the position of a batch before which no matching record can be."""
         if not self.is_true and not self.is_active:
             survey.verify(self)
         entry = self.index.floor(min_offset)

@@ -1,9 +1,9 @@
-"""The files of a segment: the log and what lies beside it, and what they say of its times.
+"""The files of a segment, and what they say of its times.
 
-Beside the log are the offset index and the time index (may be rebuilt, both from the same pass) and the
-append times (may not), which are read from disk when first needed. An index that cannot be believed is
-made anew from the log (`survey`). What is known of times comes from `partition.times` or from
-the log, each batch once. A sealed segment that was not used for a while holds no index.
+Beside the log are the offset index and the time index, which can be rebuilt, and the append times,
+which cannot. Each is read from disk when it is first needed. An index that fails its checks is
+rebuilt from the log (`survey`). Times come from `partition.times` or from the log, where each batch
+is read once. A sealed segment that has not been used for a while holds no index in memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidelog.storage")
 
-# In the order of removal: what is left of an interrupted one still is a segment, or nothing.
+# In the order of removal: an interrupted removal leaves a segment that can be opened, or nothing.
 _SUFFIXES = (
     filenames.OFFSET_INDEX_SUFFIX,
     filenames.TIME_INDEX_SUFFIX,
@@ -48,7 +48,7 @@ _SUFFIXES = (
 
 
 class SegmentFiles(LogFile):
-    """A segment's log with its two indexes, its append times and what is known of its times."""
+    """The files of a segment: log, two indexes and append times; and what is known of its times."""
 
     __slots__ = (
         "_append_times",
@@ -65,23 +65,23 @@ class SegmentFiles(LogFile):
     )
 
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
-        """Describe a segment; no file is touched before it is needed."""
+        """Describe a segment; its files are opened when they are first needed."""
         super().__init__(directory, base_offset, tail)
         self._files = {filenames.LOG_SUFFIX: self.file}  # those beside the log join when needed
         self._index: OffsetIndex | None = None
         self._append_times: AppendTimes | None = None
-        self._durable_offset: int | None = None  # before it they were durable; see `adopt`
+        self._durable_offset: int | None = None  # append times before it are durable; see `adopt`
         self._last_indexed = 0  # where the last batch with an index entry starts
         self._time_index: TimeIndex | None = None
-        self._least_entries = (0, 0)  # indexes with fewer than these have been cut short
-        self._times = SegmentTimes()  # of the first `_known_size` bytes
+        self._least_entries = (0, 0)  # an index file with fewer entries has lost some
+        self._times = SegmentTimes()  # the times in the first `_known_size` bytes of the log
         self._known_size = 0
-        self.is_true = not tail.size  # headers and indexes say what the records say
+        self.is_true = not tail.size  # headers and indexes agree with the records
         self.event_slack_ms = EVENT_SLACK_MS
 
     @property
     def index(self) -> OffsetIndex:
-        """The offset index, read from its file, or made from the log when that is not usable."""
+        """The offset index, read from its file, or rebuilt from the log if the file is not usable."""
         index = self._index
         if index is None:
             if not (self.read_index() and self._is_index_true()) and self.tail.size:
@@ -92,7 +92,7 @@ class SegmentFiles(LogFile):
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index; where its file is not usable both are made from the log."""
+        """The time index; if its file is not usable, both indexes are rebuilt from the log."""
         time_index = self._time_index
         if time_index is None:
             if not (self._read_time_index() and self._is_time_index_true()) and self.tail.size:
@@ -117,10 +117,10 @@ class SegmentFiles(LogFile):
         return append_times
 
     def adopt(self, line: SegmentLine, *, is_true: bool, covered_offset: int) -> None:
-        """Believe what `partition.times` says of the segment's first bytes.
+        """Take over what `partition.times` says of the first bytes of the log.
 
-        Append times before `covered_offset` were durable then. Where it says that of all, and the file
-        has less, that was no power loss, and nothing vouches for the rest.
+        Append times before `covered_offset` were durable. If that covers the whole segment,
+        `.appendtimes` must have all of them, and missing entries are not explained by a power loss.
         """
         self._durable_offset = covered_offset if covered_offset < line.end_offset else None
         self._times, self._known_size = line.times.copy(), line.size
@@ -128,33 +128,33 @@ class SegmentFiles(LogFile):
         self.is_true = is_true
 
     def adopt_indexes(self, index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Take indexes made from the log, and keep them for the next start if the disk lets us."""
+        """Use indexes rebuilt from the log, and write them for the next start if the disk allows."""
         self._index, self._time_index = index, time_index
         self._least_entries = (0, 0)
         try:
             with self.file.lock:  # under these names no other segment may put its own meanwhile
                 flush_both(index, time_index)
         except OSError:
-            return  # they serve all the same
+            return  # they are in memory, which is enough for now
         if not self.is_active:
             self._least_entries = (len(index), len(time_index))
 
     def new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Make two empty indexes."""
+        """Return two empty indexes."""
         return (
             OffsetIndex(self.file_of(filenames.OFFSET_INDEX_SUFFIX), self.base_offset),
             TimeIndex(self.file_of(filenames.TIME_INDEX_SUFFIX), self.base_offset),
         )
 
     def read_indexes(self) -> bool:
-        """Read both indexes; where one is not usable, or has been cut short, both are empty."""
+        """Read both indexes; False, with both empty, if one is not usable or has lost entries."""
         if self.read_index() and self._read_time_index():
             return True
         self._index, self._time_index = self.new_indexes()
         return False
 
     def read_index(self) -> bool:
-        """Read the offset index from its file; when that is not usable, False and it is empty."""
+        """Read the offset index; False, with an empty index, if its file is not usable."""
         index, _ = self.new_indexes()
         good = index.load(self.tail.size) and len(index) >= self._least_entries[0]
         if not good:
@@ -172,7 +172,7 @@ class SegmentFiles(LogFile):
         return good
 
     def _is_index_true(self) -> bool:
-        """Tell whether the last entry leads to its batch: half an entry may have become zeros."""
+        """Tell whether the last entry leads to its batch. A torn write may have zeroed half of it."""
         assert self._index is not None
         last = self._index.last()
         if last is None:
@@ -181,7 +181,7 @@ class SegmentFiles(LogFile):
         return last_offset_at(head) == last.offset
 
     def _is_time_index_true(self) -> bool:
-        """Tell whether the last entry has the time of its batch, as `_is_index_true`."""
+        """Tell whether the last entry has the time of its batch, and is not missing."""
         assert self._time_index is not None
         last = self._time_index.last()
         if not self.is_active and 0 < self._known_size == self.tail.size:
@@ -201,7 +201,7 @@ class SegmentFiles(LogFile):
     def note_index(
         self, batch: Batch, position: int, index_interval_bytes: int, largest: TimeEntry | None
     ) -> None:
-        """Give the indexes the entries that appending this batch would have given them."""
+        """Add to the indexes the entries that appending this batch would have added."""
         if position - self._last_indexed > index_interval_bytes:
             self.index.append(batch.last_offset, position)
             if largest is not None:
@@ -209,15 +209,15 @@ class SegmentFiles(LogFile):
             self._last_indexed = position
 
     def truncate_indexes(self, tail: Tail) -> None:
-        """Keep only the index entries made before a point where a batch begins."""
+        """Drop the index entries of batches after a tail."""
         self.index.truncate(tail.size)
         last = self.index.last()
         self._last_indexed = 0 if last is None else last.position
-        # An entry of the time index was made where the next one of the offset index is, or later.
+        # A time index entry is added together with the next offset index entry, or later.
         self.time_index.truncate(tail.end_offset)
 
     def complete_indexes(self) -> None:
-        """Give the time index its last entry, the largest time, and write both out; raises OSError."""
+        """Add the largest time as the last entry of the time index and write both; raises OSError."""
         if self._index is None or self._time_index is None:
             return
         if self._known_size == self.tail.size:
@@ -229,7 +229,7 @@ class SegmentFiles(LogFile):
 
     @property
     def known_times(self) -> tuple[SegmentTimes, int]:
-        """What is known of the times without reading the log, and of how many bytes."""
+        """What is known of the times without reading the log, and for how many bytes of it."""
         return self._times, self._known_size
 
     @known_times.setter
@@ -238,7 +238,7 @@ class SegmentFiles(LogFile):
 
     @property
     def index_entries(self) -> tuple[int, int]:
-        """How many entries the two indexes have at least, in their files or in memory."""
+        """The least number of entries that each index has, in its file or in memory."""
         index, time_index = self._index, self._time_index
         if index is None or time_index is None:
             return self._least_entries
@@ -246,12 +246,12 @@ class SegmentFiles(LogFile):
 
     @property
     def has_indexes_in_memory(self) -> bool:
-        """Whether the indexes can be asked without reading their files first."""
+        """Whether both indexes are in memory."""
         return self._index is not None and self._time_index is not None
 
     @property
     def times(self) -> SegmentTimes:
-        """The times of the segment's batches; what is not known of them is read, once.
+        """The times of all batches of the segment; what is not known is read from the log, once.
 
         Raises OSError.
         """
@@ -260,9 +260,9 @@ class SegmentFiles(LogFile):
         return self._times
 
     def largest_of(self, found: Found) -> int | None:
-        """Return the largest record time of one batch, None when no data record of it has one.
+        """Return the largest record time of a batch, None if no data record of it has one.
 
-        The header of a batch that we wrote says so; of one that we did not write, the records do.
+        The header says it if this broker wrote the batch; otherwise the records are read.
         """
         batch = found.batch
         if batch.is_control or batch.is_empty:
@@ -272,7 +272,7 @@ class SegmentFiles(LogFile):
         return summarize(found.buffer, batch).largest
 
     def header_of(self, offset: int) -> Found | None:
-        """Return the batch that holds `offset`, None when the segment has none."""
+        """Return the batch that holds `offset`, None if the segment has none."""
         entry = self.index.floor(offset)
         for found in self.walk(0 if entry is None else entry.position):
             if found.batch.last_offset >= offset:
@@ -346,14 +346,14 @@ class SegmentFiles(LogFile):
         return [*self.mark_log_deleted(), *self.mark_companions_deleted()]
 
     def mark_log_deleted(self) -> list[Path]:
-        """Begin with the log, or do nothing; raises OSError."""
+        """Rename the log to `.deleted`; return its new path, if it was there. Raises OSError."""
         try:
             return [self._rename_away(filenames.LOG_SUFFIX)]
         except FileNotFoundError:
             return []
 
     def mark_companions_deleted(self) -> list[Path]:
-        """Go on with the other files, as far as the disk lets us."""
+        """Rename the other files to `.deleted` as far as possible; return their new paths."""
         gone: list[Path] = []
         for suffix in reversed(_SUFFIXES[:-1]):
             try:
@@ -373,12 +373,12 @@ class SegmentFiles(LogFile):
         return file.path
 
     def remove_indexes(self) -> None:
-        """Remove the files that can be made anew; raises OSError."""
+        """Remove the index files, which can be rebuilt; raises OSError."""
         for suffix in (filenames.OFFSET_INDEX_SUFFIX, filenames.TIME_INDEX_SUFFIX):
             files.unlink(self.file_of(suffix).path)
 
     def remove(self) -> None:
-        """Remove every file of the segment but the snapshot; raises OSError."""
+        """Remove every file of the segment except the snapshot; raises OSError."""
         self.is_active = False
         self.rest()
         for suffix in _SUFFIXES:

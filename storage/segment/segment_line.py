@@ -1,4 +1,4 @@
-"""The line of `partition.times` about one segment: what is known of it without reading its log."""
+"""The line of `partition.times` about one segment: what is known without reading its log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class SegmentLine(NamedTuple):
-    """What is known of a segment up to a size of its log."""
+    """What is known of the first `size` bytes of a segment's log."""
 
     base_offset: int
     end_offset: int
@@ -17,4 +17,4 @@ class SegmentLine(NamedTuple):
     times: SegmentTimes
     index_entries: int
     time_index_entries: int
-    is_true: bool  # headers and indexes say what the records say
+    is_true: bool  # headers and indexes agree with the records

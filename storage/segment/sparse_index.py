@@ -1,8 +1,8 @@
-"""What the indexes of a segment share: entries gather in memory and reach their file late.
+"""What both indexes of a segment share: entries gather in memory and are written to the file later.
 
-The file is only appended to, by `flush`, and holds the first `_flushed` entries; once entries were
-dropped or forgotten it is written anew, by rename. That is safe because an index can always be
-rebuilt from its log. What an entry is, and how the file is read, is for the index itself to say.
+`flush` appends new entries to the file, which holds the first `_flushed` ones. After entries were
+dropped, the next flush replaces the file by rename. That is safe because an index can be rebuilt
+from its log. Subclasses define what an entry is and how the file is read.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from storage.segment.named_file import NamedFile
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOT_OURS = -1  # the file has to be written anew
+NOT_OURS = -1  # the file must be replaced
 
 
 class SparseIndex(ABC):
-    """One segment's index: in memory while in use, on disk when flushed."""
+    """One index of a segment: in memory while in use, on disk when flushed."""
 
     __slots__ = ("_flushed", "base_offset", "file", "flush_lock")
 
     entry_size: ClassVar[int]
 
     def __init__(self, path: Path | NamedFile, base_offset: int) -> None:
-        """Begin an empty index; the index's `load` reads what the file holds."""
+        """Begin with an empty index; `load` of the subclass reads the file."""
         self.file = NamedFile.of(path)
         self.base_offset = base_offset
         self._flushed = NOT_OURS  # how many entries the file has
@@ -42,11 +42,11 @@ class SparseIndex(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many entries a reader in any thread may look at."""
+        """The number of entries that readers in any thread may look at."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Have no entries."""
+        """Drop all entries."""
 
     @abstractmethod
     def _keep(self, count: int) -> None:
@@ -54,15 +54,15 @@ class SparseIndex(ABC):
 
     @abstractmethod
     def _packed(self, start: int, end: int) -> bytes:
-        """Entries as the file has them."""
+        """Return entries as bytes of the file."""
 
     def clear(self) -> None:
-        """Forget every entry; the file keeps its own until the next flush."""
+        """Drop all entries in memory; the file keeps its own until the next flush."""
         self._forget()
         self._flushed = NOT_OURS
 
     def flush(self) -> None:
-        """Bring the file up to date; raises OSError. It is not made durable here."""
+        """Bring the file up to date, not yet durably; raises OSError."""
         with self.flush_lock:
             flushed, count = self._flushed, len(self)
             if flushed == count:
@@ -78,11 +78,13 @@ class SparseIndex(ABC):
 
     @property
     def is_anew(self) -> bool:
-        """Whether the next flush writes the file anew."""
+        """Whether the next flush replaces the file."""
         return self._flushed == NOT_OURS
 
     def remove_file(self) -> bool:
-        """Remove the file, which the next flush makes anew; False when there is none. Raises OSError."""
+        """Remove the file, which the next flush creates again; False if there is none. Raises
+        OSError.
+        """
         self._flushed = NOT_OURS
         if not self.file.path.exists():
             return False
@@ -92,22 +94,22 @@ class SparseIndex(ABC):
     def _read_from(self, size: int, count: int) -> None:
         """Note that a file of `size` bytes gave `count` entries.
 
-        Zeros or a torn entry behind them would come between these entries and the next ones.
+        If there were zeros or a torn entry after them, the next flush must not append to the file.
         """
         self._flushed = count if size == count * self.entry_size else NOT_OURS
 
     def _drop_from(self, count: int) -> None:
-        """Drop every entry but the first `count`; for a caller that holds the flush lock."""
+        """Drop all entries but the first `count`; the caller holds the flush lock."""
         self._keep(count)
         if self._flushed > count:
-            self._flushed = NOT_OURS  # the file has entries too many: the next flush writes it anew
+            self._flushed = NOT_OURS  # the file has too many entries
 
 
 def flush_both(index: SparseIndex, time_index: SparseIndex) -> None:
     """Bring the files of two indexes up to date that were made together; raises OSError.
 
-    One made anew may have its entries elsewhere (index.interval.bytes has changed), and what is found
-    with one of them and an older one of the other is wrong. So no crash leaves such a pair.
+    A rebuilt index may have entries at other batches (index.interval.bytes has changed), and an old
+    offset index with a new time index gives wrong results. So no crash leaves such a pair.
     """
     with index.flush_lock, time_index.flush_lock:
         if index.is_anew or time_index.is_anew:
@@ -119,7 +121,7 @@ def flush_both(index: SparseIndex, time_index: SparseIndex) -> None:
 
 
 def used_part(data: bytes, entry_size: int) -> bytes:
-    """Return a file's whole entries but for zeros at the end, of which Kafka preallocates 10 MB."""
+    """Return a file's whole entries without the zeros at the end, of which Kafka preallocates 10 MB."""
     used = len(data.rstrip(b"\0"))
     whole = -(-used // entry_size) * entry_size  # an entry may itself end in zeros
     return data[: min(whole, len(data) // entry_size * entry_size)]

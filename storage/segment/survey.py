@@ -1,10 +1,10 @@
-"""Reading a segment's log to learn again what is otherwise kept: its times, its two indexes.
+"""Reads a segment's log to learn its times or to rebuild its indexes.
 
-Three passes, each over no more than it must: `catch_up` over what was appended since the times were
-last written down, `rebuild_indexes` where an index is missing or short, and `verify`, once, over a
-sealed segment that somebody else wrote. Kafka's own headers are not always true (one of its
-releases keeps whatever largest time a client wrote there), and neither are its indexes then; where
-they are, they serve from then on.
+There are three passes, each over no more than necessary: `catch_up` over what was appended since
+the times were last written down, `rebuild_indexes` if an index is missing or too short, and
+`verify`, once, over a sealed segment that another program wrote. Kafka's headers are not always
+right (one release keeps whatever largest time a client wrote), and then its indexes are wrong too.
+If they are right, they are used from then on.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _locks = tuple(threading.Lock() for _ in range(64))  # by segment; see `_one_at_
 
 
 def _one_at_a_time(segment: SegmentFiles) -> threading.Lock:
-    """Return a lock: two threads must not learn the same segment at once."""
+    """Return the lock that keeps two threads from reading the same segment at once."""
     return _locks[hash(segment) % len(_locks)]
 
 
 def catch_up(segment: SegmentFiles) -> None:
-    """Complete what is known of a segment's times; raises OSError."""
+    """Read the batches whose times are not known yet; raises OSError."""
     with _one_at_a_time(segment):
         times, size = segment.known_times
         tail = segment.tail
@@ -50,9 +50,9 @@ def catch_up(segment: SegmentFiles) -> None:
 
 
 def rebuild_indexes(segment: SegmentFiles) -> None:
-    """Make both indexes from the log; raises OSError.
+    """Rebuild both indexes from the log; raises OSError.
 
-    For a segment that is appended to only before the first append.
+    For the active segment only before its first append.
     """
     index, time_index = segment.new_indexes()
     last_indexed = 0
@@ -71,10 +71,10 @@ def rebuild_indexes(segment: SegmentFiles) -> None:
 
 
 def verify(segment: SegmentFiles) -> None:
-    """Read every record of a sealed segment that somebody else wrote; raises OSError.
+    """Read every record of a sealed segment that another program wrote; raises OSError.
 
-    Then its times are known, its indexes are ours, and they and the headers are believed
-    (`is_true`) if no header said anything else than the records.
+    Afterwards its times are known and its indexes are rebuilt. Headers and indexes are used
+    (`is_true`) if every header agreed with its records.
     """
     with _one_at_a_time(segment):
         if segment.is_true:
@@ -98,12 +98,13 @@ def verify(segment: SegmentFiles) -> None:
 
 
 def _note(segment: SegmentFiles, found: Found, times: SegmentTimes, fallback_ms: int) -> bool:
-    """Take a batch into account by its records; False if its header says something else.
+    """Take a batch into account by its records; False if its header disagrees with them.
 
-    Where nobody knows when it was appended, the file's last change stands in: it was not later.
+    If its append time is unknown, the file's modification time stands in: the batch was not
+    appended later.
     """
     batch = found.batch
-    # A wrapper of format 0 or 1 does not show its first offset; its last is of the same append.
+    # A wrapper of format 0 or 1 has no first offset; its last one has the same append time.
     append_time_ms = segment.append_times.at(batch.last_offset)
     times.note_append(append_time_ms)
     if append_time_ms is None:

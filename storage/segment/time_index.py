@@ -6,14 +6,15 @@ Apache Kafka's format: entries of twelve bytes, big-endian,
     int32 relative offset   last offset of the batch that first reached it (of an uncompressed
                             message of format 0 or 1: its own), minus the segment's base offset
 
-Both grow strictly. Whenever the offset index gets an entry this one does too, if the largest time has
-grown since the last; and once more when the segment is rolled or closed. So, of two neighbours
-(t, o) and (u, p): a time above t and up to u is first reached by a batch that ends at p or before,
-and behind the last entry of the offset index that lies before p. A reader scans no more than that.
+Both grow strictly. This index gets an entry with every entry of the offset index, if the largest
+time has grown since the last one, and one more when the segment is rolled or closed. So for two
+neighbours (t, o) and (u, p), a time above t and up to u is first reached by a batch that ends at p
+or before, and after the last entry of the offset index that lies before p. A reader scans no more
+than that.
 
-Entries gather in memory and are written by `flush`, after the offset index's. Like that it can always
-be rebuilt from the log, which is done where it is missing, or shorter than it was. Kafka
-preallocates the file: a time that does not grow, such as zeros, ends the entries.
+Entries gather in memory and `flush` writes them, after the offset index's. The index can be rebuilt
+from the log, which is done if it is missing or shorter than it was. Kafka preallocates the file:
+the first time that does not grow, such as a zero, ends the entries.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _ENTRY = struct.Struct(">qi")
 
 
 class TimeEntry(NamedTuple):
-    """The largest time so far, and the offset of the batch that first reached it."""
+    """The largest time so far, and the last offset of the batch that first reached it."""
 
     timestamp: int
     offset: int
 
 
 class TimeIndex(SparseIndex):
-    """One segment's time index: in memory while in use, on disk when flushed."""
+    """The time index of one segment: in memory while in use, on disk when flushed."""
 
     __slots__ = ("_offsets", "_times")
 
@@ -63,9 +64,9 @@ class TimeIndex(SparseIndex):
         return len(self._offsets)
 
     def load(self) -> bool:
-        """Read the file; False when it is missing, and then the index is empty. Raises OSError.
+        """Read the file; False, with an empty index, if it is missing. Raises OSError.
 
-        A torn last entry, and everything from the first entry on that does not grow, is dropped.
+        A torn last entry is dropped, and everything from the first entry on that does not grow.
         """
         self.clear()
         try:
@@ -77,7 +78,7 @@ class TimeIndex(SparseIndex):
         offsets = _column("i", part, 8)
         count = count_growing(times)
         if count and not times[0] and not offsets[0]:
-            count = 0  # zeros: where that is an entry after all, it is made from the log again
+            count = 0  # zeros; if this was an entry after all, it is rebuilt from the log
         if count and (offsets[0] < 0 or not all(map(int.__lt__, offsets, offsets[1:count]))):
             count = _count_growing(offsets[:count])
         self._times, self._offsets = times[:count], offsets[:count]
@@ -85,7 +86,7 @@ class TimeIndex(SparseIndex):
         return True
 
     def append(self, largest: int | None, offset: int) -> None:
-        """Note the largest time so far, where it has grown since the last entry; in memory."""
+        """Add, in memory, the largest time so far if it has grown since the last entry."""
         times = self._times
         if not is_indexed(largest, times[-1] if times else None):
             return
@@ -95,13 +96,13 @@ class TimeIndex(SparseIndex):
         self._offsets.append(offset - self.base_offset)
 
     def first_reaching(self, timestamp: int) -> TimeEntry | None:
-        """Return the first entry whose time is `timestamp` or later, None when there is none."""
+        """Return the first entry whose time is `timestamp` or later, None if there is none."""
         count = len(self._offsets)
         found = bisect_left(self._times, timestamp, 0, count)
         return self._entry(found) if found < count else None
 
     def last(self) -> TimeEntry | None:
-        """Return the last entry, None when there is none."""
+        """Return the last entry, None if there is none."""
         count = len(self._offsets)
         return self._entry(count - 1) if count else None
 
@@ -119,7 +120,9 @@ class TimeIndex(SparseIndex):
 
 
 def _column(code: str, data: bytes, start: int) -> array[int]:
-    """Take one field of every entry: byte by byte of the field, so that no entry is a loop's turn."""
+    """Return one field of every entry, copied byte by byte of the field and not entry by entry, for
+    speed.
+    """
     column = array(code)
     size = column.itemsize
     raw = bytearray(len(data) // ENTRY_SIZE * size)
@@ -132,7 +135,7 @@ def _column(code: str, data: bytes, start: int) -> array[int]:
 
 
 def _count_growing(offsets: Sequence[int]) -> int:
-    """Return how many offsets at the start can be true: not negative, growing."""
+    """Return how many offsets at the start are valid: not negative and strictly growing."""
     last = -1
     for count, offset in enumerate(offsets):
         if offset <= last:

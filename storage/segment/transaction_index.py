@@ -1,7 +1,7 @@
-"""`.txnindex` files: which transactions a segment saw aborted, in Kafka's own format.
+"""`.txnindex` files: the transactions whose abort marker is in a segment, in Kafka's own format.
 
-An entry is int16 version (0), int64 producer id, int64 first and last offset of the transaction, and int64
-last stable offset when it was aborted. Entries follow one another in the order of their markers.
+An entry is int16 version (0), int64 producer id, int64 first and last offset of the transaction,
+and int64 last stable offset when it was aborted. Entries are in the order of their markers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENTRY_SIZE = _ENTRY.size
 
 
 class Aborted(NamedTuple):
-    """An aborted transaction; `last_offset` is that of its marker."""
+    """An aborted transaction; `last_offset` is the offset of its marker."""
 
     version: int
     producer_id: int
@@ -31,13 +31,13 @@ class Aborted(NamedTuple):
 
 
 def parse(data: bytes) -> list[Aborted]:
-    """Read every whole entry, right or not; what is left over at the end is the caller's affair."""
+    """Return every whole entry, unchecked; a torn last one is ignored."""
     whole = len(data) // ENTRY_SIZE * ENTRY_SIZE
     return [Aborted(*fields) for fields in _ENTRY.iter_unpack(data[:whole])]
 
 
 def pack(entries: Iterable[Aborted]) -> bytes:
-    """Make the bytes of the file."""
+    """Return the bytes of the file."""
     return b"".join(_ENTRY.pack(*entry) for entry in entries)
 
 

@@ -1,7 +1,7 @@
-"""The home of time: every comparison of two times in the broker is made here.
+"""The home of time: the broker compares two times only here.
 
-A time is an int of milliseconds since the epoch; negative ones are real, and None is "there is no
-time". One file a rule: `stamping.py` what an append does to times, `rolling.py` when a segment
-ends, `lookup.py` what a search finds, `retention.py` what expires. Begin with `timestamp.py`;
-docs/time.md tells the same to users.
+A time is an int of milliseconds since the epoch. Negative times are real; None means that there is
+no time. Each file holds the rules of one subject: `stamping.py` says what an append does to times,
+`rolling.py` when a segment ends, `lookup.py` what a search by time finds, and `retention.py` what
+expires and when. Begin with `timestamp.py`; docs/time.md says the same for users.
 """

@@ -1,4 +1,4 @@
-"""Append time: when this partition's leader appended a batch. It never goes back."""
+"""Append time: when this partition's leader appended a batch. It never decreases."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from storage.time.timestamp import NO_TIMESTAMP
 
 
 def append_time(last_append_time_ms: int | None, now_ms: int) -> int:
-    """Return when a batch that arrives now is appended: never before the one before it.
+    """Return the append time of a batch that arrives now: never less than that of the batch before it.
 
-    KIP-32 met this in its rejected option 1: clocks go back, and leaders' clocks differ. A clock
-    that shows -1 counts as 0: as a stamp -1 would be no time (KIP-228 advises such a shift).
+    Clocks go back, and the clocks of leaders differ (KIP-32, rejected alternative 1). A clock
+    reading of -1 counts as 0, because -1 as a stamp means "no time" (KIP-228).
     """
     if last_append_time_ms is not None and last_append_time_ms > now_ms:
         return last_append_time_ms
@@ -17,10 +17,13 @@ def append_time(last_append_time_ms: int | None, now_ms: int) -> int:
 
 
 def ahead(append_time_ms: int | None, now_ms: int) -> int:
-    """Return how far, in ms, a last append time lies ahead of the clock: until then time stands still."""
+    """Return how many ms the last append time is ahead of the clock; 0 if it is not.
+
+    Until the clock has caught up, every batch gets that last append time.
+    """
     return 0 if append_time_ms is None else max(0, append_time_ms - now_ms)
 
 
 def goes_back(append_time_ms: int, next_append_time_ms: int) -> bool:
-    """Tell whether two append times that follow one another cannot be: somebody changed them."""
+    """Tell whether an append time is smaller than the one before it, which only a damaged file can show."""
     return next_append_time_ms < append_time_ms

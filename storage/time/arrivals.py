@@ -1,4 +1,8 @@
-"""What is noticed of times as they arrive: how late, how early, expired on arrival, in the wrong unit."""
+"""Statistics and warnings about the times of records as they arrive.
+
+Counts how late they are, and reports records that are expired on arrival or whose times look like
+another unit (seconds, microseconds, nanoseconds).
+"""
 
 from __future__ import annotations
 
@@ -22,25 +26,26 @@ DELAYS_MS = (
 
 LATENESS_MS = (10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000, 604_800_000)
 
-_PLAUSIBLE_MS = 315_576_000_000  # ten years: times this near to now are taken as they are
+_PLAUSIBLE_MS = 315_576_000_000  # ten years: a time this near to now is plausible in milliseconds
 
 _UNITS = (("seconds", 1_000, 1), ("microseconds", 1, 1_000), ("nanoseconds", 1, 1_000_000))
 
 
 class UnitMismatch(NamedTuple):
-    """A time that was probably meant in another unit."""
+    """A time that was probably meant in another unit than milliseconds."""
 
     timestamp: int
     unit: str
-    meant: int  # the time in milliseconds, if it is in that unit
+    meant: int  # the time in milliseconds if `timestamp` is in that unit
 
 
 def find_unit_mismatch(timestamp: int, now_ms: int) -> UnitMismatch | None:
-    """Tell in which other unit a time was probably meant, if it looks so.
+    """Return the other unit in which a time was probably meant, None if milliseconds are plausible.
 
-    It does where it lies more than ten years from now, and within ten years of it when read in seconds,
-    micro- or nanoseconds. This is a guess: what happened between about 1970-01-17 and 1970-01-25 looks
-    like seconds of our days. Nor does it see everything: what is old already passes in any unit.
+    A time is a mismatch if it is more than ten years from now, but within ten years of now when
+    read as seconds, microseconds or nanoseconds. This is a guess: events of 1970-01-17 to
+    1970-01-25 look like today's times in seconds, and an old time in another unit may be plausible
+    in milliseconds.
     """
     if abs(timestamp - now_ms) <= _PLAUSIBLE_MS:
         return None
@@ -55,14 +60,18 @@ MISTAKEN_UNITS = tuple(unit for unit, _, _ in _UNITS)
 
 
 def usual_range(now_ms: int) -> tuple[int, int]:
-    """Return the first and the last time that `find_unit_mismatch` takes as it is; for loops over columns."""
+    """Return the smallest and the largest time for which `find_unit_mismatch` returns None.
+
+    Loops over columns compare with these two instead of calling it for each time.
+    """
     return max(now_ms - _PLAUSIBLE_MS, MIN_TIMESTAMP), min(now_ms + _PLAUSIBLE_MS, MAX_TIMESTAMP)
 
 
 def unit_mismatch_ranges(now_ms: int) -> list[tuple[str, int, int]]:
-    """Return the first and the last time that reads as near to now in each other unit.
+    """Return (unit, smallest time, largest time) for each other unit, for loops over columns.
 
-    Outside `usual_range` the first of these that a time lies in is what `find_unit_mismatch` finds.
+    For a time outside `usual_range`, the first of these ranges that holds it names the unit that
+    `find_unit_mismatch` returns.
     """
     return [
         (
@@ -75,25 +84,25 @@ def unit_mismatch_ranges(now_ms: int) -> list[tuple[str, int, int]]:
 
 
 class TimeAnomaly(NamedTuple):
-    """What is odd about the times of an append."""
+    """What is unusual about the times of one append."""
 
     largest: int
-    expired_by: str | None  # the policy that keeps none of its records
-    limit_ms: int  # and what that policy keeps
-    behind_ms: int  # by how much the append lies beyond it
+    expired_by: str | None  # the policy by which all its records are expired on arrival
+    limit_ms: int  # the setting of that policy
+    behind_ms: int  # by how much the append exceeds that setting
     unit_mismatch: UnitMismatch | None
 
 
 class Expected(NamedTuple):
-    """What a topic's settings make of a time that lies far back or ahead."""
+    """The limits of a topic's settings beyond which a time is unusual."""
 
-    retention_ms: int | None  # None also where append times alone count
+    retention_ms: int | None  # None also where retention.ms counts from append times
     event_ms: int | None
     slack_ms: int
 
 
 def expected_of(config: TopicConfig) -> Expected:
-    """Read a topic's settings."""
+    """Return the limits that a topic's settings imply."""
     retention = retention_of(config)
     return Expected(
         None if retention.by_append else retention.retention_ms,
@@ -103,7 +112,7 @@ def expected_of(config: TopicConfig) -> Expected:
 
 
 class Arrivals:
-    """What the times of a partition's appends have been like since it was opened."""
+    """Counters of how the times of a partition's appends compare with their append times."""
 
     __slots__ = (
         "_expected",
@@ -121,24 +130,24 @@ class Arrivals:
     def __init__(self, config: TopicConfig) -> None:
         """Begin with no appends."""
         self.delays = [0] * (len(DELAYS_MS) + 1)  # append - first event time, by DELAYS_MS
-        self.longest_delay_ms: int | None = None  # without those that look like another unit
-        self.late_batches = 0  # those whose first time lies behind a larger one that came before
-        self.late_records = 0  # in them
-        self.lateness = [0] * (len(LATENESS_MS) + 1)  # of them, by LATENESS_MS
-        self.most_late_ms = 0  # without those, too
-        self.timeless_batches = 0  # without any time
+        self.longest_delay_ms: int | None = None  # unit mismatches excluded
+        self.late_batches = 0  # whose first time is smaller than a time that came before
+        self.late_records = 0  # the records of those batches
+        self.lateness = [0] * (len(LATENESS_MS) + 1)  # late batches, by LATENESS_MS
+        self.most_late_ms = 0  # unit mismatches excluded
+        self.timeless_batches = 0  # no record has a time
         # The largest event time so far, each counted at most a bounded way beyond its append time:
         # one absurd stamp must not make all that follows late.
         self.reached = MIN_TIMESTAMP
         self.expect(config)
 
     def begin(self, largest_event: int | None) -> None:
-        """Take up what was reached in an earlier life."""
+        """Continue from the largest event time that was reached before this start."""
         if largest_event is not None:
             self.reached = largest_event
 
     def expect(self, config: TopicConfig) -> None:
-        """Go by these settings from now on."""
+        """Apply these settings from now on."""
         self._expected = expected_of(config)
         self._usual_ms = -1  # delays up to this need no closer look
 
@@ -149,16 +158,16 @@ class Arrivals:
         append_time_ms: int,
         now_ms: int,
     ) -> TimeAnomaly | None:
-        """Take an append into account; return what is odd about it, as a rule nothing.
+        """Count an append; return what is unusual about its times, None as a rule.
 
         `largest` is the largest time in `batches`.
         """
         first = batches[0].first
         if first is None or largest is None or largest > append_time_ms:
-            return self._look_closer(batches, largest, append_time_ms, now_ms)
+            return self._note_unusual(batches, largest, append_time_ms, now_ms)
         delay_ms = append_time_ms - first
         if delay_ms > self._usual_ms:
-            return self._look_closer(batches, largest, append_time_ms, now_ms)
+            return self._note_unusual(batches, largest, append_time_ms, now_ms)
         self.delays[bisect_left(DELAYS_MS, delay_ms)] += 1
         anomaly = None
         if first < self.reached:
@@ -167,14 +176,14 @@ class Arrivals:
             self.reached = largest
         return anomaly
 
-    def _look_closer(
+    def _note_unusual(
         self,
         batches: Sequence[PreparedBatch],
         largest: int | None,
         append_time_ms: int,
         now_ms: int,
     ) -> TimeAnomaly | None:
-        """Take an append into account that comes from the future, after long, or without times."""
+        """Count an append with a time in the future, an unusually long delay, or no time at all."""
         first = next((batch.first for batch in batches if batch.first is not None), None)
         if first is None or largest is None:
             self.timeless_batches += 1
@@ -208,7 +217,7 @@ class Arrivals:
         largest: int,
         anomaly: TimeAnomaly | None,
     ) -> TimeAnomaly | None:
-        """Take into account that an append begins before the largest time so far."""
+        """Count an append whose first time is smaller than the largest time so far."""
         late_ms = self.reached - first
         self.late_batches += 1
         self.late_records += batches[-1].last_offset - batches[0].base_offset + 1

@@ -1,4 +1,4 @@
-"""How long records stay before compaction may, or must, clean them (KIP-58, KIP-354)."""
+"""How long records stay before compaction may clean them, or must (KIP-58, KIP-354)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def is_past_min_lag(times: SegmentTimes, now_ms: int, lag_ms: int) -> bool:
-    """Tell whether every record of a segment is old enough to be compacted (min.compaction.lag.ms).
+    """Tell whether every record of a segment is older than min.compaction.lag.ms (`lag_ms`).
 
-    By record time, none counted as later than it was appended: a record from the future would
-    keep what lies behind it from compaction for as long.
+    The age of a record counts from its record time, or from its append time if that is smaller.
+    Otherwise a record from the future would keep the segments behind it from compaction.
     """
     return times.aging is None or now_ms - times.aging >= lag_ms
 
 
 def written_from(times: SegmentTimes) -> int | None:
-    """Return since when a segment holds something, by its first record or its first append."""
+    """Return since when a segment holds records: its first record time or first append time, the smaller."""
     return earlier(times.first, times.created)
 
 
 def overdue(since_ms: int | None, now_ms: int, lag_ms: int) -> int:
-    """Return for how long something has been left longer than it may be; 0 where it has not."""
+    """Return for how many ms a state that began at `since_ms` has exceeded its limit; 0 if it has not."""
     return 0 if since_ms is None else max(now_ms - since_ms - lag_ms, 0)

@@ -26,8 +26,8 @@ _LOWEST_TARGET = min(Target)
 def is_target(timestamp: int) -> bool:
     """Tell whether the timestamp of a ListOffsets request is one of Kafka's special values.
 
-    Those six milliseconds before 1970 cannot be asked for over Kafka's protocol; anything below is
-    a real time and is answered.
+    Because of them, six milliseconds before 1970 cannot be asked for over Kafka's protocol. Any
+    smaller value is a time.
     """
     return _LOWEST_TARGET <= timestamp < 0
 
@@ -38,22 +38,23 @@ def reaches(largest: int | None, target: int) -> bool:
 
 
 def is_indexed(largest: int | None, last_indexed: int | None) -> bool:
-    """Tell whether a time index takes the largest time so far: it has grown, and is not negative.
+    """Tell whether a time index takes the largest time so far: if it has grown and is not negative.
 
-    Kafka's tools take the times of an index to begin at -1; smaller ones are found by walking.
+    Kafka's tools expect the times of an index to be larger than -1; negative times are found by a
+    scan.
     """
     return largest is not None and largest > (-1 if last_indexed is None else last_indexed)
 
 
 def is_searchable(timestamp: int) -> bool:
-    """Tell whether a time index can say where a time is first reached."""
+    """Tell whether a time index can be asked for a time: indexes hold no negative times."""
     return timestamp >= 0
 
 
 def count_growing(times: Sequence[int]) -> int:
-    """Return how many times at the start of a time index can be true: not negative, growing."""
+    """Return how many times at the start of a time index are valid: not negative and strictly growing."""
     if times and times[0] >= 0 and all(map(int.__lt__, times, times[1:])):
-        return len(times)  # as a rule, and a loop over a long index takes ten times as long
+        return len(times)  # the usual case; the loop below takes ten times as long
     last = -1
     for count, time in enumerate(times):
         if time <= last:

@@ -25,17 +25,17 @@ APPEND_BASIS = "append"
 
 
 class Retention(NamedTuple):
-    """What a topic's settings say about keeping records; None is without bound."""
+    """What a topic's settings say about deleting records; None means no limit."""
 
     retention_ms: int | None
     retention_bytes: int | None
     by_append: bool  # age is counted from the append time alone
-    event_ms: int | None = None  # how far event times may lie behind the largest one ever
-    grace_ms: int = 0  # for how long after its last append event time spares a segment
+    event_ms: int | None = None  # how far an event time may lie behind partition.maxEventTime
+    grace_ms: int = 0  # event time deletes no segment for so long after its last append
 
 
 class Candidate(NamedTuple):
-    """A segment that retention may judge. Its times are asked for only when they decide."""
+    """A segment that retention may delete. `times` is called only where times decide."""
 
     end_offset: int
     size: int
@@ -43,9 +43,9 @@ class Candidate(NamedTuple):
 
 
 def with_inherited_times(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Let segments that compaction has left empty go by the times of the next one that is not.
+    """Give each segment that compaction left empty the times of the next segment that is not empty.
 
-    The log must not start later than that one lets it: a slow consumer would be told of a loss.
+    The log must not start later than that next segment allows: a slow consumer would see a loss.
     """
     found = list(candidates)
     for number in reversed(range(len(found) - 1)):
@@ -55,28 +55,27 @@ def with_inherited_times(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 class Wait(NamedTuple):
-    """What one policy, that is switched on, waits for before it deletes a segment."""
+    """What one policy that is switched on needs before it deletes a segment."""
 
     policy: str
-    due_ms: int | None  # deletes it from then on; MIN_TIMESTAMP: at any time; None: not as it is
-    event_time: int | None = None  # the partition's largest event time by which it goes
-    growth: int | None = None  # the bytes by which the log would have to grow
+    due_ms: int | None  # when it does; MIN_TIMESTAMP: at once; None: not without more appends
+    event_time: int | None = None  # deleted when partition.maxEventTime reaches this
+    growth: int | None = None  # deleted when the log has grown by so many bytes
 
 
 class SegmentSchedule(NamedTuple):
-    """What becomes of a segment as things are, those before it considered."""
+    """When a segment is deleted and by which policy, if nothing is appended meanwhile."""
 
-    policy: str | None  # that deletes it, None: none does
-    due_ms: int | None  # the first moment, now or later, at which it would
-    waits: tuple[Wait, ...]  # what each policy waits for, were it the oldest segment
-    is_held: bool  # it does not lie below the high watermark, or is active and empty
+    policy: str | None  # the policy that deletes it; None: none does
+    due_ms: int | None  # the first moment, now or later, at which that policy deletes it
+    waits: tuple[Wait, ...]  # of each policy, as if this segment were the oldest
+    is_held: bool  # no policy may delete it: not below the high watermark, or active and empty
 
 
 def retention_of(config: TopicConfig) -> Retention:
-    """Read a topic's settings: -1 switches a policy off, and so does a policy without delete.
+    """Return what a topic's settings say: -1, or a cleanup.policy without delete, switches a policy off.
 
-    The largest number is for ever too, as those mean who set it: a record of the smallest time is
-    older than that.
+    The largest long means no limit too, because people set it to keep records for ever.
     """
     if "delete" not in config.cleanup_policy:
         return Retention(None, None, by_append=False)
@@ -94,7 +93,10 @@ def _bounded(duration_ms: int) -> int | None:
 
 
 def aged_from(times: SegmentTimes, retention: Retention) -> int | None:
-    """Return from when on all records of a segment have been kept longer than retention.ms."""
+    """Return the first moment at which all records of a segment are older than retention.ms.
+
+    None if the policy is off, or if the segment has no records.
+    """
     newest = times.last_append if retention.by_append else times.aging
     if retention.retention_ms is None or newest is None:
         return None
@@ -102,13 +104,16 @@ def aged_from(times: SegmentTimes, retention: Retention) -> int | None:
 
 
 def has_aged(times: SegmentTimes, now_ms: int, retention: Retention) -> bool:
-    """Tell whether all records of a segment have been kept long enough."""
+    """Tell whether all records of a segment are older than retention.ms."""
     due_ms = aged_from(times, retention)
     return due_ms is not None and now_ms >= due_ms
 
 
 def outdated_by(times: SegmentTimes, retention: Retention) -> int | None:
-    """Return the first event time beside which all of a segment's are too old to be kept."""
+    """Return the smallest partition.maxEventTime at which event time may delete a segment.
+
+    None if the policy is off, or if the segment has no event time.
+    """
     if retention.event_ms is None or times.event is None:
         return None
     return times.event + retention.event_ms + 1
@@ -117,9 +122,10 @@ def outdated_by(times: SegmentTimes, retention: Retention) -> int | None:
 def expires_from(
     times: SegmentTimes, retention: Retention, max_event_time: int | None
 ) -> int | None:
-    """Return from when on event time deletes a segment: when its grace is over (KIP-870).
+    """Return the first moment at which event time deletes a segment, at the end of its grace.
 
-    None where it is kept: it has no event time, or the partition's largest lies too near.
+    None if event time keeps it: the segment has no event time, or partition.maxEventTime is not far
+    enough ahead.
     """
     outdated = outdated_by(times, retention)
     if outdated is None or not reaches(max_event_time, outdated) or times.last_append is None:
@@ -130,7 +136,7 @@ def expires_from(
 def has_expired(
     times: SegmentTimes, now_ms: int, retention: Retention, max_event_time: int | None
 ) -> bool:
-    """Tell whether a segment's event times are no longer kept."""
+    """Tell whether event time deletes a segment now."""
     due_ms = expires_from(times, retention, max_event_time)
     return due_ms is not None and now_ms >= due_ms
 
@@ -144,11 +150,12 @@ def segments_to_delete(
     high_watermark: int,
     max_event_time: int | None,
 ) -> list[str]:
-    """Return the policy by which each segment goes, from the oldest on to the first that stays.
+    """Return, for each segment from the oldest on that is to be deleted, the policy that deletes it.
 
-    Each policy deletes on its own. The last candidate is the active segment: it is among them when
-    all go, unless it is empty. Nothing goes that is not below the high watermark.
-    `max_event_time` is the partition's, asked for where `retention.event_ms` is not None.
+    Ends before the first segment that stays. Each policy deletes on its own. The last candidate is
+    the active segment: it is deleted with all the others, unless it is empty. No segment is deleted
+    that is not below the high watermark. `max_event_time` is the partition's, needed where
+    `retention.event_ms` is not None.
     """
     policies: list[str] = []
     excess = _excess(candidates, retention)
@@ -181,14 +188,15 @@ def retention_schedule(
     high_watermark: int,
     max_event_time: int | None,
 ) -> list[SegmentSchedule]:
-    """Return what becomes of each segment if nothing is appended: what a round does, and when.
+    """Return for each segment when it is deleted and by which policy, if nothing is appended.
 
-    The arguments are those of `segments_to_delete`, which deletes at `due_ms` and not before.
+    The arguments are those of `segments_to_delete`, which deletes a segment at its `due_ms` and not
+    before.
     """
     found: list[SegmentSchedule] = []
     excess = _excess(candidates, retention)
     dated = _EventTimes(candidates, high_watermark)
-    before_ms: int | None = now_ms  # when those before are gone; None: never
+    before_ms: int | None = now_ms  # when all segments before are deleted; None: never
     for number, (end_offset, size, times) in enumerate(candidates):
         is_held = _is_held(candidates, number, high_watermark)
         waits = []
@@ -215,15 +223,15 @@ def retention_schedule(
 
 
 class _EventTimes:
-    """By which event times a segment is judged: its own, or those of the next one that has any.
+    """The event times by which a segment is judged: its own, or those of the next segment that has any.
 
-    What has no event time is no event-time data worth keeping, and must not hold back what comes
-    after it: it goes with the first segment behind it that goes by event time.
+    A segment without event times must not keep the segments after it from being deleted, so it is
+    deleted with the first segment after it that event time deletes.
     """
 
     def __init__(self, candidates: Sequence[Candidate], high_watermark: int) -> None:
         self._candidates, self._high_watermark = candidates, high_watermark
-        self._next = -1  # the segment that was found last
+        self._next = -1  # the number of the segment found last
 
     def times(self, number: int) -> SegmentTimes:
         """Return the times by which the segment of this number is judged."""
@@ -242,17 +250,17 @@ class _EventTimes:
 
 
 def _excess(candidates: Sequence[Candidate], retention: Retention) -> int:
-    """Return by how many bytes the log is larger than it may be; below 0 when it is smaller."""
+    """Return by how many bytes the log exceeds retention.bytes; negative if it is smaller."""
     size = sum(candidate.size for candidate in candidates)
     return 0 if retention.retention_bytes is None else size - retention.retention_bytes
 
 
 def _is_held(candidates: Sequence[Candidate], number: int, high_watermark: int) -> bool:
-    """Tell whether a segment cannot go: not all of it may be read yet, or it is active and empty."""
+    """Tell whether a segment cannot be deleted: not all below the high watermark, or active and empty."""
     end_offset, size, _ = candidates[number]
     return end_offset > high_watermark or (number == len(candidates) - 1 and not size)
 
 
 def expired(last_append_time_ms: int, now_ms: int, keep_ms: int) -> bool:
-    """Tell whether something last touched at an append time has been idle for `keep_ms`."""
+    """Tell whether something last used at an append time has been idle for `keep_ms`."""
     return now_ms - last_append_time_ms >= keep_ms

@@ -16,12 +16,12 @@ def should_roll(
     segment_ms: int,
     min_interval_ms: int,
 ) -> bool:
-    """Tell whether what is about to be appended begins a new segment, by time.
+    """Tell whether the next append begins a new segment because of time.
 
-    When its largest record time lies more than `segment_ms` beyond the segment's first one. Where
-    there are no times to compare, the append time is compared with that of the segment's first batch.
-    Old and new times that alternate would roll with every batch: a segment is not rolled by time
-    before it is `min_interval_ms` old by append time.
+    It does if its largest record time is more than `segment_ms` after the segment's first record
+    time. If either has no record time, its append time is compared with that of the segment's first
+    batch. No segment is rolled by time before it is `min_interval_ms` old by append time, because
+    old and new record times in turn would roll a segment with every batch.
     """
     if times.created is None:
         return False
@@ -34,9 +34,10 @@ def should_roll(
 
 
 def segment_span(config: TopicConfig) -> int:
-    """Return the span of time after which a segment is closed.
+    """Return the setting, in ms, after which a segment is rolled.
 
-    What has to be compacted within max.compaction.lag.ms has to be in a closed segment by then.
+    A compacted topic rolls within max.compaction.lag.ms, because only closed segments are
+    compacted.
     """
     if config.is_compacted:
         return min(config.segment_ms, config.max_compaction_lag_ms)

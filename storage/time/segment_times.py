@@ -1,4 +1,4 @@
-"""The times of one segment, as far as rolling, retention and lookups need them."""
+"""The times of one segment, as rolling, retention and lookups need them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from storage.time.timestamp import exceeds
 
 
 class SegmentTimes:
-    """The times of a segment's batches, as far as rolling, retention and lookups ask.
+    """The times of a segment's batches, as rolling, retention and lookups need them.
 
-    None stands for a time that no record has, or an append time that nobody knows.
+    None means that no record has a time, or that an append time is unknown.
     """
 
     __slots__ = (
@@ -31,9 +31,9 @@ class SegmentTimes:
         self.largest: int | None = None  # the largest one, and where the index says it is
         self.largest_offset = -1
         self.has_missing = False  # a data record has no time
-        self.has_unknown = False  # nobody knows when some batch was appended
+        self.has_unknown = False  # the append time of some batch is unknown
         # The largest over records of min(record time, append time); the append time stands in
-        # where a record has none. A record from the future counts as written when it was.
+        # where a record has none, and where the record time is in the future.
         self.aging: int | None = None
         # The largest event time, each counted at most as a limit beyond its append time.
         self.event: int | None = None
@@ -68,12 +68,12 @@ class SegmentTimes:
             self.aging = age
 
     def note_control(self, append_time_ms: int) -> None:
-        """Take a control batch into account: it has no event time, and ages as it was appended."""
+        """Take a control batch into account: it has an age by append time, and no event time."""
         if exceeds(append_time_ms, self.aging):
             self.aging = append_time_ms
 
     def note_append(self, append_time_ms: int | None) -> None:
-        """Take into account when a batch was appended."""
+        """Take the append time of a batch into account; None means unknown."""
         if append_time_ms is None:
             self.has_unknown = True
             return
@@ -82,7 +82,7 @@ class SegmentTimes:
             self.created = append_time_ms
 
     def copy(self) -> SegmentTimes:
-        """Return a second one that goes its own way."""
+        """Return an independent copy."""
         other = SegmentTimes()
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))

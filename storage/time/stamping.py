@@ -1,4 +1,4 @@
-"""What an append does to the times of a produced batch, and which times it accepts (KIP-32, KIP-937)."""
+"""The times an append gives to a produced batch, and the times it accepts (KIP-32, KIP-937)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Rules(NamedTuple):
     """What a topic's settings say about the times of what is appended to it."""
 
     log_append_time: bool
-    before_ms: int | None  # how far a record may lie behind the clock; None: as far as it likes
+    before_ms: int | None  # how far a record time may lie behind the clock; None: no limit
     after_ms: int | None  # how far ahead of it
 
 
 class Stamps(NamedTuple):
-    """The rules at one moment, as integers that kernels can compare."""
+    """The rules applied to one moment, as integers that kernels can compare."""
 
     append_time_ms: int
     log_append_time: bool
@@ -31,10 +31,10 @@ class Stamps(NamedTuple):
 
 
 def rules_of(config: TopicConfig, magic: int) -> Rules:
-    """Read the rules off a topic's settings, for batches to be stored in format `magic`.
+    """Return the rules of a topic's settings, for batches to be stored in format `magic`.
 
-    A LogAppendTime topic has no window, for it overwrites what the window would judge. Format 0
-    carries no time, so nothing is judged either (KIP-32, migration phase 1: the field is ignored).
+    A LogAppendTime topic has no window, because the broker replaces the times that a window would
+    check. Format 0 has no times, so there is nothing to check (KIP-32, migration phase 1).
     """
     log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
     if log_append_time or magic == 0:
@@ -44,10 +44,10 @@ def rules_of(config: TopicConfig, magic: int) -> Rules:
 
 
 def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Stamps:
-    """Apply the rules at a moment.
+    """Apply the rules to the moment `now_ms`.
 
-    The window lies around the clock, not around the append time: a clock that was ahead for a
-    while and has been set right must not go on admitting records from the future.
+    The window is around the clock and not around the append time: after a clock that was ahead is
+    set right, records from the future must be rejected again.
     """
     log_append_time, before_ms, after_ms = rules
     return Stamps(
@@ -59,5 +59,5 @@ def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Sta
 
 
 def reported(stamps: Stamps) -> int:
-    """Return the time a ProduceResponse v2+ tells the producer: the stamp, or -1 (KIP-32, 6)."""
+    """Return the time that a ProduceResponse v2+ reports: the append time of LogAppendTime, else -1."""
     return stamps.append_time_ms if stamps.log_append_time else NO_TIMESTAMP

@@ -16,12 +16,12 @@ MAX_TIMESTAMP = 2**63 - 1
 
 
 def or_none(timestamp: int) -> int | None:
-    """Turn a time as it is written into a time as it is meant: -1 is none."""
+    """Return a stored time as a value: None for -1."""
     return None if timestamp == NO_TIMESTAMP else timestamp
 
 
 def exceeds(timestamp: int | None, largest: int | None) -> bool:
-    """Tell whether a time is larger than the largest so far; a missing time never is."""
+    """Tell whether a time is larger than the largest so far. A missing time never is."""
     return timestamp is not None and (largest is None or timestamp > largest)
 
 
@@ -38,10 +38,10 @@ def earlier(timestamp: int | None, other: int | None) -> int | None:
 
 
 def left(due_ms: int, now_ms: int) -> int:
-    """Return how long it is until the moment for something comes; 0 once it has."""
+    """Return how many ms remain until a moment; 0 once it has come."""
     return max(due_ms - now_ms, 0)
 
 
 def is_due(due_ms: int, now_ms: int) -> bool:
-    """Tell whether the moment for something has come."""
+    """Tell whether a moment has come."""
     return now_ms >= due_ms

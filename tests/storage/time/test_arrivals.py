@@ -162,14 +162,14 @@ def _keep_old_settings(monkeypatch):
 
 
 def _take_all_for_usual(monkeypatch):
-    look_closer = Arrivals._look_closer
+    look_closer = Arrivals._note_unusual
 
     def and_never_again(self, *args):
         odd = look_closer(self, *args)
         self._usual_ms = 2**63
         return odd
 
-    monkeypatch.setattr(Arrivals, "_look_closer", and_never_again)
+    monkeypatch.setattr(Arrivals, "_note_unusual", and_never_again)
 
 
 def _ignore_event_time(monkeypatch):
