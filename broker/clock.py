@@ -1,9 +1,9 @@
-"""The one place that asks the world what time it is.
+"""The only code that reads the time of the machine.
 
-Everything below takes `now_ms` as an argument; the broker hands down what its clock says. A time is
-an int of milliseconds since the epoch, and may be negative. What the broker does now and then goes by
-`steady_ms`, which follows the same clock and never goes back; sockets go by `monotonic_s`, which is the
-machine's whatever the clock.
+Everything below takes `now_ms` as an argument; the broker passes on what its clock says. A time is
+an int of milliseconds since the epoch, and may be negative. Work at intervals follows `steady_ms`,
+which runs with the same clock and never goes back. Sockets follow `monotonic_s`, which is always
+the machine's.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ import math
 import time
 from typing import NamedTuple, Protocol
 
-# The two int64 below the first are marks in .appendtimes: "unknown" and "end".
+# The two smallest int64 are markers in .appendtimes: "unknown" and "end".
 FIRST_MS = -(2**63) + 2
 LAST_MS = 2**63 - 1
 _NO_TIMESTAMP = -1
 _MOST_RATE = 1e9
-# A clock that runs fast wakes who waits for it no oftener than this.
+# However fast the clock runs, waiting tasks are woken no more often than this.
 _LEAST_WAIT_S = 0.01
 
 
 class Clock(Protocol):
-    """Tells the time of day and measures spans."""
+    """Tells the time of day and measures durations."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch: what records are stamped with."""
+        """Return the time in milliseconds since the epoch, as records are stamped with it."""
         ...
 
     def steady_ms(self) -> int:
-        """How much of this clock's time has passed; never goes back: intervals of the broker's work."""
+        """Return how much of this clock's time has passed; never decreases. For work at intervals."""
         ...
 
     async def reached(self, steady_ms: int) -> None:
-        """Wait until `steady_ms()` is so much."""
+        """Wait until `steady_ms()` is at least this."""
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds of the machine: waits, idle time, durations."""
+        """Return seconds of the machine, for waits, idle times and durations."""
         ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clock."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def steady_ms(self) -> int:
-        """Milliseconds from an arbitrary start."""
+        """Return milliseconds since an arbitrary start."""
         return time.monotonic_ns() // 1_000_000
 
     async def reached(self, steady_ms: int) -> None:
-        """Wait until `steady_ms()` is so much."""
+        """Wait until `steady_ms()` is at least this."""
         await asyncio.sleep((steady_ms - self.steady_ms()) / 1000)
 
     def monotonic_s(self) -> float:
-        """Seconds from an arbitrary start."""
+        """Return seconds since an arbitrary start."""
         return time.monotonic()
 
 
@@ -67,7 +67,7 @@ class ClockRangeError(ValueError):
 
 
 class _Moment(NamedTuple):
-    """What the clock showed when it was last touched, and how it has gone on since."""
+    """The time of the clock when it was last changed, and its rate since."""
 
     now_ms: int
     rate: float
@@ -75,19 +75,20 @@ class _Moment(NamedTuple):
     steady_ms: int
 
     def passed_ms(self) -> int:
-        """How much of the clock's time has passed since."""
+        """Return how much of the clock's time has passed since."""
         if not self.rate:
             return 0
         return int((time.monotonic_ns() - self.machine_ns) * self.rate) // 1_000_000
 
 
 class ManualClock:
-    """A clock in the hand: it stands still until it is set, stepped or told to run, at any rate.
+    """A manual clock: it stands still until it is set, stepped or run at a rate.
 
-    It can show every int64 but -1, which is "no time" in Kafka and passes as 0, and the two least,
-    which are marks on disk. At the largest it stands still. Setting it back takes nothing from
-    `steady_ms`, which counts how much it went forward. Spans of the machine (`monotonic_s`) go on,
-    because sockets live in real time. Touched on one thread; any thread may ask it meanwhile.
+    It can show every int64 except -1, which is "no time" in Kafka and is skipped to 0, and the two
+    smallest, which are markers on disk. At the largest it stands still. Setting it back does not
+    decrease `steady_ms`, which counts how far it went forward. The machine's seconds
+    (`monotonic_s`) go on, because sockets use real time. One thread changes it; any thread may read
+    it.
     """
 
     def __init__(self, now_ms: int = 0) -> None:
@@ -97,22 +98,22 @@ class ManualClock:
 
     @property
     def rate(self) -> float:
-        """How many of its seconds pass in one of the machine's; 0 while it stands still."""
+        """How many of its seconds pass in one second of the machine; 0 while it stands still."""
         return self._moment.rate
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, as this clock has it."""
+        """Return this clock's time in milliseconds since the epoch."""
         moment = self._moment
         now_ms = min(moment.now_ms + moment.passed_ms(), LAST_MS)
         return 0 if now_ms == _NO_TIMESTAMP else now_ms
 
     def steady_ms(self) -> int:
-        """How many milliseconds the clock has gone forward since it was made."""
+        """Return by how many milliseconds the clock has gone forward since it was made."""
         moment = self._moment
         return moment.steady_ms + moment.passed_ms()
 
     async def reached(self, steady_ms: int) -> None:
-        """Wait until the clock has gone forward so far, in whatever way."""
+        """Wait until the clock has gone forward this far, by running or by steps."""
         while (left_ms := steady_ms - self.steady_ms()) > 0:
             rate = self._moment.rate
             changed = asyncio.get_running_loop().create_future()
@@ -124,23 +125,23 @@ class ManualClock:
                 self._waits.discard(changed)
 
     def monotonic_s(self) -> float:
-        """Seconds of the machine."""
+        """Return seconds of the machine."""
         return time.monotonic()
 
     def set(self, now_ms: int) -> None:
-        """Jump to a time, forwards or back, and go on as before; raises ClockRangeError."""
+        """Set the clock to a time, forwards or back, running on as before; raises ClockRangeError."""
         self._touch(now_ms, self._moment.rate)
 
     def step(self, step_ms: int) -> None:
-        """Move by a span, forwards or back, and go on as before; raises ClockRangeError."""
+        """Move the clock by a duration, forwards or back, running on; raises ClockRangeError."""
         self._touch(self.now_ms() + step_ms, self._moment.rate)
 
     def freeze(self, at_ms: int | None = None) -> None:
-        """Stand still, now or at a time; raises ClockRangeError."""
+        """Stop the clock, now or at a given time; raises ClockRangeError."""
         self._touch(self.now_ms() if at_ms is None else at_ms, 0)
 
     def run(self, rate: float = 1, from_ms: int | None = None) -> None:
-        """Run at a rate, from now on or from a time; raises ClockRangeError."""
+        """Run the clock at a rate, from now on or from a given time; raises ClockRangeError."""
         if not 0 < rate <= _MOST_RATE or math.isnan(rate):
             raise ClockRangeError(f"rate {rate}: expected a number above 0, at most 1e9")
         self._touch(self.now_ms() if from_ms is None else from_ms, rate)

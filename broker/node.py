@@ -242,7 +242,7 @@ class Node:
         """Count what may be read now and tell those who wait for it."""
         self.metrics.appended(partition.topic, appended)
         if appended.anomaly is not None:
-            self.time_watch.noticed(partition, appended, appended.anomaly)
+            self.time_watch.note_anomaly(partition, appended, appended.anomaly)
         if not appended.duplicate:
             self.waiting.told(partition, appended.size)
 

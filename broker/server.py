@@ -93,9 +93,9 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
     """Run a broker to its end; with a control listener, faults may come between it and the world."""
     if not config.control:
         return await _run(config, clock, None)
-    from broker.testing.control import faults_in_the_way
+    from broker.testing.control import install_faults
 
-    with faults_in_the_way([Path(directory) for directory in config.log_dirs]) as faults:
+    with install_faults([Path(directory) for directory in config.log_dirs]) as faults:
         return await _run(config, clock, faults)
 
 

@@ -1,7 +1,7 @@
 """Writes docs/time.svg: two times, the segments of one log, and what each retention policy deletes of it.
 
 The picture is drawn from a run: one partition for each policy, in a directory of its own, with the same
-batches appended by a clock in the hand; then a round of retention, and what `explain` says of what is left.
+batches appended by a manual clock; then a round of retention, and what `explain` says of what is left.
 Nothing in it is drawn from memory. `--check` writes nothing and exits with status 1 if the picture is not
 what it would draw.
 """

@@ -26,7 +26,7 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.groups.store import Committed, Kept
+    from broker.groups.store import Committed, StoredGroup
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.offset_fetch import (
@@ -58,7 +58,7 @@ def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetF
 
 
 def _found(
-    kept: Kept | None,
+    kept: StoredGroup | None,
     wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
 ) -> Found:
     """Offsets by topic: of the partitions that were named, each once, or all there are."""

@@ -1,5 +1,5 @@
-"""Consumer groups: the classic protocol, committed offsets, and where both are kept.
+"""Consumer groups: the classic protocol, committed offsets, and how both are stored.
 
-`group.py` is a pure state machine: events in, actions out. `coordinator.py` is the shell with
-timers that drives it. Begin with `messages.py`, which names what passes between the two.
+`group.py` is a pure state machine: events in, actions out. `coordinator.py` drives it with timers
+and the log. Begin with `messages.py`, which names the events and the actions.
 """

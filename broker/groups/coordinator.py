@@ -1,11 +1,12 @@
-"""The coordinator of every group: a thin shell around the state machine in groups.py.
+"""The coordinator of every group of this broker: a thin shell around the state machine in group.py.
 
-It hands events down, does what comes back (answers those who wait, writes to the log of groups), and has one
-timer for all deadlines. What is committed is answered once it is in the log, by the log's own flush rules.
-Which groups there are is in kept_groups.py, where they are kept in group_log.py.
+It passes events to the machine and carries out the actions that come back: it answers waiting
+members and writes to the log of groups. One timer serves all deadlines. A commit is answered once
+it is in the log, by the log's own flush settings. `registry.py` holds the groups;
+`offsets_topic.py` stores them.
 
-At start the log is read in a thread, partition by partition. Sessions and the expiry of offsets go by the
-machine's clock, or with clock.scope=all by the broker's.
+At start the log is read in a thread, partition by partition. Sessions and the expiry of offsets
+follow the machine's clock, or the broker's with clock.scope=all.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
-from broker.groups.kept_groups import KeptGroups
 from broker.groups.offsets_topic import TOPIC
-from broker.groups.store import Committed, Kept
+from broker.groups.registry import GroupRegistry
+from broker.groups.store import Committed, StoredGroup
 from protocol.errors import (
     BrokerError,
     CoordinatorNotAvailable,
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.groups")
 
 
-class Coordinator(KeptGroups):
+class Coordinator(GroupRegistry):
     """The groups of one node."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self._due: list[tuple[int, str]] = []  # deadlines of groups; some are no longer true
-        self._next: dict[str, int] = {}  # each group's deadline that is true
+        self._due: list[tuple[int, str]] = []  # a heap of deadlines, some of them outdated
+        self._next: dict[str, int] = {}  # the current deadline of each group
         self._woken = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._chores: list[asyncio.Task[None]] = []
@@ -56,7 +57,7 @@ class Coordinator(KeptGroups):
     # -- start and stop -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read what is kept, and begin to watch the time."""
+        """Read the stored groups and start the timer."""
         if TOPIC in self._node.metadata.image.topics:
             self._loading = set(range(self._partitions()))
         loop = asyncio.get_running_loop()
@@ -67,7 +68,7 @@ class Coordinator(KeptGroups):
         ]
 
     async def stop(self) -> None:
-        """Let nobody wait any longer: the broker stops."""
+        """Answer all waiting members, because the broker stops."""
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
@@ -91,8 +92,8 @@ class Coordinator(KeptGroups):
             self._loading.discard(index)
         log.info("groups are at hand", extra={"groups": len(self._groups)})
 
-    def _found(self, kept: Kept, index: int) -> None:
-        """Take in a group that a partition tells of; of several the one it belongs to is right."""
+    def _found(self, kept: StoredGroup, index: int) -> None:
+        """Take in a group read from a partition; if several have it, its own partition wins."""
         group_id = kept.group.group_id
         known = self._groups.get(group_id)
         if known is not None and index != self._log.index_of(group_id):
@@ -103,7 +104,7 @@ class Coordinator(KeptGroups):
         self._groups[group_id] = kept
         self._schedule(kept.group)
 
-    def _known(self, group_id: str) -> Kept:
+    def _known(self, group_id: str) -> StoredGroup:
         kept = self.find(group_id)
         if kept is None:
             raise UnknownMemberId(f"there is no group {group_id}")
@@ -112,7 +113,7 @@ class Coordinator(KeptGroups):
     # -- events ---------------------------------------------------------------------------------
 
     async def join(self, group_id: str, request: Join) -> Joined:
-        """A member joins; raises what it should see."""
+        """Let a member join; raises the error that the member gets."""
         config = self._node.config
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         kept = self.find(group_id)
@@ -123,7 +124,7 @@ class Coordinator(KeptGroups):
         if kept is None:
             if request.member_id:
                 raise UnknownMemberId(f"there is no group {group_id}")
-            kept = Kept(self._new_group(group_id), since_ms=self._clock.now_ms())
+            kept = StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms())
             self._groups[group_id] = kept
         group, ticket = kept.group, self._ticket()
         try:
@@ -143,7 +144,7 @@ class Coordinator(KeptGroups):
         protocols: tuple[str | None, str | None],
         assignments: Mapping[str, bytes],
     ) -> Synced:
-        """A member asks for its part; raises what it should see."""
+        """Return a member's assignment; raises the error that the member gets."""
         kept, ticket = self._known(group_id), self._ticket()
         now_ms = self._clock.steady_ms()
         actions = kept.group.sync(
@@ -156,12 +157,12 @@ class Coordinator(KeptGroups):
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """A member is alive; raises what it should know."""
+        """Note that a member is alive; raises the error that the member gets."""
         kept = self._known(group_id)
         kept.group.heartbeat(member_id, instance_id, generation, self._clock.steady_ms())
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> None:
-        """A member goes; raises UnknownMemberId, FencedInstanceId."""
+        """Remove a member; raises UnknownMemberId, FencedInstanceId."""
         kept = self._known(group_id)
         self._act(kept, kept.group.leave(member_id, instance_id, self._clock.steady_ms()))
 
@@ -170,8 +171,8 @@ class Coordinator(KeptGroups):
 
     # -- actions --------------------------------------------------------------------------------
 
-    def _act(self, kept: Kept, actions: Sequence[Action]) -> None:
-        """Do what the machine says: at once, or in a task where something has to be written."""
+    def _act(self, kept: StoredGroup, actions: Sequence[Action]) -> None:
+        """Carry out actions: at once, or in a task if something must be written."""
         kept.noted(self._clock.now_ms())
         self._schedule(kept.group)
         if not any(isinstance(action, Store) for action in actions):
@@ -186,9 +187,9 @@ class Coordinator(KeptGroups):
         task.add_done_callback(self._tasks.discard)
 
     async def _store_then_answer(
-        self, kept: Kept, written: Written, actions: Sequence[Action]
+        self, kept: StoredGroup, written: Written, actions: Sequence[Action]
     ) -> None:
-        """Answer what does not depend on the log, write, and answer the rest."""
+        """Answer what does not depend on the log, write, and then answer the rest."""
         failure: BrokerError | None = None
         for action in actions:
             if isinstance(action, Store):
@@ -196,7 +197,7 @@ class Coordinator(KeptGroups):
                     await self._log.append(kept.group.group_id, [written])
                 except BrokerError as error:
                     log.warning("group not stored: %s", error, extra={"group": kept.group.group_id})
-                    # What is too large stays so however often it is sent: its sender has to know.
+                    # A retry would be too large again, so the sender gets the error.
                     is_too_large = isinstance(error, MessageTooLarge | RecordListTooLarge)
                     failure = error if is_too_large else CoordinatorNotAvailable(str(error))
             else:
@@ -215,9 +216,9 @@ class Coordinator(KeptGroups):
         generation: int,
         offsets: Mapping[Name, Committed],
     ) -> bool:
-        """Store offsets if nothing has to be waited for, and return whether they are stored.
+        """Store offsets if that needs no waiting; return whether they are stored.
 
-        Raises why they may not be.
+        Raises the error that the client gets.
         """
         kept = self._committing(group_id, member_id, instance_id, generation)
         if not offsets:
@@ -241,7 +242,7 @@ class Coordinator(KeptGroups):
         generation: int,
         offsets: Mapping[Name, Committed],
     ) -> None:
-        """Store offsets; raises why not, and then none of them is."""
+        """Store offsets, all or none; raises the error that the client gets."""
         kept = self._committing(group_id, member_id, instance_id, generation)
         if not offsets:
             return
@@ -251,8 +252,8 @@ class Coordinator(KeptGroups):
             place, base_offset = await self._log.append(group_id, records)
         except BrokerError as error:
             raise _too_large_for_a_commit(error) from None
-        if kept.group.state is State.DEAD:  # deleted meanwhile: this came after
-            anew = Kept(self._new_group(group_id), since_ms=self.now_ms())
+        if kept.group.state is State.DEAD:  # deleted meanwhile
+            anew = StoredGroup(self._new_group(group_id), since_ms=self.now_ms())
             if self._groups.get(group_id, kept) is kept:
                 self._groups[group_id] = anew
             kept = self._groups[group_id]
@@ -260,24 +261,24 @@ class Coordinator(KeptGroups):
 
     def _committing(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> Kept:
-        """The group somebody commits in, or what is to become it; raises why that may not be."""
+    ) -> StoredGroup:
+        """Return the group of a commit, or a new one; raises the error if it may not commit."""
         kept = self.find(group_id, may_be_empty=True)
         if kept is None:
             if generation >= 0:
                 raise IllegalGeneration(f"there is no group {group_id}")
-            kept = Kept(self._new_group(group_id), since_ms=self._clock.now_ms())
+            kept = StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms())
         kept.group.check_commit(member_id, instance_id, generation, self._clock.steady_ms())
         return kept
 
     def now_ms(self) -> int:
-        """The time of a commit."""
+        """The time of a commit, in ms since the epoch."""
         return self._clock.now_ms()
 
     # -- time -----------------------------------------------------------------------------------
 
     def _schedule(self, group: Group) -> None:
-        """Have the group looked at when it says; later is seen to when the time comes."""
+        """Set a group's next deadline; an outdated entry of the heap is ignored when it comes up."""
         at_ms, known_ms = group.next_deadline_ms(), self._next.get(group.group_id)
         if at_ms is None or (known_ms is not None and known_ms <= at_ms):
             return
@@ -286,7 +287,7 @@ class Coordinator(KeptGroups):
         self._woken.set()
 
     async def _watch(self) -> None:
-        """Tell groups that their time has come."""
+        """Call the groups whose deadline has come, until the broker stops."""
         while True:
             self._woken.clear()
             self._tick()
@@ -311,20 +312,20 @@ class Coordinator(KeptGroups):
                 continue
             try:
                 self._act(kept, kept.group.tick(now_ms))
-            except Exception:  # one group must not stop the clock of the others
+            except Exception:  # one group must not stop the timer of the others
                 log.exception("group failed at its time", extra={"group": group_id})
             if kept.is_idle and not kept.group.generation:
-                self._groups.pop(group_id, None)  # nobody ever came in
+                self._groups.pop(group_id, None)  # no member joined
 
     async def _expire(self) -> None:
-        """Let offsets go that are not kept any longer, again and again."""
+        """Delete expired offsets at intervals, until the broker stops."""
         every_ms = self._node.config.offsets_retention_check_interval_ms
         due_ms = self._clock.steady_ms() + every_ms
         while True:
             await self._clock.reached(due_ms)
             try:
                 await self.expire()
-            except Exception:  # the next round may go better; the loop must not end
+            except Exception:  # the next round may succeed; the loop must not end
                 log.exception("offsets could not expire")
             due_ms = self._clock.steady_ms() + every_ms
 
@@ -336,7 +337,7 @@ def _too_large_for_a_commit(error: BrokerError) -> BrokerError:
 
 
 def new_member_id(prefix: str | None) -> str:
-    """An id nobody has, as Kafka makes them; of a prefix that leaves no room for it only the beginning."""
+    """Return a new unique member id, as Kafka makes them; a long prefix is cut."""
     ending = f"-{uuid.uuid4()}"
     kept = (prefix or "").encode()[: STRING_MAX - len(ending)]
     return kept.decode(errors="ignore") + ending

@@ -1,18 +1,19 @@
 """The classic group protocol as a pure state machine: events in, actions out.
 
-A `Group` is told what happened (a request, or that time has passed), with `now_ms` of a clock that never goes
-back, and returns what is to be done: `Answer` somebody who waited, `Store` the group. It knows no
-event loop, no socket and no file; who waits is an opaque ticket. A request that is refused raises the
-error its sender should see.
+A method of `Group` takes an event (a request, or that time has passed) with `now_ms`, from a clock
+that never goes back, and returns actions: `Answer` a waiting member, `Store` the group. The machine
+uses no event loop, socket or file; a waiting request is an opaque ticket. A refused request raises
+the error that its sender gets.
 
     EMPTY -> PREPARING -> COMPLETING -> STABLE -> PREPARING ...      (DEAD: deleted)
 
-PREPARING gathers the members, until all have joined again or the longest rebalance timeout is over.
-COMPLETING waits for the leader's assignment. What members say of themselves and are assigned is
-opaque: consumers, Connect and any other user of the protocol are treated alike. What passes in and out is in
-group_protocol.py, who the members are and what they know together in group_members.py.
+In PREPARING members join, until all have joined again or the longest rebalance timeout is over. In
+COMPLETING the group waits for the leader's assignment. Subscriptions and assignments are opaque, so
+consumers, Connect and other users of the protocol are treated alike. Events and actions are in
+messages.py, the members in members.py.
 
-Source: Kafka's GroupCoordinator and GroupMetadata as of 3.9; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
+Source: Kafka's GroupCoordinator and GroupMetadata as of 3.9; KIP-62, KIP-134, KIP-345, KIP-394,
+KIP-814.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 @dataclass(slots=True)
 class Group(Membership):
-    """One group."""
+    """The state machine of one group."""
 
     join_deadline_ms: int | None = None
     sync_deadline_ms: int | None = None
@@ -76,11 +77,11 @@ class Group(Membership):
     # -- join -----------------------------------------------------------------------------------
 
     def join(self, request: Join, ticket: Any, now_ms: int) -> list[Action]:
-        """Somebody joins: now or, when the others have, later. Raises what the sender should see."""
+        """A member joins; it is answered at once or when the others have joined. Raises its error."""
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
         if not self._has_room(request.member_id):
-            return self._turn_away(request.member_id, ticket, now_ms)
+            return self._refuse_member(request.member_id, ticket, now_ms)
         if request.protocol_type == "" or not request.protocols or not self._supports(request):
             raise InconsistentGroupProtocol(
                 f"group {self.group_id} is of type {self.protocol_type}, protocol {self.protocol}"
@@ -111,8 +112,8 @@ class Group(Membership):
             raise MemberIdRequired(request.new_id)
         return self._add(request, request.new_id, ticket, now_ms)
 
-    def _turn_away(self, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
-        """Refuse one too many; a member that comes too late to keep its place is none any longer."""
+    def _refuse_member(self, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
+        """Refuse a member of a full group; an existing member that came too late is removed."""
         full = GroupMaxSizeReached(f"group {self.group_id} has {self.max_size} members")
         self.pending.pop(member_id, None)
         if member_id in self.members:
@@ -120,7 +121,7 @@ class Group(Membership):
         return [Answer(ticket, full), *self._try_complete(now_ms)]
 
     def _add(self, request: Join, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
-        """Take in a new member, and have everybody join again."""
+        """Add a new member and begin a rebalance."""
         member = Member(
             member_id,
             request.instance_id,
@@ -143,16 +144,16 @@ class Group(Membership):
         return self._rebalance(now_ms)
 
     def _update(self, member: Member, request: Join, ticket: Any, now_ms: int) -> list[Action]:
-        """A member joins again, with news or not."""
+        """An existing member joins again, with or without changes."""
         actions: list[Action] = []
-        if member.joining is not None:  # its first request was lost on the way
+        if member.joining is not None:  # its first request was lost
             actions.append(Answer(member.joining, RebalanceInProgress()))
         self._take_on(member, request)
         member.joining = ticket
         return actions + self._rebalance(now_ms)
 
     def _replace(self, member: Member, request: Join, ticket: Any, now_ms: int) -> list[Action]:
-        """A static member is back under a new id (KIP-345); the old one is fenced."""
+        """A static member returns under a new member id (KIP-345); the old id is fenced."""
         fenced = FencedInstanceId(
             f"{request.instance_id} is {request.new_id} now", member.member_id
         )
@@ -178,14 +179,14 @@ class Group(Membership):
         joined = self._joined(member)
         if request.can_skip:
             joined = joined._replace(skip_assignment=bool(joined.members))
-        else:  # an old leader is told of the former id, or it would assign again
+        else:  # a leader gets the former id, or it would assign again
             joined = joined._replace(leader=leader_before or "", members=())
         return [*actions, Store(), Answer(ticket, joined)]
 
     # -- rebalance ------------------------------------------------------------------------------
 
     def _rebalance(self, now_ms: int) -> list[Action]:
-        """Gather the members, unless that is under way; be done with it if all are here."""
+        """Begin a rebalance, unless one is under way; end it if all members have joined."""
         actions: list[Action] = []
         if self.state is not State.PREPARING:
             if self.state is State.COMPLETING:
@@ -197,9 +198,7 @@ class Group(Membership):
             wait_ms = self.initial_delay_ms if self._is_initial else timeout_ms
             self._left_ms, self._has_grown = max(0, timeout_ms - wait_ms), False
             self.join_deadline_ms = now_ms + wait_ms
-            if (
-                is_first and not self._is_initial
-            ):  # whoever was given an id and is not here yet comes later
+            if is_first and not self._is_initial:  # a member with a pending id may still join
                 return actions + self._complete_join(now_ms)
         return actions + self._try_complete(now_ms)
 
@@ -221,13 +220,13 @@ class Group(Membership):
         return self._complete_join(now_ms)
 
     def _complete_join(self, now_ms: int) -> list[Action]:
-        """Everybody who will come has come: begin the next generation."""
+        """End the join phase and begin the next generation."""
         self._is_initial = False
         gone = [m for m in self.members.values() if m.joining is None and m.instance_id is None]
         for member in gone:
             self._drop(member)
         present = [member for member in self.members.values() if member.joining is not None]
-        if self.members and not present:  # static members all, and none is back yet
+        if self.members and not present:  # all are static members that have not returned yet
             self.join_deadline_ms = now_ms + self._rebalance_timeout_ms()
             return []
         self.join_deadline_ms = None
@@ -266,9 +265,9 @@ class Group(Membership):
         ticket: Any,
         now_ms: int,
     ) -> list[Action]:
-        """A member asks for its part; `protocols` are type and name, if it says them.
+        """A member asks for its assignment; `protocols` are type and name, if it sends them.
 
-        Raises what the sender should see.
+        Raises the error that the member gets.
         """
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
@@ -302,7 +301,7 @@ class Group(Membership):
         return actions
 
     def not_stored(self, now_ms: int) -> list[Action]:
-        """The assignment could not be written down: nobody may have it, so begin again."""
+        """The assignment could not be written, so no member may get it: begin a new rebalance."""
         if self.state is not State.STABLE:
             return []
         for member in self.members.values():
@@ -314,7 +313,7 @@ class Group(Membership):
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> None:
-        """A member is alive; raises what it should know."""
+        """A member is alive; raises the error that the member gets."""
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
         member = self._known(member_id, instance_id)
@@ -325,7 +324,7 @@ class Group(Membership):
             raise refusal
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> list[Action]:
-        """A member goes, by its id or its instance id; raises UnknownMemberId, FencedInstanceId."""
+        """Remove a member, by member id or instance id; raises UnknownMemberId, FencedInstanceId."""
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
         if member_id in self.pending:
@@ -339,11 +338,11 @@ class Group(Membership):
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> None:
-        """Whether offsets may be committed; a member that commits is alive. Raises why not."""
+        """Check that a member may commit offsets, and note that it is alive; raises its error."""
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
         if generation < 0 and self.state is State.EMPTY:
-            return  # an operator's tool, or a consumer that assigns its partitions itself
+            return  # an admin tool, or a consumer that assigns its own partitions
         if generation < 0 and member_id == "" and instance_id is None:
             raise UnknownMemberId(f"group {self.group_id} has members: only they commit")
         member = self._known(member_id, instance_id)
@@ -357,14 +356,14 @@ class Group(Membership):
     # -- time -----------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do at the earliest; None if nothing is waited for."""
+        """Return when `tick` must be called next; None if there is no deadline."""
         due = [member.deadline_ms for member in self.members.values() if not member.is_waiting]
         due += self.pending.values()
         due += [at for at in (self.join_deadline_ms, self.sync_deadline_ms) if at is not None]
         return min(due, default=None)
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Time has passed: drop who was silent for too long, end what has taken too long."""
+        """Remove members whose session has expired, and end phases that took too long."""
         actions: list[Action] = []
         expired = [m for m in self.members.values() if not m.is_waiting and m.deadline_ms <= now_ms]
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
@@ -382,7 +381,7 @@ class Group(Membership):
         return actions
 
     def _join_time_over(self, now_ms: int) -> list[Action]:
-        """Wait on for a group that still grows at its beginning; else go on with who is here."""
+        """Extend the first rebalance of a group that still grows; else go on with its members."""
         if self._is_initial and self._has_grown and self._left_ms > 0:
             wait_ms = min(self.initial_delay_ms, self._left_ms)
             self._left_ms, self._has_grown = self._left_ms - wait_ms, False

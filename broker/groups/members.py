@@ -1,7 +1,7 @@
-"""The members of a group: who they are, what they know together, and whether a request is from one of them.
+"""The members of a group, their common protocol, and the check that a request is from one of them.
 
-The part of the machine in groups.py that changes no state but the members' own. Pure as that is: `now_ms` is
-an argument, and who waits is an opaque ticket.
+This part of the machine in group.py changes only the state of members. It is pure: `now_ms` is an
+argument, and a waiting request is an opaque ticket.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One member, and what it waits for."""
+    """One member, with the requests it waits for."""
 
     member_id: str
     instance_id: str | None
@@ -38,19 +38,19 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its silence means nothing, for it waits for us."""
+        """Whether the member waits for an answer, so that its session cannot expire."""
         return (self.joining is not None and not self.is_new) or self.syncing is not None
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said of itself for a protocol."""
+        """Return the member's metadata for a protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
 @dataclass(slots=True)
 class Membership:
-    """Who is in a group, in which generation.
+    """The members of a group and its generation.
 
-    `planted` switches off rules, for tests that want to see them missed.
+    `planted` switches off rules, for tests that must notice their absence.
     """
 
     group_id: str
@@ -63,7 +63,7 @@ class Membership:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending: dict[str, int] = field(default_factory=dict)  # given ids, and until when they are kept
+    pending: dict[str, int] = field(default_factory=dict)  # ids without a join yet -> expiry in ms
     planted: frozenset[str] = frozenset()
 
     def _known(self, member_id: str, instance_id: str | None) -> Member:
@@ -87,7 +87,7 @@ class Membership:
         member.deadline_ms = now_ms + lasts_ms
 
     def _has_room(self, member_id: str) -> bool:
-        """Whether one more may join; while members gather, those who come first are the ones kept."""
+        """Whether one more member may join; during a rebalance the members that join first stay."""
         member = self.members.get(member_id)
         if self.state is State.PREPARING:
             if member is not None and member.joining is not None:
@@ -96,7 +96,7 @@ class Membership:
         return member is not None or len(self.members) < self.max_size
 
     def _supports(self, request: Join) -> bool:
-        """Whether the group, without the one who asks, can do with its protocols."""
+        """Whether the other members of the group support one of a member's protocols."""
         if self.state is State.EMPTY:
             return True
         if request.protocol_type != self.protocol_type:
@@ -105,12 +105,12 @@ class Membership:
         return not self.members or bool(names & self._candidates())
 
     def _candidates(self) -> set[str]:
-        """Protocols that every member knows."""
+        """Return the protocols that every member supports."""
         known = [{name for name, _ in member.protocols} for member in self.members.values()]
         return set.intersection(*known) if known else set()
 
     def _vote(self) -> str:
-        """Each member votes for the first of its protocols that all know; most votes win."""
+        """Return the protocol with most votes; each member votes for its first one that all support."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -129,7 +129,7 @@ class Membership:
         member.client_id, member.client_host = request.client_id, request.client_host
 
     def _drop(self, member: Member) -> list[Action]:
-        """Take a member out; who it was for does not wait any longer."""
+        """Remove a member, and answer its waiting requests."""
         del self.members[member.member_id]
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
@@ -138,7 +138,7 @@ class Membership:
         return [Answer(ticket, gone) for ticket in waiting]
 
     def _joined(self, member: Member) -> Joined:
-        """What a member of the present generation is told."""
+        """Return the answer to a join for a member of the current generation."""
         protocol = self.protocol or ""
         members: tuple[tuple[str, str | None, bytes], ...] = ()
         if member.member_id == self.leader:
@@ -159,7 +159,7 @@ class Membership:
         return Synced(self.protocol_type or "", self.protocol or "", member.assignment)
 
     def tickets(self) -> list[Any]:
-        """Everybody who waits; for a broker that stops."""
+        """Return all waiting requests, for a broker that stops."""
         found = []
         for member in self.members.values():
             found += [at for at in (member.joining, member.syncing) if at is not None]
@@ -167,7 +167,7 @@ class Membership:
         return found
 
     def restore(self, members: Iterable[Member], now_ms: int) -> None:
-        """Be as the log tells it; every member has its session timeout to show that it is alive."""
+        """Restore the members from the log; each must show within its session that it is alive."""
         for member in members:
             member.is_new, member.has_synced = False, True
             self.members[member.member_id] = member

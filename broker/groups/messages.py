@@ -1,7 +1,7 @@
-"""What passes between a group, its members and its keeper: states, requests, answers, actions.
+"""The events and actions of a group: its states, requests, answers, and what is to be done.
 
-What a request gets in each state is said once, in tables. Values only: what is done with them is in
-groups.py, by the names of Apache Kafka's GroupCoordinator.
+What a request gets in each state is written here once, in tables. Values only: `group.py` has the
+behaviour. Names are those of Apache Kafka's GroupCoordinator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """Where a group is; the value is the name clients know it by."""
+    """The state of a group; the value is the name that clients see."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -30,7 +30,7 @@ class State(Enum):
     DEAD = "Dead"
 
 
-# What a request of a known member of the present generation gets in each state; None: it is served.
+# The error for a request of a known member in the current generation, by state; None: served.
 ON_HEARTBEAT: Mapping[State, type[BrokerError] | None] = {
     State.EMPTY: UnknownMemberId,
     State.PREPARING: RebalanceInProgress,
@@ -64,7 +64,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class Join(NamedTuple):
-    """A request to join; `new_id` names who comes without an id."""
+    """A request to join; `new_id` is the id for a member that has none yet."""
 
     member_id: str
     new_id: str
@@ -75,12 +75,12 @@ class Join(NamedTuple):
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: Protocols
-    needs_id: bool = False  # v4: join again with the id you are given
-    can_skip: bool = False  # v9: a leader can be told not to assign
+    needs_id: bool = False  # v4: the member must join again with the id it is given
+    can_skip: bool = False  # v9: the answer may tell a leader not to assign
 
 
 class Joined(NamedTuple):
-    """What a member learns when its join is answered; `members` only for the leader."""
+    """The answer to a join; `members` only for the leader."""
 
     member_id: str
     generation: int
@@ -92,7 +92,7 @@ class Joined(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """A member's part of the assignment."""
+    """A member's assignment."""
 
     protocol_type: str
     protocol: str
@@ -100,14 +100,14 @@ class Synced(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer one who waits."""
+    """Answer a waiting request."""
 
     ticket: Any
     outcome: Joined | Synced | BrokerError
 
 
 class Store(NamedTuple):
-    """Write the group down, before the answers that come with it."""
+    """Write the group to the log, before the answers that come with it."""
 
 
 Action = Answer | Store

@@ -1,7 +1,7 @@
-"""Where groups are kept: each in one partition of __consumer_offsets, by the hash of its id, as in Kafka.
+"""Stores groups in __consumer_offsets: each in one partition, by the hash of its id, as in Kafka.
 
-The topic is made when the first group is to be kept. What is put in is stored by the log's own flush rules
-when the call returns. Errors are those that a group's clients see.
+The topic is created when the first group is stored. A write is durable, by the log's own flush
+settings, when the call returns. The errors are those that clients of groups get.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ _RECORDS_PER_BATCH = 1_000
 
 
 class GroupLog:
-    """The log of one node's groups."""
+    """The log of one broker's groups."""
 
     def __init__(self, node: Node, clock: Clock) -> None:
-        """Records get their times from the clock."""
+        """Take the node and the clock that stamps the records."""
         self._node = node
         self._clock = clock
         self._creating = asyncio.Lock()
 
     def partitions(self) -> int:
-        """How many partitions there are, or will be."""
+        """How many partitions the topic has, or will have."""
         topic = self._node.metadata.image.topics.get(TOPIC)
         return self._node.config.offsets_topic_num_partitions if topic is None else topic.partitions
 
     def index_of(self, group_id: str) -> int:
-        """The partition a group belongs to."""
+        """Return the partition of a group."""
         return partition_of(group_id, self.partitions())
 
     def read(self, index: int, make: Callable[[str], Group]) -> Loading:
-        """In a thread: take in every record of one partition; `make` begins a group."""
+        """Take in every record of one partition, in a thread; `make` creates a group."""
         partition = self._node.partition(TOPIC, index)
         loading = Loading(make, (partition.topic_id, index))
         offset = partition.log_start_offset
@@ -77,7 +77,7 @@ class GroupLog:
         return loading
 
     def append_now(self, group_id: str, records: Sequence[Written]) -> tuple[Log, int] | None:
-        """Do as `append` without waiting; None, and nothing is put in, if it would have to."""
+        """Like `append` without waiting; None, with nothing written, if it would have to wait."""
         partition = self._opened_now(group_id)
         if partition is None:
             return None
@@ -85,15 +85,16 @@ class GroupLog:
             made = self._batch(records)
             appended = self._node.appends.append_now(partition, made, _PRODUCE_VERSION)
         except BrokerError as error:
-            raise _refused_as_kafka_does(error) from None
+            raise _as_not_coordinator(error) from None
         if appended is None:
             return None
         return (partition.topic_id, partition.index), appended.base_offset
 
     async def append(self, group_id: str, records: Sequence[Written]) -> tuple[Log, int]:
-        """Put records of a group into its log; which that is, and the first offset, once they are stored.
+        """Write records of a group; return the log and the first offset once they are stored.
 
-        A log that cannot take them is NotCoordinator, as in Kafka: clients look for another and ask again.
+        A log that cannot take them raises NotCoordinator, as in Kafka: clients then look up the
+        coordinator again.
         """
         try:
             partition = await self._opened(group_id)
@@ -101,11 +102,11 @@ class GroupLog:
             if isinstance(appended, asyncio.Future):
                 appended = await appended
         except BrokerError as error:
-            raise _refused_as_kafka_does(error) from None
+            raise _as_not_coordinator(error) from None
         return (partition.topic_id, partition.index), appended.base_offset
 
     async def append_all(self, group_id: str, records: Sequence[Written]) -> None:
-        """Put as many records as there are into a group's log, in batches of bounded size."""
+        """Write any number of records to a group's log, in batches of bounded size."""
         for at in range(0, len(records), _RECORDS_PER_BATCH):
             await self.append(group_id, records[at : at + _RECORDS_PER_BATCH])
 
@@ -113,7 +114,7 @@ class GroupLog:
         return batches.build_plain(records, self._clock.now_ms())
 
     def _opened_now(self, group_id: str) -> Partition | None:
-        """The partition a group is kept in, if it is there and open."""
+        """Return the partition of a group if it exists and is open, else None."""
         if TOPIC not in self._node.metadata.image.topics:
             return None
         try:
@@ -122,7 +123,7 @@ class GroupLog:
             return None  # whoever may wait will see
 
     async def _opened(self, group_id: str) -> Partition:
-        """The partition a group is kept in; makes the topic."""
+        """Return the partition of a group, opened if necessary; creates the topic."""
         node, config = self._node, self._node.config
         if TOPIC not in node.metadata.image.topics:
             async with self._creating:
@@ -139,8 +140,8 @@ class GroupLog:
         return await node.open_partition(TOPIC, self.index_of(group_id))
 
 
-def _refused_as_kafka_does(error: BrokerError) -> BrokerError:
-    """A log that cannot take a group makes its clients look for another coordinator."""
+def _as_not_coordinator(error: BrokerError) -> BrokerError:
+    """Return the error that makes clients look for another coordinator, where Kafka does the same."""
     if isinstance(error, UnknownTopicOrPartition):
         return CoordinatorNotAvailable(error.message)
     if isinstance(error, KafkaStorageError):

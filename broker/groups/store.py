@@ -1,7 +1,7 @@
-"""What a coordinator remembers of groups: offsets in memory, and how both are written and read as records.
+"""A coordinator's memory of a group: its state machine and offsets, and both as records of the log.
 
-A `Kept` group is its state machine and its offsets. `expired` decides which offsets go, as Kafka does since
-KIP-211. Nothing here waits or reads a clock; times are ms since the epoch, as arguments.
+`expired` decides which offsets are deleted, as Kafka does since KIP-211. Nothing here waits or
+reads a clock; times are arguments, in ms since the epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Log = tuple["UUID | None", int]  # topic id and partition of the log a group is 
 
 
 class Committed(NamedTuple):
-    """A committed offset; `at` is where in its log it stands, -1 before it is written."""
+    """A committed offset; `at` is its record's offset in the log, -1 before it is written."""
 
     offset: int
     leader_epoch: int
@@ -48,7 +48,7 @@ class Committed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Kept:
+class StoredGroup:
     """A group, its offsets, and since when it is in its state."""
 
     group: Group
@@ -57,43 +57,44 @@ class Kept:
     seen: State = State.EMPTY
 
     def noted(self, now_ms: int) -> None:
-        """Take note of the time if the state has changed."""
+        """Note the time if the state has changed."""
         if self.group.state is not self.seen:
             self.seen, self.since_ms = self.group.state, now_ms
 
     def commit(self, name: Name, committed: Committed) -> None:
-        """Remember an offset that is in the log; one that stands behind it there wins.
+        """Take an offset that is in the log, unless a later record has another one.
 
-        A group's log is another one once its topic has been made anew or has got more partitions.
+        The records are compared only within one log: a topic that was created again, or has got
+        more partitions, is another log.
         """
         before = self.offsets.get(name)
         if before is None or before.log != committed.log or before.at <= committed.at:
             self.offsets[name] = committed
 
     def take_in(self, offsets: Mapping[Name, Committed], log: Log, base_offset: int) -> None:
-        """Remember offsets that are in a log, one after another from an offset on."""
+        """Take offsets that are in a log, one after another from an offset on."""
         for at, (name, committed) in enumerate(offsets.items(), base_offset):
             offset, epoch, metadata, commit_ms, expire_ms, _, _ = committed
             self.commit(name, Committed(offset, epoch, metadata, commit_ms, expire_ms, at, log))
 
-    def fill_in(self, other: Kept) -> None:
-        """Take over what only another partition knows of this group: it was kept there once."""
+    def fill_in(self, other: StoredGroup) -> None:
+        """Take over offsets that only another partition has, where the group was stored before."""
         for name, committed in other.offsets.items():
             self.offsets.setdefault(name, committed)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left of it but its name."""
+        """Whether the group has no members and no offsets left."""
         group = self.group
         return group.state is State.EMPTY and not self.offsets and not group.pending
 
     @property
     def is_of_consumers(self) -> bool:
-        """Whether its members read topics and say which; other types keep that to themselves."""
+        """Whether the members are consumers, whose subscriptions can be read."""
         return self.group.protocol_type == _CONSUMER
 
     def topics_in_use(self) -> set[str] | None:
-        """The topics its members read; None where that is not known."""
+        """Return the topics that the members read; None if that is unknown."""
         group = self.group
         if not self.is_of_consumers:
             return None
@@ -106,11 +107,12 @@ class Kept:
         return found
 
     def expired(self, now_ms: int, retention_ms: int) -> list[Name]:
-        """The offsets that are not kept any longer.
+        """Return the offsets that have expired.
 
-        Of an empty group they are kept from when it became so, of one that never had members from their
-        commit, and of topics that a stable group of consumers no longer reads from their commit, too. Any
-        other group keeps all. An offset that came with a retention time goes by that.
+        The retention time counts from when an empty group became empty, and from the commit if the
+        group never had members, or if a stable group of consumers no longer reads the topic.
+        Offsets of other groups do not expire. An offset that was committed with a retention time of
+        its own uses that.
         """
         group = self.group
         in_use = self.topics_in_use() if group.state is State.STABLE else None
@@ -130,7 +132,7 @@ class Kept:
     # -- records --------------------------------------------------------------------------------
 
     def group_record(self) -> Written:
-        """The group as a record."""
+        """Return the group as a record."""
         group = self.group
         protocol = group.protocol or ""
         members = [
@@ -157,7 +159,7 @@ class Kept:
         return group_records.group_key(group.group_id), group_records.group_value(value)
 
     def offset_record(self, name: Name, committed: Committed | None) -> Written:
-        """An offset as a record; None is its tombstone."""
+        """Return an offset as a record; None as its tombstone."""
         key = group_records.offset_key(self.group.group_id, *name)
         if committed is None:
             return key, None
@@ -175,23 +177,23 @@ class Kept:
         return key, group_records.offset_value(value)
 
     def tombstones(self) -> list[Written]:
-        """Records that make the log forget the group."""
+        """Return the records that delete the group from the log."""
         gone = [self.offset_record(name, None) for name in self.offsets]
         return [*gone, (group_records.group_key(self.group.group_id), None)]
 
 
 class Loading:
-    """Groups as the records of a partition tell them, one after another."""
+    """Groups, built from the records of a partition one after another."""
 
     def __init__(self, make: Callable[[str], Group], log: Log | None = None) -> None:
         self._make = make
         self._log = log
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, StoredGroup] = {}
         self._members: dict[str, list[Member]] = {}
         self.unreadable = 0
 
     def record(self, at: int, key: bytes | None, value: bytes | None) -> None:
-        """Take in the record at an offset; one that nobody can read is counted and left alone."""
+        """Take in the record at an offset; one that cannot be read is counted and skipped."""
         try:
             told = group_records.read_key(key or b"")
             if told is None:
@@ -219,10 +221,10 @@ class Loading:
             self._log,
         )
 
-    def _of(self, group_id: str) -> Kept:
+    def _of(self, group_id: str) -> StoredGroup:
         kept = self._kept.get(group_id)
         if kept is None:
-            kept = self._kept[group_id] = Kept(self._make(group_id))
+            kept = self._kept[group_id] = StoredGroup(self._make(group_id))
         return kept
 
     def _group(self, group_id: str, said: GroupMetadataValue | None) -> None:
@@ -250,8 +252,8 @@ class Loading:
             for each in said.members
         ]
 
-    def groups(self, steady_ms: int) -> Iterable[Kept]:
-        """What is left when every record has been taken in; sessions begin at `steady_ms`."""
+    def groups(self, steady_ms: int) -> Iterable[StoredGroup]:
+        """Return the groups after all records have been taken in; sessions begin at `steady_ms`."""
         for group_id, kept in self._kept.items():
             kept.group.restore(self._members.get(group_id, ()), steady_ms)
             kept.seen = kept.group.state

@@ -1,7 +1,8 @@
-"""Which topics a consumer says it reads: the one place that looks into what members tell one another.
+"""Reads the topics of a consumer's subscription: the only code that looks into members' metadata.
 
-Only groups of the type "consumer" are looked into, and only to know which offsets are in use. What cannot be
-read is None: nothing is concluded from it. Source: Kafka's ConsumerProtocolSubscription message.
+It is used only for groups of the type "consumer", to know which offsets are in use. A subscription
+that cannot be read is None, and nothing is concluded from it. Source: Kafka's
+ConsumerProtocolSubscription message.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from protocol.schema import Bytes, Message, String, since
 
 
 class ConsumerProtocolSubscription(Message):
-    """The beginning of it, the same in every version; owned partitions and more may follow."""
+    """The first fields, equal in all versions; owned partitions and more may follow."""
 
     topics: list[String] = since(0)
     user_data: Bytes | None = since(0, default=None)
@@ -25,7 +26,7 @@ def _codec() -> Codec:
 
 
 def subscribed_topics(metadata: bytes) -> set[str] | None:
-    """The topics of a consumer's subscription; None if it cannot be read."""
+    """Return the topics of a consumer's subscription; None if it cannot be read."""
     try:
         said, _ = _codec().decode(metadata, 2)
     except DecodeError:

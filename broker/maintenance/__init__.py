@@ -1,4 +1,4 @@
-"""Work that comes due by the broker's clock: retention and compaction of all logs.
+"""Work that is due by the broker's clock: rounds of retention and compaction over all logs.
 
-Begin with `rounds.py`. Compaction runs in a process of its own, `cleaning_process.py`.
+Begin with `rounds.py`. Compaction runs in a child process, `cleaning_process.py`.
 """

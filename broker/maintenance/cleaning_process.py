@@ -1,18 +1,18 @@
-"""The process in which logs are compacted: started by the broker, nice to it, gone with it.
+"""The child process that compacts logs, at low priority; it ends with the broker.
 
-It is told what to do by lines of JSON on its standard input, and answers on its standard output:
+It reads requests as lines of JSON from standard input and answers on standard output:
 
-    {"directory": ..., "job": ...}     read the keys of a log's dirty part
-        {"groups": n, "end_offset": o}     how many segments there will be, and before what all is clean
+    {"directory": ..., "job": ...}     read the keys of a log's dirty section
+        {"groups": n, "end_offset": o}     the number of new segments; the log is clean before o
     {"group": i}                       write the i-th of them
         {"cleaned": ...}
-    either of them is answered {"error": sentence, "corrupt": bool} where it fails
-    and until it is answered there comes, again and again
-        {"progress": n}                a number that grows as long as it gets anywhere
+    either of them is answered {"error": sentence, "corrupt": bool} if it fails
+    and until it is answered, again and again
+        {"progress": n}                a number that grows while there is progress
 
-It writes `.cleaned` files and nothing else, into the directory it was told of when it read the keys there,
-whatever has that one's name since. When its input ends, so has the broker: it stops at once, wherever
-it is, and the next start of a broker removes what it left.
+It only writes `.cleaned` files, into the directory whose keys it has read, even if that is renamed
+meanwhile. When its input ends, the broker has ended: the process stops at once, and the next start
+of a broker removes its files.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Serve until the input ends."""
-    _die_with_the_broker()
+    """Answer requests until the input ends."""
+    _end_with_parent()
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin, lines), daemon=True).start()
     answers = _Answers(sys.stdout)
-    threading.Thread(target=answers.tell_progress, daemon=True).start()
+    threading.Thread(target=answers.send_progress, daemon=True).start()
     cleaner: Cleaner | None = None
     groups: list[Any] = []
     answer: dict[str, Any]
@@ -54,7 +54,9 @@ def main() -> None:
         answers.begin()
         try:
             if "job" in asked:
-                os.chdir(asked["directory"])  # a topic made anew under its name has another
+                os.chdir(
+                    asked["directory"]
+                )  # stays this directory even if a new topic takes its name
                 cleaner = Cleaner(Path(), Job.unpacked(asked["job"]), answers.progress)
                 groups = cleaner.groups()
                 answer = {"groups": len(groups), "end_offset": cleaner.end_offset}
@@ -68,25 +70,25 @@ def main() -> None:
 
 
 class _Answers:
-    """What goes to the broker: a number now and then while something is done, then what came of it."""
+    """Writes to the broker: progress while a request is served, then its answer."""
 
     def __init__(self, target: TextIO) -> None:
         self.progress = Progress()
         self._target = target
-        self._lock = threading.Lock()  # whole lines
+        self._lock = threading.Lock()  # one line at a time
         self._is_busy = threading.Event()
 
     def begin(self) -> None:
-        """Something has been asked for."""
+        """Note that a request is being served."""
         self._is_busy.set()
 
     def end(self, answer: dict[str, Any]) -> None:
-        """It is done."""
+        """Write the answer of the request."""
         self._is_busy.clear()
         self._write(answer)
 
-    def tell_progress(self) -> NoReturn:
-        """Say how far it is while anything is done; for a thread of its own."""
+    def send_progress(self) -> NoReturn:
+        """Write the progress at intervals while a request is served; for a thread of its own."""
         while True:
             self._is_busy.wait()
             self._write({"progress": self.progress.steps})
@@ -104,7 +106,7 @@ def _read(source: TextIO, lines: queue.SimpleQueue[str]) -> None:
     os._exit(0)
 
 
-def _die_with_the_broker() -> None:
-    """Have the system end this process when its parent ends; where it cannot, the input's end does it."""
+def _end_with_parent() -> None:
+    """Make the system end this process with its parent; if it cannot, the end of the input does."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

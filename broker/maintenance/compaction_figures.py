@@ -1,4 +1,4 @@
-"""What is counted of compaction, in plain ints; `metrics_of_compaction` says how it is called."""
+"""Counters of compaction, as plain numbers; `compaction_metrics` declares the metrics."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 UNREADABLE = "unreadable"
-STUCK = "stuck"  # its cleaning got nowhere
+STUCK = "stuck"  # its cleaning made no progress
 
 
 class Uncleanable(NamedTuple):
-    """A log that no round takes any more."""
+    """A log that no round compacts any more."""
 
     topic_id: UUID | None
     reason: str
@@ -25,45 +25,45 @@ class Uncleanable(NamedTuple):
 
 
 class CompactionFigures:
-    """The figures of one broker. Written by one round at a time, read by any thread."""
+    """The counters of one broker. Written by one round at a time, read by any thread."""
 
     def __init__(self) -> None:
         self.cleanings = 0
         self.failures = 0
         self.bytes_read = 0
         self.bytes_written = 0
-        self.longest_s = 0.0  # of a cleaning
-        self.last_recopy: float | None = None  # what part of the last log cleaned was written again
-        self.last_look_ms: int | None = None  # of the steady clock, when a round last began
-        self.max_dirty_ratio = 0.0  # as of the last look
+        self.longest_s = 0.0  # the longest cleaning
+        self.last_recopy: float | None = None  # bytes written / bytes read, of the last cleaning
+        self.last_look_ms: int | None = None  # when a round last began, by the steady clock
+        self.max_dirty_ratio = 0.0  # as of the last round
         self.max_delay_ms = 0
         self.uncleanable: dict[tuple[str, int], Uncleanable] = {}
-        self.processes: set[int] = set()  # that clean now
+        self.processes: set[int] = set()  # the pids of running cleanings
         self._ratio, self._delay_ms = 0.0, 0
 
     def begin_look(self) -> None:
-        """A round begins to look at logs."""
+        """Note that a round begins to examine logs."""
         self._ratio, self._delay_ms = 0.0, 0
 
     def seen(self, dirty_section: DirtySection) -> None:
-        """A log was looked at."""
+        """Note the dirty section of a log."""
         self._ratio = max(self._ratio, dirty_section.ratio)
         self._delay_ms = max(self._delay_ms, dirty_section.delay_ms)
 
     def forget_others(self, topics: Mapping[str, Topic]) -> None:
-        """Topics are gone, or others have their names: those may be cleaned."""
+        """Drop uncleanable logs whose topic was deleted, or replaced by one of the same name."""
         for (name, index), given_up in list(self.uncleanable.items()):
             known = topics.get(name)
             if known is None or known.topic_id != given_up.topic_id:
                 del self.uncleanable[name, index]
 
     def end_look(self, steady_ms: int) -> None:
-        """All logs were looked at."""
+        """Note that a round has examined all logs."""
         self.last_look_ms = steady_ms
         self.max_dirty_ratio, self.max_delay_ms = self._ratio, self._delay_ms
 
     def cleaned(self, bytes_read: int, bytes_written: int, seconds: float) -> None:
-        """A log was cleaned."""
+        """Count a log that was compacted."""
         self.cleanings += 1
         self.bytes_read += bytes_read
         self.bytes_written += bytes_written

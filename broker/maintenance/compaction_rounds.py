@@ -1,11 +1,12 @@
-"""Rounds of compaction over all logs: by the clock, and when somebody asks.
+"""Rounds of compaction over all logs: by the clock, and on demand.
 
-A round comes due when log.cleaner.backoff.ms of the broker's clock have passed. It looks at every log of a
-topic with cleanup.policy=compact, and cleans those that need it, the longest overdue and dirtiest first,
-each in one of log.cleaner.threads processes (`cleaning_process`), which write files of their own; what they
-have finished the log takes in here, in a thread. A log that cannot be read, or on which a process made no
-progress for log.cleaner.progress.timeout.ms and was killed, is left alone until the next start or until
-somebody asks, and says so; what failed otherwise is tried again with the next round.
+A round is due when log.cleaner.backoff.ms of the broker's clock have passed. It examines every log
+of a topic with cleanup.policy=compact and compacts those that need it, first the longest overdue,
+then the dirtiest. Each log is compacted in one of log.cleaner.threads processes
+(`cleaning_process`), which write files of their own; the log takes these over here, in a thread. A
+log that cannot be read, or whose process made no progress for log.cleaner.progress.timeout.ms and
+was killed, is reported and not compacted again until the next start or a round on demand. After any
+other failure the next round tries again.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _MOST_END_S = 10  # of a process that was killed
 
 
 class CleaningError(Exception):
-    """A log could not be cleaned; nothing of it is lost."""
+    """A log could not be compacted; it is unchanged."""
 
     def __init__(self, reason: str, held_by: str | None = None) -> None:
         super().__init__(reason)
@@ -58,7 +59,7 @@ class CleaningError(Exception):
 
 
 class Cleaning(NamedTuple):
-    """A log that was cleaned."""
+    """A log that was compacted."""
 
     topic: str
     partition: int
@@ -70,7 +71,7 @@ class Cleaning(NamedTuple):
 
 
 class FailedCleaning(NamedTuple):
-    """A log that could not be cleaned, and why."""
+    """A log that could not be compacted, and why."""
 
     topic: str
     partition: int
@@ -78,28 +79,28 @@ class FailedCleaning(NamedTuple):
 
 
 class CompactionRound(NamedTuple):
-    """What came of one round."""
+    """The result of one round."""
 
     cleaned: list[Cleaning]
     failed: list[FailedCleaning]
 
 
 class Found(NamedTuple):
-    """A log with something to clean."""
+    """A log with something to compact."""
 
     partition: Partition
     dirty_section: DirtySection
 
 
 class Worker:
-    """One process that cleans, one log after another."""
+    """One process that compacts logs, one after another."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
     async def start(cls) -> Worker:
-        """Start one; raises OSError."""
+        """Start a process; raises OSError."""
         # Not in the broker's group: what ends a broker from the keyboard is told by it to this one.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -115,11 +116,11 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     async def ask(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
-        """Ask for one step; raises CleaningError, also when it makes no progress for so long."""
+        """Send a request and return its answer; raises CleaningError, also without progress."""
         try:
             answer = await self._answer(question, patience_s)
         except TimeoutError as error:
@@ -153,7 +154,7 @@ class Worker:
                     waiting.reschedule(asyncio.get_running_loop().time() + patience_s)
 
     async def stop(self) -> bool:
-        """End the process, wherever it is; False where it does not go: it waits for a disk."""
+        """Kill the process; False if it does not end because it waits for a disk."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         try:
@@ -167,7 +168,7 @@ class Worker:
 
 
 class CompactionRounds(DueRounds):
-    """The rounds of one node, one after another."""
+    """The rounds of one broker, one after another."""
 
     log = log
     failed = "compaction failed"
@@ -223,7 +224,7 @@ class CompactionRounds(DueRounds):
     async def _clean_some(
         self, left: Iterable[Found], done: CompactionRound, workers: int, *, asked: bool
     ) -> None:
-        """Clean one log after another in a process of its own, while the broker is there."""
+        """Compact one log after another in one process, until none is left or the broker stops."""
         worker: Worker | None = None
         try:
             for partition, _ in left:
@@ -254,7 +255,7 @@ class CompactionRounds(DueRounds):
     async def _clean(
         self, worker: Worker, partition: Partition, workers: int, *, asked: bool
     ) -> Cleaning | None:
-        """Clean one log; raises BrokerError, CleaningError and OSError. It is as it was then, or nearly."""
+        """Compact one log; raises BrokerError, CleaningError and OSError, without loss of records."""
         node, started_s = self._node, self._node.clock.monotonic_s()
         job = await node.pools.maintenance.run_to_end(
             partial(_begin, node, partition, workers, asked=asked)
@@ -296,7 +297,7 @@ class CompactionRounds(DueRounds):
     async def _work(
         self, worker: Worker, partition: Partition, job: Job, written: list[Cleaned]
     ) -> int:
-        """Have every group cleaned and take it in; return before what offset all is clean."""
+        """Compact and swap in every group; return the offset before which the log is clean."""
         directory = str(partition.directory.resolve())
         patience_s = self._node.config.log_cleaner_progress_timeout_ms / 1_000
         answer = await worker.ask({"directory": directory, "job": job.packed()}, patience_s)
@@ -334,10 +335,10 @@ def _begin(node: Node, partition: Partition, workers: int, *, asked: bool) -> Jo
 
 
 def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], list[FailedCleaning]]:
-    """Find the logs to clean, the neediest first; for a thread.
+    """Find the logs to compact, the most urgent first; for a thread.
 
-    A log of no topic, or of a partition that its topic does not have, is never touched. Those that have
-    but an active segment are not opened.
+    Logs of no topic, or of a partition that its topic does not have, are never touched. Logs with
+    only an active segment are not opened.
     """
     topics, figures = node.metadata.image.topics, node.metrics.compaction
     found: list[Found] = []

@@ -1,9 +1,9 @@
-"""Rounds of retention over all logs: by the clock, and when somebody asks.
+"""Rounds of retention over all logs: by the clock, and on demand.
 
-A round comes due when log.retention.check.interval.ms of the broker's clock have passed, whether they
-went by or were stepped over: a step over seven days is one round. Who asks for a round gets what was
-deleted and why, what the rounds in between deleted included, so that nobody misses it, and which logs
-could not be looked at. Of more deletions than are kept for that the oldest are counted alone.
+A round is due when log.retention.check.interval.ms of the broker's clock have passed, however they
+passed: a step over seven days is one round. A round on demand returns what was deleted and why,
+including the deletions of rounds since the last one on demand, and which logs failed. Of more
+deletions than are stored for that, the oldest are only counted.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ log = logging.getLogger("tidelog.retention")
 _MOST_UNTOLD = 10_000
 
 
-class Swept(NamedTuple):
-    """A segment that went, of which partition, and whether somebody asked or the time had come."""
+class SweptSegment(NamedTuple):
+    """A deleted segment, its partition, and whether the round was on demand."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ class Swept(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A log that retention could not be applied to, and why."""
+    """A log for which retention failed, and why."""
 
     topic: str
     partition: int
@@ -43,18 +43,18 @@ class Failed(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What came of one round, or of what was asked for."""
+    """The result of one round, or of several since the last one on demand."""
 
-    deleted: list[Swept]
+    deleted: list[SweptSegment]
     failed: list[Failed]
-    forgotten: int = 0  # deletions of earlier rounds, of whatever topic, that are not told any more
+    forgotten: int = 0  # deletions of earlier rounds, of any topic, that are only counted
 
 
 def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> Round:
-    """Delete from every log, or from one topic's, what its settings no longer keep; for a thread.
+    """Delete the segments that are due, of all logs or of one topic's; for a thread.
 
-    A log of no topic, or of a partition that its topic does not have, is somebody's data, brought here
-    from elsewhere: it is never touched. Ends early when the broker stops.
+    Logs of no topic, or of a partition that its topic does not have, are somebody's data, copied
+    here: they are never touched. Ends early when the broker stops.
     """
     topics = node.metadata.image.topics
     done = Round([], [])
@@ -72,31 +72,31 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
             if partition is None:
                 continue
             if partition.offline is not None:
-                if asked:  # who did not ask has been told when it happened
+                if asked:  # other deletions are already stored
                     done.failed.append(Failed(topic, index, partition.offline))
                 continue
             deleted = partition.apply_retention(node.clock.now_ms())
         except BrokerError as error:
             done.failed.append(Failed(topic, index, error.message))
             continue
-        except Exception as error:  # one log's trouble is its own, those behind it go on
+        except Exception as error:  # the failure of one log must not stop the others
             log.exception("retention failed", extra={"log": f"{topic}-{index}"})
             done.failed.append(Failed(topic, index, repr(error)))
             continue
         node.metrics.segments_deleted += len(deleted)
-        done.deleted.extend(Swept(topic, index, deletion, asked) for deletion in deleted)
+        done.deleted.extend(SweptSegment(topic, index, deletion, asked) for deletion in deleted)
     return done
 
 
 class Rounds(DueRounds):
-    """The rounds of one node, one after another."""
+    """The rounds of one broker, one after another."""
 
     log = log
     failed = "retention failed"
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self._untold: deque[Swept] = deque(maxlen=_MOST_UNTOLD)
+        self._untold: deque[SweptSegment] = deque(maxlen=_MOST_UNTOLD)
         self._forgotten = 0
 
     def _interval_ms(self) -> int:
@@ -108,7 +108,7 @@ class Rounds(DueRounds):
         self._untold += deleted
 
     async def sweep(self, topic: str | None = None) -> Round:
-        """Do a round now, of one topic or of all; what went since the last one that was asked for."""
+        """Do a round now; return also the deletions since the last round on demand."""
         async with self._lock:
             done = await self._round(topic, asked=True)
             told, forgotten = [*self._untold, *done.deleted], self._forgotten

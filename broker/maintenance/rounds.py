@@ -1,7 +1,7 @@
-"""Rounds of work that come due by the broker's clock, one after another.
+"""Rounds of work that are due by the broker's clock, one after another.
 
-A round that fails is told in the log, and the next one comes due as if it had not: the loop ends only when it
-is cancelled. However far the clock was stepped, one round has come due.
+A failed round is logged, and the next one is due as if it had succeeded: the loop ends only when it
+is cancelled. However far the clock is stepped, one round is due.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class DueRounds(ABC):
-    """The rounds of one node; who does a round that somebody asked for holds the lock, too."""
+    """The rounds of one broker; a round on demand takes the same lock."""
 
     log: ClassVar[logging.Logger]
-    failed: ClassVar[str]  # what the log says of a round that did
+    failed: ClassVar[str]  # the log message for a failed round
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -30,19 +30,19 @@ class DueRounds(ABC):
         self._due_ms = self._next_ms()
 
     async def run(self) -> None:
-        """Do what is due, again and again."""
+        """Do each round when it is due, until cancelled."""
         while True:
             await self._node.clock.reached(self._due_ms)
             await self.catch_up()
 
     async def catch_up(self) -> None:
-        """Do the round that has come due, if one has."""
+        """Do a round if one is due."""
         async with self._lock:
             if self._node.clock.steady_ms() < self._due_ms:
                 return
             try:
                 await self._do_due()
-            except BrokerError as error:  # the next round may go better; the loop must not end
+            except BrokerError as error:  # the next round may succeed; the loop must not end
                 self.log.error("%s: %s", self.failed, error.message)  # noqa: TRY400 - the sentence says it
             except Exception:
                 self.log.exception(self.failed)
@@ -53,8 +53,8 @@ class DueRounds(ABC):
 
     @abstractmethod
     def _interval_ms(self) -> int:
-        """How long after one round the next is due, by the settings of now."""
+        """Return the time between two rounds, by the current settings."""
 
     @abstractmethod
     async def _do_due(self) -> None:
-        """Do a round that nobody asked for."""
+        """Do a round that is due."""

@@ -1,4 +1,4 @@
-"""Every metric there is, and the one reader of them; the only user of the Prometheus library."""
+"""All metrics, and the collector that reads them; the only user of the Prometheus library."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FAMILIES = (
 
 
 class Collector:
-    """Reads a node's ints when Prometheus asks. No child of the library lives in between."""
+    """Reads a broker's counters when Prometheus scrapes, without child objects of the library."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Any]:
-        """Every metric family of the broker."""
+        """Yield every metric family of the broker."""
         scrape = Scrape(self._node)
         for family in FAMILIES:
             yield _collected(family, scrape)
@@ -53,7 +53,7 @@ def _collected(family: Family, scrape: Scrape) -> Any:
 
 
 def _cumulative(value: Buckets) -> list[tuple[str, float]]:
-    """Bucket counts as Prometheus wants them: cumulative, the last one +Inf."""
+    """Return bucket counts as Prometheus needs them: cumulative, the last one +Inf."""
     total = 0
     buckets: list[tuple[str, float]] = []
     for bound, count in zip((*map(str, value.bounds), "+Inf"), value.counts, strict=True):

@@ -20,7 +20,7 @@ _MANAGER = "kafka_log_logcleanermanager_"
 
 
 def _figure(attribute: str, factor: float = 1) -> Read:
-    """One figure; None is left out."""
+    """Declare one metric; a value of None is left out."""
     of = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:

@@ -1,7 +1,7 @@
-"""What the broker counts, in plain ints.
+"""What the broker counts, in plain numbers.
 
-How they are called, and what is read off the logs themselves, is declared in metrics_served.py and
-metrics_of_time.py. Nothing of the Prometheus library is touched until /metrics is asked for.
+`serving_metrics.py` and `time_metrics.py` declare the metrics, and those that are read from the
+logs. The Prometheus library is imported when /metrics is first requested.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0
 
 
 class _TopicCounts:
-    """Counters of one topic."""
+    """The counters of one topic."""
 
     __slots__ = (
         "bytes_in",
@@ -62,13 +62,13 @@ class Metrics:
         self.clients: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def request_done(self, api_key: int, version: int, seconds: float) -> None:
-        """A request was answered (or needed no answer)."""
+        """Count a request that was answered, or that needed no answer."""
         self.requests[api_key, version] += 1
         self.times[api_key][bisect_left(BUCKETS_S, seconds)] += 1
         self.times_sum_s[api_key] += seconds
 
     def appended(self, topic: str, appended: Appended) -> None:
-        """Records were written to a topic."""
+        """Count records written to a topic."""
         counts = self.topics[topic]
         if appended.duplicate:
             counts.duplicates += 1
@@ -79,26 +79,26 @@ class Metrics:
             counts.produce_converted += appended.count
 
     def forget(self, topic: str) -> None:
-        """A topic is gone, and its counters with it."""
+        """Drop the counters of a deleted topic."""
         self.topics.pop(topic, None)
 
     def bytes_out(self, topic: str, size_bytes: int) -> None:
-        """Records were served from a topic."""
+        """Count records fetched from a topic."""
         self.topics[topic].bytes_out += size_bytes
 
     def down_converted(self, topic: str, records: int) -> None:
-        """Records were converted to an older format for a fetch."""
+        """Count records converted to an older format for a fetch."""
         self.topics[topic].down_converted += records
 
     def produce_failed(self, code: ErrorCode) -> None:
-        """A partition's append was refused."""
+        """Count an append that was refused."""
         self.failed_produces[code] += 1
 
     def fetch_failed(self, code: ErrorCode) -> None:
-        """A partition's read was refused."""
+        """Count a read that was refused."""
         self.failed_fetches[code] += 1
 
     def client_seen(self, name: str, version: str) -> None:
-        """A client named its software (bounded: the names are the clients' to choose)."""
+        """Count a client's software; the number of names is bounded, because clients choose them."""
         if (name, version) in self.clients or len(self.clients) < 1000:
             self.clients[name, version] += 1

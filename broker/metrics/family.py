@@ -1,4 +1,4 @@
-"""What a declared metric is, and what one reading of all metrics has in hand."""
+"""How a metric is declared, and the values that one scrape shares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HISTOGRAM = "histogram"
 
 
 class Buckets(NamedTuple):
-    """The value of a histogram: counts between upper bounds, one more for what lies above them all."""
+    """The value of a histogram: counts by upper bound, and one more for larger values."""
 
     bounds: Sequence[float]
     counts: Sequence[int]
@@ -25,12 +25,12 @@ class Buckets(NamedTuple):
 
 
 class Scrape:
-    """One reading: the node, and what several metrics need of it, gathered once."""
+    """One reading of all metrics: the node, and values that several metrics need, computed once."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.now_ms = node.clock.now_ms()
-        self.shared: dict[str, object] = {}  # what a module's metrics have gathered, by its name
+        self.shared: dict[str, object] = {}  # values that the metrics of a module share, by module
 
     @cached_property
     def partitions(self) -> list[Partition]:
@@ -42,7 +42,7 @@ Labels = tuple[str, ...]
 
 
 class Family(NamedTuple):
-    """A metric: declared once, read into /metrics and into docs/metrics.md."""
+    """A metric: declared once, for /metrics and for docs/metrics.md."""
 
     name: str  # without the _total of counters
     kind: str

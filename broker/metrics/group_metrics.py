@@ -1,11 +1,12 @@
-"""Metrics of consumer groups: how far behind they are, in records and in time.
+"""Metrics of consumer groups: their lag, in records and in seconds.
 
-A group's lag in a partition begins at the first record it has not committed: at its committed offset or
-behind it, for marks of transactions and what compaction has removed are no records, and not before the
-log's start. Its lag in seconds is the clock minus that record's time, read from the log, exact to the
-millisecond: by append time how long it has lain there unread, by event time how old what it tells is.
-Nothing unread: 0. Where that record has no time, or its append time is not known, there is no such sample.
-The partitions concerned are opened if need be; this runs in a thread.
+A group's lag in a partition begins at the first record that it has not committed, at its committed
+offset or later, because transaction markers and records removed by compaction do not count, and not
+before the log's start. The lag in seconds is the clock minus the time of that record, which is read
+from the log, exact to the millisecond: by append time it says how long the record has been unread,
+by event time how old its content is. With nothing unread the lag is 0. If the record has no time,
+or its append time is unknown, there is no sample. Partitions are opened if necessary; this runs in
+a thread.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from protocol.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.groups.store import Kept
+    from broker.groups.store import StoredGroup
     from broker.metrics.family import Labels
 
     Samples = Iterator[tuple[Labels, float | Buckets]]
 
 
 class _Lag(NamedTuple):
-    """One group's in one partition."""
+    """The lag of one group in one partition."""
 
     labels: tuple[str, str, str]
     records: int
@@ -35,15 +36,15 @@ class _Lag(NamedTuple):
     append_ms: int | None
 
 
-def _groups(scrape: Scrape) -> list[Kept]:
+def _groups(scrape: Scrape) -> list[StoredGroup]:
     try:
         return scrape.node.coordinator.all()
-    except BrokerError:  # they are still being read
+    except BrokerError:  # the groups are still being read
         return []
 
 
 def _lags(scrape: Scrape) -> list[_Lag]:
-    """Every group's in every partition it has committed an offset of."""
+    """Return the lag of every group in every partition for which it has committed an offset."""
     found = scrape.shared.get(__name__)
     if found is None:
         found = scrape.shared[__name__] = [
@@ -66,7 +67,7 @@ def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> 
         record = partition.first_record(first)
     except BrokerError:  # gone meanwhile, or its disk has failed: its own metrics say so
         return None
-    if record is None:  # marks of transactions, or what compaction has removed
+    if record is None:  # only transaction markers are left, or compaction removed the rest
         return _Lag((group, topic, str(index)), count, 0, 0)
     _, event_time, append_time, _ = record[1]
     now_ms = scrape.now_ms

@@ -1,6 +1,7 @@
 """Metrics of serving: requests, connections, records, logs.
 
-Names are Kafka's own where dashboards expect them (as the JMX exporter writes them), `tidelog_` for ours.
+Names are Kafka's own where dashboards expect them (as the JMX exporter writes them); ours begin
+with `tidelog_`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _count(attribute: str) -> Read:
-    """A counter of the whole broker."""
+    """Declare a counter of the whole broker."""
 
     def read(scrape: Scrape) -> Samples:
         yield (), getattr(scrape.node.metrics, attribute)
@@ -33,7 +34,7 @@ def _count(attribute: str) -> Read:
 
 
 def _of_topics(attribute: str) -> Read:
-    """A counter of each topic."""
+    """Declare a counter by topic."""
     value = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:
@@ -44,7 +45,7 @@ def _of_topics(attribute: str) -> Read:
 
 
 def _of_partitions(attribute: str) -> Read:
-    """An attribute of each partition; None is left out."""
+    """Declare a metric that reads an attribute of each partition; None is left out."""
     of = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:

@@ -1,9 +1,9 @@
-"""Metrics of time: what came late, early or doomed, how old what is kept is, and what goes next.
+"""Metrics of time: late, early and expired arrivals, the age of what is kept, and the next deletion.
 
-Per topic, so that many partitions cost little; per partition only what needs an operator there, and only
-where it does. Counts are kept by the partitions themselves, from when they are first used after a start;
-a deleted topic takes its own along. A batch is the unit: a format-2 batch, or a set of messages of format
-0 or 1.
+They are by topic, so that many partitions cost little; by partition only what an operator needs
+there, and only where it occurs. Partitions keep the counts themselves, from their first use after a
+start; those of a deleted topic are lost with it. They count batches: format-2 batches, or message
+sets of format 0 or 1.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Arrived:
         self.longest_delay_ms: int | None = None
 
     def add(self, arrivals: Arrivals) -> None:
-        """Count a partition's."""
+        """Add the counts of a partition."""
         self.delays = _sums(self.delays, arrivals.delays)
         self.lateness = _sums(self.lateness, arrivals.lateness)
         self.late_batches += arrivals.late_batches
@@ -57,7 +57,7 @@ def _sums(counts: Sequence[int], more: Sequence[int]) -> Sequence[int]:
 
 
 class _Kept(NamedTuple):
-    """What a topic's open partitions hold, and what goes next."""
+    """The times of a topic's open partitions, and their next deletion."""
 
     oldest_event: int | None = None
     largest_record: int | None = None
@@ -66,8 +66,8 @@ class _Kept(NamedTuple):
     next_policy: str | None = None
     next_due_ms: int | None = None
 
-    def and_of(self, partition: Partition, glance: Glance) -> _Kept:
-        """With one partition more."""
+    def plus(self, partition: Partition, glance: Glance) -> _Kept:
+        """Return the values with those of one more partition."""
         policy, due_ms = self.next_policy, self.next_due_ms
         if glance.next_due_ms is not None and (due_ms is None or glance.next_due_ms < due_ms):
             policy, due_ms = glance.next_policy, glance.next_due_ms
@@ -82,14 +82,14 @@ class _Kept(NamedTuple):
 
 
 class _TimeScrape:
-    """What the metrics of time share in one reading."""
+    """Values that the metrics of time share in one scrape."""
 
     def __init__(self, scrape: Scrape) -> None:
         self._scrape = scrape
 
     @cached_property
     def arrived(self) -> dict[str, _Arrived]:
-        """Arrivals by topic."""
+        """The arrivals by topic."""
         topics: dict[str, _Arrived] = {}
         for partition in self._scrape.partitions:
             arrivals = partition.arrivals
@@ -99,14 +99,14 @@ class _TimeScrape:
 
     @cached_property
     def kept(self) -> dict[str, _Kept]:
-        """What is kept, by topic."""
+        """The times and the next deletion by topic."""
         topics: dict[str, _Kept] = {}
         known = self._scrape.node.metadata.image.topics
         for partition in self._scrape.partitions:
-            if partition.topic in known:  # a log of no topic is never touched
+            if partition.topic in known:  # logs of no topic are never deleted from
                 kept = topics.get(partition.topic, _Kept())
                 glance = partition.glance(self._scrape.now_ms)
-                topics[partition.topic] = kept.and_of(partition, glance)
+                topics[partition.topic] = kept.plus(partition, glance)
         return topics
 
 
@@ -121,7 +121,7 @@ def _shared(scrape: Scrape) -> _TimeScrape:
 
 
 def _of_arrived(attribute: str, divisor: int = 1) -> Read:
-    """A number of each topic's arrivals; None is left out."""
+    """Declare a number of each topic's arrivals; None is left out."""
 
     def read(scrape: Scrape) -> Samples:
         for topic, arrived in _shared(scrape).arrived.items():
@@ -133,7 +133,7 @@ def _of_arrived(attribute: str, divisor: int = 1) -> Read:
 
 
 def _of_kept(attribute: str) -> Read:
-    """A time of what each topic keeps; None is left out."""
+    """Declare a time of each topic's open partitions; None is left out."""
 
     def read(scrape: Scrape) -> Samples:
         for topic, kept in _shared(scrape).kept.items():
@@ -146,22 +146,22 @@ def _of_kept(attribute: str) -> Read:
 
 def _of_odds(attribute: str) -> Read:
     def read(scrape: Scrape) -> Samples:
-        for topic, odds in _odds(scrape):
-            yield (topic,), getattr(odds, attribute)
+        for topic, anomalies in _anomalies(scrape):
+            yield (topic,), getattr(anomalies, attribute)
 
     return read
 
 
 def _by_kind(attribute: str) -> Read:
     def read(scrape: Scrape) -> Samples:
-        for topic, odds in _odds(scrape):
-            for kind, count in list(getattr(odds, attribute).items()):
+        for topic, anomalies in _anomalies(scrape):
+            for kind, count in list(getattr(anomalies, attribute).items()):
                 yield (topic, kind), count
 
     return read
 
 
-def _odds(scrape: Scrape) -> list[tuple[str, TopicAnomalies]]:
+def _anomalies(scrape: Scrape) -> list[tuple[str, TopicAnomalies]]:
     return list(scrape.node.time_watch.topics.items())
 
 
@@ -249,14 +249,14 @@ FAMILIES = (
         "Records that arrived older than their retention keeps them, by the policy that deletes them; "
         "counted where a whole batch is",
         ("topic", "policy"),
-        _by_kind("doomed"),
+        _by_kind("expired_on_arrival"),
     ),
     Family(
         "tidelog_suspect_time_batches",
         COUNTER,
         "Batches with a first or largest time that looks like another unit, refused ones included",
         ("topic", "unit"),
-        _by_kind("suspects"),
+        _by_kind("unit_mismatches"),
     ),
     Family(
         "tidelog_window_refused_batches",

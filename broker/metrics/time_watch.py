@@ -1,8 +1,8 @@
-"""Who is told what is odd about times that arrive: counters per topic, and a log line now and then.
+"""Counts unusual times of arriving records by topic, and logs them at a bounded rate.
 
-The rules are in `storage.time.arrivals`; an append returns what they found. A topic's records that
-arrive older than they are kept, and times that look like another unit, are logged at once, then at
-most once a minute of the broker's clock, with what was counted since the last line.
+The rules are in `storage.time.arrivals`, and an append returns what they found. Records that are
+expired on arrival, and times that look like another unit, are logged at once, and then at most once
+a minute of the broker's clock and topic, with the count since the last line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger("tidelog.times")
 
 _INTERVAL_MS = 60_000
 
-# What to do about records that a policy deletes as soon as they are there.
+# Advice for records that are expired on arrival, by policy.
 _ADVICE = {
     BY_TIME: (
         "the first round of retention that finds nothing younger in their segment deletes them. "
@@ -42,26 +42,26 @@ _ADVICE = {
 
 
 class TopicAnomalies:
-    """What was odd about the times of one topic."""
+    """The counters of one topic."""
 
-    __slots__ = ("doomed", "refused_batches", "refused_records", "suspects")
+    __slots__ = ("expired_on_arrival", "refused_batches", "refused_records", "unit_mismatches")
 
     def __init__(self) -> None:
-        self.doomed: defaultdict[str, int] = defaultdict(int)  # records, by policy
-        self.suspects: defaultdict[str, int] = defaultdict(int)  # batches, by unit
-        self.refused_batches = 0  # for a record outside the window
-        self.refused_records = 0  # outside it
+        self.expired_on_arrival: defaultdict[str, int] = defaultdict(int)  # records, by policy
+        self.unit_mismatches: defaultdict[str, int] = defaultdict(int)  # batches, by unit
+        self.refused_batches = 0  # appends refused for a record outside the window
+        self.refused_records = 0  # the records of those appends that are outside the window
 
 
 class _Due(NamedTuple):
-    """When a topic's next line of a kind may be written, and what it will have to tell of."""
+    """When the next line of a kind may be logged for a topic, and the count since the last one."""
 
     after_ms: int
     untold: int
 
 
 class TimeWatch:
-    """Counts anomalies, and logs it."""
+    """Counts unusual times and logs them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -69,19 +69,19 @@ class TimeWatch:
         self.topics: defaultdict[str, TopicAnomalies] = defaultdict(TopicAnomalies)
 
     def forget(self, topic: str) -> None:
-        """A topic is gone."""
+        """Drop the counters of a deleted topic."""
         self.topics.pop(topic, None)
         self._due = {key: due for key, due in self._due.items() if key[0] != topic}
 
-    def noticed(self, partition: Partition, appended: Appended, anomaly: TimeAnomaly) -> None:
-        """Something is odd about the times of records that were written."""
+    def note_anomaly(self, partition: Partition, appended: Appended, anomaly: TimeAnomaly) -> None:
+        """Count, and log if it is due, what was unusual about the times of an append."""
         counts = self.topics[partition.topic]
         if anomaly.unit_mismatch is not None:
-            self._suspected(partition, counts, anomaly.unit_mismatch)
+            self._count_unit_mismatch(partition, counts, anomaly.unit_mismatch)
         if anomaly.expired_by is None:
             return
-        counts.doomed[anomaly.expired_by] += appended.count
-        count = self._may_tell(partition.topic, anomaly.expired_by, appended.count)
+        counts.expired_on_arrival[anomaly.expired_by] += appended.count
+        count = self._count_to_log(partition.topic, anomaly.expired_by, appended.count)
         if count:
             log.warning(
                 "records arrive older than they are kept; %s",
@@ -99,7 +99,7 @@ class TimeWatch:
             )
 
     def refused(self, partition: Partition, error: InvalidTimestamp) -> None:
-        """An append was refused; count it if that was for times outside the window."""
+        """Count a refused append if it was refused for times outside the window."""
         if not error.outside:
             return
         counts = self.topics[partition.topic]
@@ -107,14 +107,14 @@ class TimeWatch:
         counts.refused_records += error.outside
         unit_mismatch = find_unit_mismatch(error.timestamp, self._clock.now_ms())
         if unit_mismatch is not None:
-            self._suspected(partition, counts, unit_mismatch)
+            self._count_unit_mismatch(partition, counts, unit_mismatch)
 
-    def _suspected(
+    def _count_unit_mismatch(
         self, partition: Partition, counts: TopicAnomalies, unit_mismatch: UnitMismatch
     ) -> None:
         timestamp, unit, meant = unit_mismatch
-        counts.suspects[unit] += 1
-        count = self._may_tell(partition.topic, unit, 1)
+        counts.unit_mismatches[unit] += 1
+        count = self._count_to_log(partition.topic, unit, 1)
         if count:
             log.warning(
                 "%d looks like %s: %s; times in Kafka are milliseconds",
@@ -129,8 +129,8 @@ class TimeWatch:
                 },
             )
 
-    def _may_tell(self, topic: str, kind: str, count: int) -> int:
-        """Return how many there are to tell of now; 0 if it is too early."""
+    def _count_to_log(self, topic: str, kind: str, count: int) -> int:
+        """Add to the count since the last line; return it if a line is due now, else 0."""
         now_ms = self._clock.steady_ms()
         due = self._due.get((topic, kind))
         if due is not None:

@@ -1,5 +1,5 @@
-"""Who a client is, and what it may do.
+"""Access control: the principal of a client, and what it may do.
 
 A connection has a `Session` (session.py): a principal, its address, and the listener it came in by.
-`authorizer.py` answers for every request whether the principal may do what it asks.
+`authorizer.py` decides for every request whether the principal may do what it asks.
 """

@@ -1,4 +1,4 @@
 """What tests may ask of a running broker: a manual clock, faults, rounds on demand.
 
-Nothing here is imported unless the control listener is asked for at start. Begin with `control.py`.
+Nothing here is imported unless a control listener is set at start. Begin with `control.py`.
 """

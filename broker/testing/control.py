@@ -1,9 +1,10 @@
-"""The control listener: a clock in the hand, faults, sweeps and more, as JSON over HTTP below /v1.
+"""The control listener: manual clock, faults, rounds on demand and more, as JSON over HTTP below /v1.
 
-It exists only where it is asked for at start, has no authentication and serves tests: whoever reaches it
-can stop time and break the disk, but no page in a browser (`http_answers.guarding`). ROUTES says what there
-is. Times are shown twice: `*_ms`, exact, and as ISO 8601 (null where the year is beyond 9999). A mistake is
-answered `{"error": NAME, "message": sentence}` with status 400, what is not there with 404.
+It exists only if it is set at start. It is for tests and has no authentication: any client can stop
+the clock and break the disk, except a page in a browser (`http_answers.guarding`). ROUTES lists the
+requests. Times are given twice: `*_ms`, exact, and as ISO 8601 (null if the year is above 9999). A
+bad request is answered `{"error": NAME, "message": sentence}` with status 400, an unknown object
+with 404.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.maintenance.compaction_rounds import CompactionRounds
-    from broker.maintenance.retention_rounds import Rounds, Swept
+    from broker.maintenance.retention_rounds import Rounds, SweptSegment
     from broker.node import Node
     from storage.log.partition import Partition
 
@@ -45,8 +46,8 @@ _POLL_S = 0.001
 
 
 @contextlib.contextmanager
-def faults_in_the_way(log_dirs: list[Path]) -> Iterator[Faults]:
-    """Put what faults need into the way of requests and of the disk, before anything is opened."""
+def install_faults(log_dirs: list[Path]) -> Iterator[Faults]:
+    """Install the hooks through which faults reach requests and the disk, before anything is opened."""
     faults = Faults(log_dirs)
     system = files.use(FaultySystem(faults))
     dispatch.wrap(partial(wrapped, faults=faults))
@@ -59,7 +60,7 @@ def faults_in_the_way(log_dirs: list[Path]) -> Iterator[Faults]:
 
 
 class Control(NamedTuple):
-    """What the control listener has in its hands."""
+    """What the handlers of the control listener work on."""
 
     node: Node
     rounds: Rounds
@@ -68,7 +69,7 @@ class Control(NamedTuple):
 
     @property
     def clock(self) -> ManualClock:
-        """The clock, if it can be moved; raises Refused."""
+        """The manual clock; raises Refused if the broker has another one."""
         clock = self.node.clock
         if isinstance(clock, ManualClock):
             return clock
@@ -77,11 +78,11 @@ class Control(NamedTuple):
         )
 
     def time(self, given: Mapping[str, Any], name: str) -> int:
-        """A time that has to be given; raises Refused."""
+        """Return a required time of the request; raises Refused."""
         return self._read(given, name, partial(parse_instant, now_ms=self.node.clock.now_ms()))
 
     def span(self, given: Mapping[str, Any], name: str) -> int:
-        """A span that has to be given; raises Refused."""
+        """Return a required duration of the request; raises Refused."""
         return self._read(given, name, parse_duration)
 
     @staticmethod
@@ -98,7 +99,7 @@ class Control(NamedTuple):
 
 
 async def show_clock(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
-    """What time it is, and how the clock goes on."""
+    """Return the time of the clock and how it runs."""
     clock = control.node.clock
     now_ms = clock.now_ms()
     is_manual = isinstance(clock, ManualClock)
@@ -113,7 +114,7 @@ async def show_clock(control: Control, _given: Mapping[str, Any]) -> dict[str, A
 
 
 async def _moved(control: Control) -> dict[str, Any]:
-    """The clock was touched: rounds of retention and compaction that have come due by it are done first."""
+    """Do the rounds of retention and compaction that are due after the clock was moved."""
     await control.rounds.catch_up()
     await control.compaction.catch_up()
     shown = await show_clock(control, {})
@@ -122,25 +123,25 @@ async def _moved(control: Control) -> dict[str, Any]:
 
 
 async def set_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Jump to a time, forwards or back; the clock goes on as before."""
+    """Set the clock to a time, forwards or back; it runs on as before."""
     control.clock.set(control.time(given, "to"))
     return await _moved(control)
 
 
 async def step_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Move by a span, forwards or back; the clock goes on as before."""
+    """Move the clock by a duration, forwards or back; it runs on as before."""
     control.clock.step(control.span(given, "by"))
     return await _moved(control)
 
 
 async def freeze_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Stand still, now or at a time."""
+    """Stop the clock, now or at a given time."""
     control.clock.freeze(control.time(given, "at") if "at" in given else None)
     return await _moved(control)
 
 
 async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Run at a rate, from now on or from a time."""
+    """Run the clock at a rate, from now on or from a given time."""
     rate = given.get("rate", 1)
     if not isinstance(rate, int | float) or isinstance(rate, bool):
         raise Refused(400, "BAD_RATE", f"rate={rate!r}: expected a number above 0")
@@ -152,10 +153,10 @@ async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any
 
 
 async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply retention now, to one topic or to all; what went since the last sweep, and what failed.
+    """Apply retention now, to one topic or to all; return deletions since the last sweep, and failures.
 
-    `forgotten` counts deletions of rounds in between that were too many to be kept until somebody asks.
-    With `compact` logs are compacted first, however little of them is dirty.
+    `forgotten` counts deletions of rounds in between that were too many to be stored. With
+    `compact` logs are compacted first, however little of them is dirty.
     """
     topic = given.get("topic")
     if topic is not None and not isinstance(topic, str):
@@ -178,8 +179,8 @@ async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _deletion(swept: Swept) -> dict[str, Any]:
-    """A deletion as JSON: times twice."""
+def _deletion(swept: SweptSegment) -> dict[str, Any]:
+    """Return a deletion as JSON, with each time twice."""
     told: dict[str, Any] = {
         "topic": swept.topic,
         "partition": swept.partition,
@@ -197,31 +198,31 @@ def _deletion(swept: Swept) -> dict[str, Any]:
 
 
 async def show_faults(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every fault that is planted, and how often it has struck."""
+    """Return every fault, and how often it has struck."""
     return {"faults": [fault.shown() for fault in control.faults]}
 
 
 async def add_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Plant a fault."""
+    """Add a fault."""
     fault = control.faults.add(given)
     log.info("fault planted", extra=_told(fault))
     return fault.shown()
 
 
 async def show_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """One fault, and how often it has struck."""
+    """Return one fault, and how often it has struck."""
     return _fault(control.faults.get, given).shown()
 
 
 async def remove_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Lift one fault; who is held by it goes on."""
+    """Remove one fault; requests that it holds go on."""
     fault = _fault(control.faults.remove, given)
     log.info("fault lifted", extra=_told(fault))
     return fault.shown()
 
 
 async def clear_faults(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
-    """Lift all faults."""
+    """Remove all faults."""
     return {"removed": [fault.shown() for fault in control.faults.clear()]}
 
 
@@ -242,13 +243,13 @@ def _told(fault: Fault) -> dict[str, Any]:
 
 
 async def show_append_time(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """When a partition's last batch was appended, and how far that is ahead of the clock."""
+    """Return a partition's last append time, and how far it is ahead of the clock."""
     partition, now_ms = await _partition(control, given), control.node.clock.now_ms()
     return _append_time(partition, partition.last_append_time, now_ms)
 
 
-async def free_append_time(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Let a partition's append time go back to the clock's, once, if it is ahead."""
+async def reset_append_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Reset a partition's append clock to the broker's clock, once, if it is ahead of it."""
     node, partition = control.node, await _partition(control, given)
     while node.appends.is_busy(partition):  # noqa: ASYNC110 - nobody else ever waits for it
         await asyncio.sleep(_POLL_S)
@@ -282,7 +283,7 @@ def _append_time(partition: Partition, last_time: int | None, now_ms: int) -> di
 
 
 class _Route(NamedTuple):
-    """One thing that can be asked for, and the fields its body may have (None: any)."""
+    """One request of the listener, and the fields that its body may have (None: any)."""
 
     method: str
     path: str
@@ -300,7 +301,7 @@ ROUTES = (
     _Route("POST", "/v1/clock/run", run_clock, ("rate", "from")),
     _Route("POST", "/v1/sweep", sweep, ("topic", "compact")),
     _Route("GET", _APPEND_TIME, show_append_time),
-    _Route("POST", _APPEND_TIME, free_append_time),
+    _Route("POST", _APPEND_TIME, reset_append_clock),
     _Route("GET", "/v1/faults", show_faults),
     _Route("POST", "/v1/faults", add_fault, None, 201),
     _Route("DELETE", "/v1/faults", clear_faults),
@@ -310,7 +311,7 @@ ROUTES = (
 
 
 async def start_control(control: Control, listening: socket.socket) -> Any:
-    """Wait for the first request on a listening socket, then serve there; returns the runner."""
+    """Wait for the first connection on a listening socket, then serve there; returns the runner."""
     await readable(listening)
     web = await control.node.pools.metrics.run(importlib.import_module, "aiohttp.web")
     routes = ", ".join(f"{route.method} {route.path}" for route in ROUTES)
@@ -336,7 +337,7 @@ def _handler(control: Control, route: _Route, web: Any) -> Callable[[Any], Await
 
 
 def _body(text: str, route: _Route) -> Mapping[str, Any]:
-    """The fields of a body; raises Refused."""
+    """Return the fields of a body; raises Refused."""
     if not text.strip():
         return {}
     try:

@@ -1,9 +1,10 @@
-"""Faults on the way of a request: errors as its API answers them, delays, disconnects.
+"""Faults of requests: errors as the API answers them, delays, disconnects.
 
-A faulty route looks at the request's topics and partitions, asks each fault that is about one of them
-whether it strikes, and does what it brings. An error is raised where the handler looks the partition or
-topic up, so it is answered, counted and, under acks=0, ends the connection as any other error of that
-partition; one of an API that has no parts, or of a fetch session, is the whole request's.
+A faulty route looks at the topics and partitions of a request, asks each fault that matches one of
+them whether it strikes, and applies its effect. An error is raised where the handler looks the
+partition or topic up, so it is answered and counted as any other error of that partition, and under
+acks=0 it closes the connection. For an API without topics, or an error of a fetch session, it is
+the error of the whole request.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from broker.testing.faults import Fault, Faults
     from storage.log.partition import Appended, Partition
 
-_TOPICS = {"Produce": "topic_data"}  # what the list of topics is called, where it is not `topics`
+_TOPICS = {"Produce": "topic_data"}  # the field with the topics, if it is not `topics`
 _PARTITIONS = {"Produce": "partition_data"}
 _INDEXES = {"Produce": "index", "Fetch": "partition", "OffsetForLeaderEpoch": "partition"}
 # Errors of a fetch as a whole.
@@ -42,14 +43,14 @@ _OF_SESSIONS = frozenset(
 
 
 class _Part(NamedTuple):
-    """A topic, or one of its partitions, that a request is about."""
+    """A topic, or one of its partitions, that a request names."""
 
     topic: str
     partition: int | None
 
 
 def wrapped(route: Route, faults: Faults) -> Route:
-    """The route with the faults in its way; without any of its API it is as it was."""
+    """Return the route with faults applied; while its API has none, it works as before."""
     handle, shortcut, api = route.handle, route.shortcut, route.name
 
     def faulty(node: Node, request: Any, context: Context) -> Any:
@@ -75,7 +76,7 @@ def _is_about(fault: Fault, parts: Sequence[_Part]) -> bool:
 
 
 def _parts(node: Node, api: str, request: Any) -> list[_Part]:
-    """The topics or partitions of a request. One whose topic id means nothing here is left out."""
+    """Return the topics or partitions of a request, without those whose topic id is unknown."""
     if api not in BY_PARTITION + BY_TOPIC:
         return []
     found = []
@@ -112,7 +113,7 @@ async def _serve(
     request: Any,
     context: Context,
 ) -> Any:
-    """Serve a request that faults strike at; None if the connection goes instead."""
+    """Serve a request that faults strike; None if the connection is closed instead."""
     for fault in _of(striking, delay=True, after=False):
         await fault.hold()
     if _of(striking, disconnect=True, after=False):
@@ -151,18 +152,18 @@ def _of(
 
 
 def _error(fault: Fault) -> BrokerError:
-    """The exception that stands for the error of a fault."""
+    """Return the exception for the error of a fault."""
     name = fault.effect.error
     assert name is not None
     code = ErrorCode[name]
     known = error_class(code)
-    if known is None:  # nothing of ours raises it
+    if known is None:  # this broker never raises it
         known = types.new_class(name, (BrokerError,), {"code": code})
     return known(f"{code.sentence} (planted, fault {fault.number})")
 
 
 def _fail_topics(route: Route, response: Any, errors: Sequence[Fault]) -> None:
-    """Put errors into an answer to Metadata, where a topic is found in a table."""
+    """Put errors into an answer to Metadata, which finds topics in a table."""
     for at, topic in enumerate(response.topics):
         for fault in errors:
             if fault.target.is_at(topic.name or "", None):
@@ -173,7 +174,7 @@ def _fail_topics(route: Route, response: Any, errors: Sequence[Fault]) -> None:
 
 
 class _Erring:
-    """A node that fails where the faults of one request strike, and is the node itself otherwise."""
+    """A node that fails where the faults of one request strike, else the real node."""
 
     def __init__(self, node: Node, faults: Sequence[Fault]) -> None:
         self._node = node
@@ -188,12 +189,12 @@ class _Erring:
                 raise _error(fault)
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition's log, unless a fault strikes at it."""
+        """Return the partition's log, unless a fault strikes it."""
         self._fail(topic, index)
         return self._node.partition(topic, index)
 
     def opened_partition(self, topic: str, index: int) -> Partition:
-        """The partition's log if it is open, unless a fault strikes at it."""
+        """Return the partition's log if it is open, unless a fault strikes it."""
         self._fail(topic, index)
         return self._node.opened_partition(topic, index)
 
@@ -203,22 +204,22 @@ class _Erring:
         return self._node.leader_partition(topic, index)
 
     async def open_partition(self, topic: str, index: int) -> Partition:
-        """The partition's log, opened if need be, unless a fault strikes at it."""
+        """Return the partition's log, opened if necessary, unless a fault strikes it."""
         self._fail(topic, index)
         return await self._node.open_partition(topic, index)
 
     async def create_topic(self, name: str, **how: Any) -> Any:
-        """Make a topic, unless a fault strikes at it."""
+        """Create a topic, unless a fault strikes it."""
         self._fail(name, None)
         return await self._node.create_topic(name, **how)
 
     async def add_partitions(self, name: str, check: Any) -> Any:
-        """Give a topic more partitions, unless a fault strikes at it."""
+        """Add partitions to a topic, unless a fault strikes it."""
         self._fail(name, None)
         return await self._node.add_partitions(name, check)
 
     async def delete_topic(self, name: str) -> Any:
-        """Remove a topic, unless a fault strikes at it."""
+        """Delete a topic, unless a fault strikes it."""
         self._fail(name, None)
         return await self._node.delete_topic(name)
 

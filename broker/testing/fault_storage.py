@@ -1,4 +1,4 @@
-"""Faults under storage: a disk that is full, fails or is slow, for all of it or for one partition."""
+"""Faults of storage: a full, failing or slow disk, for all files or for those of one partition."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class FaultySystem(System):
-    """What storage deals with instead of the operating system, where faults may be planted.
+    """The operating system as storage sees it, with faults applied.
 
-    It has to be there before anything is opened: which file a descriptor is of, it learns then.
+    It must be installed before anything is opened, because it learns the path of a descriptor then.
     """
 
     def __init__(self, faults: Faults) -> None:
@@ -28,7 +28,7 @@ class FaultySystem(System):
         self._paths: dict[int, Path] = {}
 
     def _strike(self, what: str, path: Path | None) -> None:
-        """Do what the faults bring; raises OSError."""
+        """Apply the faults that strike; raises OSError."""
         for fault in self._faults.of_storage.get(what, ()):
             if path is not None and is_below(fault.target, path) and fault.strikes():
                 _do(fault, path)
@@ -51,22 +51,22 @@ class FaultySystem(System):
         return super().write(number, buffers, position)
 
     def sync(self, number: int) -> None:
-        """Make durable."""
+        """Make a file durable."""
         self._strike("sync", self._paths.get(number))
         super().sync(number)
 
     def sync_data(self, number: int) -> None:
-        """Make bytes and size durable."""
+        """Make the bytes and the size of a file durable."""
         self._strike("sync", self._paths.get(number))
         super().sync_data(number)
 
     def truncate(self, path: Path, size: int) -> None:
-        """Cut a file."""
+        """Truncate a file."""
         self._strike("truncate", path)
         super().truncate(path, size)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Give another name."""
+        """Rename a file or directory."""
         self._strike("rename", path)
         super().rename(path, target)
 
@@ -77,7 +77,7 @@ class FaultySystem(System):
 
 
 def is_below(target: Target, path: Path) -> bool:
-    """Whether a file or directory belongs to what a fault strikes at."""
+    """Tell whether a file or directory belongs to the target of a fault."""
     if target.log_dir is not None and target.log_dir not in path.parents:
         return False
     if target.topic is None:

@@ -1,11 +1,12 @@
-"""Faults by request: what may be planted, when it strikes, and how often it has.
+"""Faults on demand: which may be added, when each strikes, and how often it has.
 
-A fault strikes at requests (`api`, and a topic and partition if need be) or at what storage asks of the
-disk (`storage`, and a log directory, topic or partition). It brings an error, a delay or a disconnect; a
-number of times, after letting some pass, or with a probability whose seed makes it the same every time.
+A fault strikes requests (`api`, with or without a topic and partition) or operations of storage on
+the disk (`storage`, with or without a log directory, topic or partition). Its effect is an error, a
+delay or a disconnect. It strikes a number of times, after letting some pass, or with a probability,
+whose seed makes it repeatable.
 
-A broker started without a control listener has none of this: `fault_requests` and `fault_storage` put
-themselves into the way at start alone. Bad input is a FaultError of one sentence.
+A broker without a control listener has none of this: `fault_requests` and `fault_storage` are
+installed only at start. Bad input is a FaultError of one sentence.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ _ERRNOS = {name: number for number, name in errno.errorcode.items()}
 
 
 class FaultError(ValueError):
-    """A fault that cannot be planted; the text says why."""
+    """A fault that cannot be added; the text says why."""
 
 
 class Target(NamedTuple):
-    """Where a fault strikes; None is everywhere."""
+    """What a fault strikes; None means everything."""
 
     api: str | None
     storage: str | None
@@ -64,7 +65,7 @@ class Target(NamedTuple):
     log_dir: Path | None
 
     def is_at(self, topic: str, partition: int | None) -> bool:
-        """Whether it strikes at a topic's partition; None there is the topic as a whole."""
+        """Tell whether it strikes a topic's partition; None there is the topic as a whole."""
         return self.topic in (None, topic) and self.partition in (None, partition)
 
 
@@ -74,11 +75,11 @@ class Effect(NamedTuple):
     error: str | None
     delay_ms: int | None
     disconnect: bool
-    after: bool  # once the request has been served, not before
+    after: bool  # strikes after the request has been served, not before
 
 
 class Trigger(NamedTuple):
-    """When a fault strikes, of the times that it could."""
+    """At which of its opportunities a fault strikes."""
 
     times: int | None
     skip: int
@@ -87,7 +88,7 @@ class Trigger(NamedTuple):
 
 
 class Fault:
-    """One planted fault, and how often it has struck. For use by any thread."""
+    """One fault, and how often it has struck. For use by any thread."""
 
     def __init__(self, number: int, target: Target, effect: Effect, trigger: Trigger) -> None:
         self.number = number
@@ -102,7 +103,7 @@ class Fault:
         self._lifted_on_loop = asyncio.Event()
 
     def strikes(self) -> bool:
-        """Whether it strikes now; to be asked once for everything it could strike at."""
+        """Tell whether it strikes now; to be called once for every opportunity."""
         times, skip, probability, _ = self.trigger
         with self._lock:
             self.seen += 1
@@ -114,7 +115,7 @@ class Fault:
             return True
 
     async def hold(self) -> None:
-        """Wait for as long as it delays, or until it is lifted."""
+        """Wait as long as its delay, or until it is removed."""
         delay_ms = self.effect.delay_ms or 0
         try:  # the loop's timers go by whole milliseconds, and may ring up to one too early
             async with asyncio.timeout((delay_ms + 1) / 1000):
@@ -123,16 +124,16 @@ class Fault:
             pass
 
     def block(self) -> None:
-        """As `hold`, in a thread, as a slow disk does."""
+        """Like `hold`, in a thread, as a slow disk does."""
         self._lifted.wait((self.effect.delay_ms or 0) / 1000)
 
     def lift(self) -> None:
-        """Let go of whoever is held; called on the loop."""
+        """Release everything that it holds; called on the event loop."""
         self._lifted.set()
         self._lifted_on_loop.set()
 
     def shown(self) -> dict[str, Any]:
-        """The fault as JSON: as it was given, and what it has done."""
+        """Return the fault as JSON: as it was given, and how often it has struck."""
         target, effect, trigger = self.target, self.effect, self.trigger
         told: dict[str, Any] = {
             "api": target.api,
@@ -154,25 +155,25 @@ class Fault:
 
 
 class Faults:
-    """The faults of one broker. Changed on the loop; any thread may look meanwhile."""
+    """The faults of one broker. Changed on the event loop; any thread may read meanwhile."""
 
     def __init__(self, log_dirs: Iterable[Path]) -> None:
-        """None to begin with; `log_dirs` are the directories that may be named."""
+        """Begin with no faults; `log_dirs` are the directories that may be named."""
         self._log_dirs = {str(path): path for path in log_dirs}
         self._faults: dict[int, Fault] = {}
         self._added = 0
         self.of_requests: Mapping[str, tuple[Fault, ...]] = {}  # by API
-        self.of_storage: Mapping[str, tuple[Fault, ...]] = {}  # by what is asked of the disk
+        self.of_storage: Mapping[str, tuple[Fault, ...]] = {}  # by operation of storage
 
     def __iter__(self) -> Iterator[Fault]:
         return iter(list(self._faults.values()))
 
     def get(self, number: int) -> Fault | None:
-        """A fault by its id."""
+        """Return a fault by its id."""
         return self._faults.get(number)
 
     def add(self, given: Mapping[str, Any]) -> Fault:
-        """Plant a fault; raises FaultError."""
+        """Add a fault; raises FaultError."""
         if len(self._faults) >= _MOST_FAULTS:
             raise FaultError(f"there are {_MOST_FAULTS} faults already: remove some")
         target, effect, trigger = parse(given, self._log_dirs)
@@ -182,7 +183,7 @@ class Faults:
         return fault
 
     def remove(self, number: int) -> Fault | None:
-        """Lift a fault; None if there is no such one."""
+        """Remove a fault and return it; None if there is no such fault."""
         fault = self._faults.pop(number, None)
         if fault is not None:
             self._sort()
@@ -190,11 +191,11 @@ class Faults:
         return fault
 
     def clear(self) -> list[Fault]:
-        """Lift them all."""
+        """Remove all faults."""
         return [fault for number in list(self._faults) if (fault := self.remove(number))]
 
     def stopping(self) -> None:
-        """Hold nobody any more; a disk that fails goes on failing while the logs are closed."""
+        """Release all delays; errors of the disk last while the logs are closed."""
         for fault in list(self._faults.values()):
             if fault.target.storage is None or fault.effect.delay_ms is not None:
                 self.remove(fault.number)
@@ -215,7 +216,7 @@ class Faults:
 
 
 def parse(given: Mapping[str, Any], log_dirs: Mapping[str, Path]) -> tuple[Target, Effect, Trigger]:
-    """Read what somebody wants; raises FaultError."""
+    """Parse a fault from JSON; raises FaultError."""
     for name in given:
         if name not in _FIELDS:
             raise FaultError(f"{name!r} is nothing a fault has{_meant(name, _FIELDS)}")
@@ -296,12 +297,12 @@ def _trigger(given: Mapping[str, Any]) -> Trigger:
 
 
 def served_apis() -> tuple[str, ...]:
-    """The names of the APIs this broker serves, as Kafka has them."""
+    """Return the names of the APIs that this broker serves, as Kafka spells them."""
     return tuple(api.name for api in message.served_apis())
 
 
 def errno_of(name: str) -> int:
-    """The number of a system error."""
+    """Return the number of a system error's name."""
     return _ERRNOS[name]
 
 

@@ -75,9 +75,10 @@ def backwards(descriptor: files.Descriptor, count: int) -> Iterator[Entry]:
 
 
 def floor(descriptor: files.Descriptor, relative_offset: int, count: int) -> int:
-    """Return the number of the entry that holds for an offset, -1 if it lies before all of `count`.
+    """Return the number of the entry that holds for an offset, -1 if there is none.
 
-    Stops before the first gap or END entry that a power loss has left among the entries.
+    Searches `count` entries, up to the first gap or END entry that a power loss has left among
+    them.
     """
     low, high = 0, count
     while low < high:
@@ -92,7 +93,10 @@ def floor(descriptor: files.Descriptor, relative_offset: int, count: int) -> int
 
 
 def before_zeros(descriptor: files.Descriptor, count: int) -> int:
-    """Return how many of `count` entries precede trailing zeros; only the first entry has offset 0."""
+    """Return how many of `count` entries precede trailing zeros.
+
+    Only the first entry of a file has offset 0.
+    """
     if count < 2 or at(descriptor, count - 1).offset > 0:
         return count
     low, high = 1, count - 1
@@ -106,9 +110,7 @@ def before_zeros(descriptor: files.Descriptor, count: int) -> int:
 
 
 def growing(descriptor: files.Descriptor, count: int) -> int:
-    """Return how many of `count` entries precede the first END, or the first offset that does not
-    grow.
-    """
+    """Return how many of `count` entries come before an END or an offset that does not grow."""
     last = -1
     for number in range(0, count, _BLOCK_ENTRIES):
         block = _block(descriptor, number, count)
@@ -136,9 +138,7 @@ def has_unknown(descriptor: files.Descriptor, count: int) -> bool:
 
 
 def may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
-    """Tell whether an entry can be the next one: its offset grows and a known time does not
-    decrease.
-    """
+    """Tell whether an entry can be the next: its offset grows, its known time does not decrease."""
     if is_first:
         return entry.offset == 0
     if entry.time != UNKNOWN and last_known is not None and goes_back(last_known, entry.time):

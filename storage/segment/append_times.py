@@ -102,9 +102,7 @@ class AppendTimes:
         return bool(self._count)
 
     def _shorten(self, descriptor: files.Descriptor, count: int) -> None:
-        """Use only the first `count` entries of the file; readers in other threads always find
-        these.
-        """
+        """Use only the first `count` entries; readers in other threads can always read these."""
         if count <= 0:
             self._forget()
             return
@@ -214,9 +212,7 @@ class AppendTimes:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the append time of every batch is known, as in every segment that this broker
-        wrote.
-        """
+        """Whether the append time of every batch is known: no other program wrote any."""
         complete = self._complete
         if complete is None:
             complete = self._complete = not append_entries.has_unknown(self._reader(), self._count)

@@ -91,9 +91,7 @@ class OffsetIndex(SparseIndex):
         return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
 
     def last_before(self, position: int) -> IndexEntry | None:
-        """Return the last entry of a batch that starts at or before a position, None if there is
-        none.
-        """
+        """Return the last entry of a batch that starts at or before a position, or None."""
         found = bisect_right(self._positions, position) - 1
         if found < 0:
             return None

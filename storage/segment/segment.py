@@ -115,8 +115,9 @@ class Segment(SegmentFiles):
     ) -> None:
         """Write batches after the last one, all or nothing.
 
-        Raises OSError, and then the log ends where it ended before. If truncating it fails too, the
-        next append or recovery does that.
+        With `is_time_known` false, the batches were appended at `append_time_ms` or earlier. Raises
+        OSError, and then the log ends where it ended before. If truncating it fails too, the next
+        append or recovery does that.
         """
         assert self.is_active, "only the active segment takes batches"
         if self._has_torn_tail:
@@ -167,7 +168,11 @@ class Segment(SegmentFiles):
             self.cut(self.tail)
 
     def cut(self, tail: Tail) -> None:
-        """Truncate log, indexes and append times at the end of a batch; raises OSError."""
+        """Truncate the segment at the end of a batch; raises OSError.
+
+        Log, indexes, append times and aborted transactions end there together. Known times of
+        dropped batches are forgotten; the times are then read from the log again.
+        """
         self.tail = tail
         self._hints = {}
         self._last_hint = (-1, 0)
@@ -281,9 +286,9 @@ class Segment(SegmentFiles):
         return self._locate(self._reader(), offset, 0, self.tail)[1]
 
     def end_before(self, offset: int) -> Tail:
-        """Return where the last batch ends that lies before an offset as a whole.
+        """Return where the last batch ends that lies completely before an offset.
 
-        The segment's beginning where there is none. Raises OSError and CorruptMessage.
+        That is the segment's beginning if there is none. Raises OSError and CorruptMessage.
         """
         position = self.position_of(offset)
         if position >= self.tail.size:

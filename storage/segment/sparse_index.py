@@ -82,8 +82,9 @@ class SparseIndex(ABC):
         return self._flushed == NOT_OURS
 
     def remove_file(self) -> bool:
-        """Remove the file, which the next flush creates again; False if there is none. Raises
-        OSError.
+        """Remove the file, which the next flush creates again; False if there is none.
+
+        Raises OSError.
         """
         self._flushed = NOT_OURS
         if not self.file.path.exists():

@@ -120,9 +120,7 @@ class TimeIndex(SparseIndex):
 
 
 def _column(code: str, data: bytes, start: int) -> array[int]:
-    """Return one field of every entry, copied byte by byte of the field and not entry by entry, for
-    speed.
-    """
+    """Return one field of every entry, copied by byte column and not by entry, for speed."""
     column = array(code)
     size = column.itemsize
     raw = bytearray(len(data) // ENTRY_SIZE * size)

@@ -19,7 +19,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
-from broker.groups.store import Committed, Kept, Loading
+from broker.groups.store import Committed, Loading, StoredGroup
 from protocol.errors import BrokerError, ErrorCode, MemberIdRequired
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class World:
         self._order = itertools.count()
         self._ids = itertools.count(1)
         self.log: list[tuple[bytes, bytes | None]] = []
-        self.kept = Kept(self._new("g"))
+        self.kept = StoredGroup(self._new("g"))
         self.life = 0
         self.owners: dict[tuple[int, int], str] = {}
         self.joined: dict[int, set[str]] = {}
@@ -100,7 +100,7 @@ class World:
         for at, (key, value) in enumerate(self.log):
             loading.record(at, key, value)
         found = list(loading.groups(self.now_ms))
-        self.kept = found[0] if found else Kept(self._new("g"))
+        self.kept = found[0] if found else StoredGroup(self._new("g"))
 
     def new_id(self) -> str:
         return f"m{next(self._ids)}"

@@ -14,7 +14,7 @@ import pytest
 from broker.api import offset_commit_single
 from broker.clock import ManualClock
 from broker.groups.group import Member, State
-from broker.groups.store import Kept
+from broker.groups.store import StoredGroup
 from broker.metrics.counters import Metrics
 from broker.node import Node
 from config import load, topic_config
@@ -63,7 +63,7 @@ def _let_in(node, group_id, state):
     group.restore(members, 0)
     group.state, group.generation = state, 3
     group.protocol_type, group.protocol, group.leader = "consumer", "range", f"{group_id}-one"
-    node.coordinator._groups[group_id] = Kept(group)
+    node.coordinator._groups[group_id] = StoredGroup(group)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ INTERVAL_MS = 300_000
 
 
 class Clock:
-    """A clock in the hand: what is waited for is reached when somebody steps that far."""
+    """A manual clock: what is waited for is reached when somebody steps that far."""
 
     def __init__(self):
         self.now = 0

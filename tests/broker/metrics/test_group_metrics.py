@@ -1,4 +1,4 @@
-"""Lag of groups, in records and in seconds by both times, exact with a clock in the hand."""
+"""Lag of groups, in records and in seconds by both times, exact with a manual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of time, as an operator sees them: real produce requests, a clock in the hand, and /metrics.
+"""Metrics of time, as an operator sees them: real produce requests, a manual clock, and /metrics.
 
 The mistakes at the end are planted into a node that serves the same requests; each changes what a check
 of this file sees.

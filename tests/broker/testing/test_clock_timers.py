@@ -1,4 +1,4 @@
-"""A clock in the hand: what it shows, and whom it wakes."""
+"""A manual clock: what it shows, and whom it wakes."""
 
 import asyncio
 import time

@@ -15,7 +15,7 @@ from broker.clock import ManualClock
 from broker.maintenance import retention_rounds
 from broker.network import dispatch
 from broker.pools import Pools
-from broker.testing.control import ROUTES, Control, faults_in_the_way, sweep
+from broker.testing.control import ROUTES, Control, install_faults, sweep
 from broker.testing.fault_storage import FaultySystem
 from broker.testing.faults import Faults
 from config import BrokerConfig
@@ -191,7 +191,7 @@ def test_nor_is_anything_of_it_imported():
 
 def test_requests_and_disk_are_as_they_were_afterwards(tmp_path):
     header, system = RequestHeader(0, 9, 0, None, 0), files._system
-    with faults_in_the_way([tmp_path]) as faults:
+    with install_faults([tmp_path]) as faults:
         assert isinstance(files._system, FaultySystem)
         short = dispatch._route(header).shortcut
         assert short is not produce_single.shortcut
@@ -313,7 +313,9 @@ async def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
     rounds = retention_rounds.Rounds(node)
 
     for topic, count in (("a", 3), ("b", 4), ("a", 1)):
-        going.extend(retention_rounds.Swept(topic, 0, deletion, asked=False) for _ in range(count))
+        going.extend(
+            retention_rounds.SweptSegment(topic, 0, deletion, asked=False) for _ in range(count)
+        )
         await rounds._do_due()
     asked = Control(node, rounds, None, Faults([tmp_path]))
     one, every, later = [await sweep(asked, given) for given in ({"topic": "a"}, {}, {})]

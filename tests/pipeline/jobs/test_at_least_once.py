@@ -62,7 +62,7 @@ def test_it_is_the_comparison_that_notices(broker, topic, monkeypatch):
 
 @pytest.fixture
 def forgetful(tmp_path):
-    """A broker that forgets a producer after a day, its clock in the hand."""
+    """A broker that forgets a producer after a day, with a manual clock."""
     with BrokerProcess(tmp_path / "data", clock="manual") as process:
         process.clock.freeze(NOW)
         yield process

@@ -48,7 +48,7 @@ def odd_times(append, number):
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """A broker with all topics filled, its clock in the hand; and what each record is."""
+    """A broker with all topics filled, with a manual clock; and what each record is."""
     directory = tmp_path_factory.mktemp("audited") / "data"
     rows = {(name, part): [] for name in TOPICS for part in range(2)}
     with BrokerProcess(directory, {"log.retention.ms": -1}, clock="manual") as broker:

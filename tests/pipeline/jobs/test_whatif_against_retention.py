@@ -129,7 +129,7 @@ def test_a_planted_mistake_shows(change, fast_directory):
     assert wrong
 
 
-# --- a broker, and its clock in the hand ---------------------------------------------------------
+# --- a broker, with a manual clock ---------------------------------------------------------
 
 
 def own_settings(row):

@@ -86,7 +86,7 @@ class TestTold:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """A broker with a clock in the hand."""
+    """A broker with a manual clock."""
     directory = tmp_path_factory.mktemp("told") / "data"
     with BrokerProcess(directory, {"log.retention.ms": -1}, clock="manual") as broker:
         broker.clock.freeze(NOW)

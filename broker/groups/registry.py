@@ -1,8 +1,8 @@
-"""The groups that a coordinator remembers: finding them, and letting them go.
+"""The groups that a coordinator holds: finding, listing and deleting them.
 
-Until a group's partition of __consumer_offsets has been read, the group is COORDINATOR_LOAD_IN_PROGRESS. What
-is let go of is forgotten when the log says so: a deleted group, offsets that expire, those of a topic that is
-gone.
+Until a group's partition of __consumer_offsets has been read, requests for it raise
+COORDINATOR_LOAD_IN_PROGRESS. A deleted group, expired offsets and the offsets of a deleted topic
+are dropped from memory once their tombstones are in the log.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.clock import Clock
-    from broker.groups.store import Kept, Name
+    from broker.groups.store import Name, StoredGroup
     from broker.node import Node
 
 log = logging.getLogger("tidelog.groups")
 
 
-class KeptGroups:
-    """The groups of one node."""
+class GroupRegistry:
+    """The groups of one broker."""
 
     def __init__(self, node: Node) -> None:
-        """Begin with none."""
+        """Begin with no groups."""
         self._node = node
         self._clock: Clock = node.clock if node.config.clock_scope == "all" else SystemClock()
         self._log = GroupLog(node, self._clock)
-        self._groups: dict[str, Kept] = {}
+        self._groups: dict[str, StoredGroup] = {}
         self._loading: set[int] = set()  # partitions of the log that have not been read yet
         self._unloadable: dict[int, str] = {}
 
@@ -61,15 +61,15 @@ class KeptGroups:
         if index in self._unloadable:
             raise CoordinatorNotAvailable(f"group {group_id}: {self._unloadable[index]}")
 
-    def find(self, group_id: str, *, may_be_empty: bool = False) -> Kept | None:
-        """The group, if there is one; raises InvalidGroupId, CoordinatorLoadInProgress."""
+    def find(self, group_id: str, *, may_be_empty: bool = False) -> StoredGroup | None:
+        """Return the group, None if there is none; raises InvalidGroupId, CoordinatorLoadInProgress."""
         if group_id == "" and not may_be_empty:
             raise InvalidGroupId("the group id is empty")
         self._check_loaded(group_id)
         return self._groups.get(group_id)
 
-    def all(self) -> list[Kept]:
-        """Every group; raises CoordinatorLoadInProgress until all have been read."""
+    def all(self) -> list[StoredGroup]:
+        """Return every group; raises CoordinatorLoadInProgress until all have been read."""
         if self._loading:
             raise CoordinatorLoadInProgress("the groups are being read")
         return list(self._groups.values())
@@ -93,7 +93,7 @@ class KeptGroups:
         log.info("group deleted", extra={"group": group_id, "offsets": len(kept.offsets)})
 
     async def forget_offsets(self, group_id: str, names: Sequence[Name]) -> None:
-        """Delete offsets of a group, and an empty group with its last one."""
+        """Delete offsets of a group, and the group too if it is empty and has no more offsets."""
         kept = self.find(group_id, may_be_empty=True)
         if kept is None:
             return
@@ -107,7 +107,7 @@ class KeptGroups:
             await self.forget(group_id)
 
     async def forget_topic(self, topic: str) -> None:
-        """A topic is gone, and so are the offsets in it."""
+        """Delete all offsets of a deleted topic."""
         for kept in list(self._groups.values()):
             names = [name for name in kept.offsets if name[0] == topic]
             if names:
@@ -115,17 +115,17 @@ class KeptGroups:
                     await self.forget_offsets(kept.group.group_id, names)
 
     async def expire(self) -> int:
-        """Let offsets go that are not kept any longer, and groups of which nothing is left."""
+        """Delete expired offsets, and empty groups that have none left."""
         gone = 0
         for group_id, kept in list(self._groups.items()):
             try:
                 gone += await self._let_go(group_id, kept)
             except BrokerError as error:
-                # Its log cannot take it now: the others do not wait for that.
+                # Its log cannot be written now; the other groups go on.
                 log.warning("offsets could not expire: %s", error, extra={"group": group_id})
         return gone
 
-    async def _let_go(self, group_id: str, kept: Kept) -> int:
+    async def _let_go(self, group_id: str, kept: StoredGroup) -> int:
         retention_ms = self._node.config.offsets_retention_minutes * 60_000
         names = kept.expired(self._clock.now_ms(), retention_ms)
         if names:
