@@ -31,7 +31,7 @@ serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./da
 	$(BIN)/tidelog serve --listeners PLAINTEXT://$(LISTEN) --log-dirs $(DATA) --http $(HTTP)
 
 test: setup ## run the tests (heavy parts that are missing are skipped with a reason)
-	$(BIN)/python -m pytest -q -n auto -m 'not (oracle or clients or docker or spark or long)'
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
 
 test-long: setup ## the long profiles: a million mutated frames, more kills
 	TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600

@@ -1,12 +1,13 @@
 """The wheel: what it puts into an environment, and that it serves beside a user's own packages.
 
-Building takes some seconds, so everything happens to one wheel, made once from a copy of the sources; and to
-another that was made where there is no compiler.
+Building takes a compiler some seconds, so everything happens to one wheel, made once a run from a copy of the
+sources, whatever module or worker asks first; and to another that was made where there is no compiler.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -43,6 +44,19 @@ def run(command, cwd, environ=None, within_s=600):
     return done.stdout
 
 
+def built_once(tmp_path_factory, name, **environ):
+    """A wheel that all workers of this run share."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    target = shared / name
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            build(tmp_path_factory, **environ).parent.rename(target)
+    (path,) = target.glob("*.whl")
+    return path
+
+
 def build(tmp_path_factory, **environ):
     """A wheel of a copy of the sources, made with these in the environment."""
     source = tmp_path_factory.mktemp("source")
@@ -61,12 +75,12 @@ def build(tmp_path_factory, **environ):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    return build(tmp_path_factory)
+    return built_once(tmp_path_factory, "wheel")
 
 
 @pytest.fixture(scope="module")
 def wheel_without_compiler(tmp_path_factory):
-    return build(tmp_path_factory, CC="false", CXX="false")
+    return built_once(tmp_path_factory, "wheel-without-compiler", CC="false", CXX="false")
 
 
 def install(wheel, directory):
