@@ -225,26 +225,26 @@ class Node:
         return self.appends.append(partition, records, produce_version, waits=waits)
 
     async def checkpoint(self) -> None:
-        """Make every log durable, and tell who waits of what can be read only now.
+        """Make every log durable, and notify those who wait of what can be read only now.
 
         Raises KafkaStorageError.
         """
         try:
             await self.pools.checkpoints.run_to_end(self.store.checkpoint)
         finally:
-            self.appends.tell_late()
+            self.appends.notify_late()
 
     def offline(self) -> list[Partition]:
         """The logs that a failed disk has put offline."""
         return [each for each in self.store.opened() if each.offline is not None]
 
     def _appended(self, partition: Partition, appended: Appended) -> None:
-        """Count what may be read now and tell those who wait for it."""
+        """Count what may be read now and notify those who wait for it."""
         self.metrics.appended(partition.topic, appended)
         if appended.anomaly is not None:
             self.time_watch.note_anomaly(partition, appended, appended.anomaly)
         if not appended.duplicate:
-            self.waiting.told(partition, appended.size)
+            self.waiting.notify(partition, appended.size)
 
     # -- topics ---------------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
 """The broker's threads: a pool with a name and a size for each kind of work.
 
-Promises that work of one kind never waits for work of another: a converting fetch holds up no append, and
-neither holds up a checkpoint, a lookup or a new topic. Nothing uses asyncio's default pool, which has a few
-threads for everything.
+Promises that work of one kind never waits for work of another: a converting fetch holds up no
+append, and neither holds up a checkpoint, a lookup or a new topic. Nothing uses asyncio's default
+pool, which has a few threads for everything.
 
-Work on behalf of a request gets a `Permit`. It asks the permit, between partitions and between batches,
-whether anybody still wants the result; when the client has left or the broker stops, the permit raises
-`Abandoned`.
+Work on behalf of a request gets a `Permit`. It asks the permit, between partitions and between
+batches, whether anybody still wants the result; when the client has left or the broker stops, the
+permit raises `Abandoned`.
 """
 
 from __future__ import annotations

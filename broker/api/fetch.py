@@ -100,7 +100,8 @@ def handle(
         raise FetchSessionIdNotFound("fetch sessions are answered statelessly")
     if request.session_epoch > 0:
         raise InvalidFetchSessionEpoch("fetch sessions are answered statelessly")
-    _name_each_once(request, by_id=context.version >= _TOPIC_IDS_SINCE)
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        _name_each_once(request, by_id=context.version >= _TOPIC_IDS_SINCE)
     try:
         outcome = _attempt(node, request, context.version, ON_LOOP)
     except WouldBlock:

@@ -1,5 +1,6 @@
-"""How the event loop gets at partitions: opened in threads, appended to in order, waited for.
+"""How handlers use partitions without blocking the event loop.
 
-Promises that no handler blocks the loop on a file, that appends to one partition keep their order,
-and that whoever waits is woken. Begin with `appends.py`.
+Promises that no handler blocks the loop on a file (`offload.py`, `openings.py`), that appends to
+one partition keep their order (`appends.py`, `commits.py`), and that fetches which wait are woken
+(`waiting.py`). Begin with `appends.py`.
 """

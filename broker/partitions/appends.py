@@ -1,13 +1,13 @@
-"""The order of appends: who goes to a thread, and that nobody overtakes.
+"""Appends to partitions: on the event loop or in a thread, always in the order of their requests.
 
-A small append runs at once, on the loop. One that is large and compressed, that unpacks to much, or that
-has to be converted would hold up every other connection: it runs in a thread; so does the first one to a
-log of which something must be read before, up to a segment. Once an append of a
-partition is in a thread, those that come after it queue behind it, so records are written in the order
-their requests arrived; each takes its offset and its append time when it is written.
+A small append runs at once on the loop. An append runs in a thread if it is large and compressed,
+unpacks to much, has to be converted, or is the first one to a log that must be read first. While an
+append of a partition is in a thread, later ones queue behind it. So records are written in the
+order in which their requests arrived. An append takes its offset and its append time when it is
+written.
 
-Where the topic asks for it (flush.messages), an append is not answered before the log is durable up to
-it. Appends do not wait for one another's syncs; see commits.py.
+Where the topic asks for it (flush.messages), an append is answered when the log is durable up to
+it. Appends do not wait for each other's syncs; see commits.py.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ def is_heavy(records: Buffer, config: TopicConfig) -> bool:
 
 
 class _Job(NamedTuple):
-    """One append that waits for its turn, and who wants to know."""
+    """One append that waits for its turn, and the future of its result."""
 
     records: Buffer
     produce_version: int
-    waits: bool  # for the disk, where the topic asks for it
+    waits: bool  # the answer waits for the disk, where the topic asks for it
     answer: asyncio.Future[Appended]
 
 
 class Appends:
     """Runs appends, each partition's in order.
 
-    `told` is called on the loop with every append whose records may be read from now on, whether or
-    not anybody still waits for its answer.
+    `notify` is called on the loop with every append whose records may be read from now on, whether
+    or not anybody still waits for its answer.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class Appends:
         pool: Pool,
         first_appends: Pool,
         commits: Commits,
-        told: Callable[[Partition, Appended], None],
+        notify: Callable[[Partition, Appended], None],
     ) -> None:
         """`first_appends` runs those that read the log first, which may take seconds."""
         self._clock = clock
         self._pool = pool
         self._first_appends = first_appends
         self._commits = commits
-        self._told = told
+        self._notify = notify
         self._queues: dict[Partition, deque[_Job]] = {}
-        self._untold: dict[Partition, list[Appended]] = {}  # their sync has failed, as yet
+        self._unnotified: dict[Partition, list[Appended]] = {}  # whose sync has failed so far
 
     def is_busy(self, partition: Partition) -> bool:
         """Whether an append of the partition is in a thread or waits for one that is."""
@@ -109,7 +109,7 @@ class Appends:
             return None
         appended = self._try(partition, records, produce_version)
         if appended is not None:
-            self._told(partition, appended)
+            self._notify(partition, appended)
         return appended
 
     def _try(self, partition: Partition, records: Buffer, produce_version: int) -> Appended | None:
@@ -133,9 +133,9 @@ class Appends:
     ) -> Appended | asyncio.Future[Appended]:
         """Append now and return the result, or return a future of it.
 
-        Without `waits` the answer does not wait for the disk, whatever the topic asks for. Raises (or
-        the future raises) what `Partition.append` and `Partition.commit` raise. A future that is
-        cancelled before its turn appends nothing; once in the thread the append goes through.
+        Without `waits` the answer does not wait for the disk, whatever the topic asks for. Raises
+        (or the future raises) what `Partition.append` and `Partition.commit` raise. A future that
+        is cancelled before its turn appends nothing; once in the thread the append goes through.
         """
         queue = self._queues.get(partition)
         if queue is None:
@@ -159,23 +159,23 @@ class Appends:
         *,
         waits: bool,
     ) -> Appended | asyncio.Future[Appended]:
-        """Tell who waits for records; return the append, or a future of its being durable."""
+        """Notify waiting fetches; return the append, or a future that is done when it is durable."""
         durable = None
         is_readable = appended.last_offset < partition.high_watermark
-        # What cannot be read yet has somebody to tell, even where the settings have just changed, or
-        # where a checkpoint is about to say that it is durable.
+        # Records that cannot be read yet need a notification later, even if the settings have just
+        # changed, or a checkpoint is about to make them durable.
         if not is_readable or (partition.has_flush_rules and partition.must_commit):
             durable = self._commits.up_to(partition, appended.last_offset + 1)
         elif partition.has_flush_rules:
             self._commits.later(partition)
         if is_readable:
-            self._told(partition, appended)
+            self._notify(partition, appended)
         if durable is None:
             return appended
         if answer is None:
             answer = asyncio.get_running_loop().create_future()
         durable.add_done_callback(
-            partial(self._committed, partition, appended, answer, tell=not is_readable)
+            partial(self._committed, partition, appended, answer, notifies=not is_readable)
         )
         if waits:
             return answer
@@ -189,15 +189,15 @@ class Appends:
         answer: asyncio.Future[Appended],
         durable: asyncio.Future[None],
         *,
-        tell: bool,
+        notifies: bool,
     ) -> None:
-        """The disk has it, or has failed."""
+        """The sync has ended: notify readers, and answer."""
         error = durable.exception()
-        if tell and error is not None:
-            self._untold.setdefault(partition, []).append(appended)
-        elif tell:
-            self._tell_late(partition)
-            self._told(partition, appended)
+        if notifies and error is not None:
+            self._unnotified.setdefault(partition, []).append(appended)
+        elif notifies:
+            self._notify_late(partition)
+            self._notify(partition, appended)
         if answer.cancelled():
             return
         if error is None:
@@ -205,29 +205,29 @@ class Appends:
         else:
             answer.set_exception(error)
 
-    def tell_late(self) -> None:
-        """Tell of appends whose sync failed, of a full disk say, and that can be read now all the same.
+    def notify_late(self) -> None:
+        """Notify of appends whose sync failed, on a full disk for example, and that can be read now.
 
-        A checkpoint may have made them durable. Those of a log that is gone nobody will ever read.
+        A checkpoint may have made them durable. Appends to a log that is gone are dropped.
         """
-        for partition in list(self._untold):
-            self._tell_late(partition)
+        for partition in list(self._unnotified):
+            self._notify_late(partition)
 
-    def _tell_late(self, partition: Partition) -> None:
-        untold = self._untold.pop(partition, None)
-        if untold is None or partition.is_deleted or partition.offline is not None:
+    def _notify_late(self, partition: Partition) -> None:
+        waiting = self._unnotified.pop(partition, None)
+        if waiting is None or partition.is_deleted or partition.offline is not None:
             return
         left = []
-        for appended in untold:
+        for appended in waiting:
             if appended.last_offset < partition.high_watermark:
-                self._told(partition, appended)
+                self._notify(partition, appended)
             else:
                 left.append(appended)
         if left:
-            self._untold[partition] = left
+            self._unnotified[partition] = left
 
     def _start(self, partition: Partition) -> None:
-        """Send the next append that somebody still wants to a thread."""
+        """Send the next append whose answer was not cancelled to a thread."""
         queue = self._queues[partition]
         while queue:
             job = queue[0]
@@ -246,7 +246,7 @@ class Appends:
         )
 
     def _done(self, partition: Partition, work: asyncio.Future[Appended]) -> None:
-        """Pass the outcome on and let the next append go."""
+        """Pass the outcome on and start the next append."""
         job = self._queues[partition].popleft()
         answer, error = job.answer, work.exception()
         if error is not None:

@@ -1,9 +1,9 @@
-"""Group commit: producers whose topic asks for it wait for the disk, many for one sync.
+"""Group commit: one sync makes the appends of many producers durable, where the topic asks for that.
 
-While a partition's log is being made durable in a thread, appends to it go on; who needs more than
-that sync covers waits for the next one, which covers all that came meanwhile. So there are as many
-syncs as the disk manages, however many producers there are. flush.ms is looked after by one timer for
-each partition.
+While a partition's log is being made durable in a thread, appends to it go on. A producer that
+needs more than this sync covers waits for the next one, which covers everything appended meanwhile.
+So there are as many syncs as the disk manages, however many producers there are. Each partition has
+one timer for flush.ms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Waiter(NamedTuple):
-    """Somebody who waits until the log is durable up to an offset."""
+    """A future that is done when the log is durable up to an offset."""
 
     offset: int
     future: asyncio.Future[None]
@@ -84,7 +84,7 @@ class Commits:
         work.add_done_callback(partial(self._done, partition))
 
     def _done(self, partition: Partition, work: asyncio.Future[int]) -> None:
-        """Tell those it covered, and begin again for those who came later."""
+        """Wake the waiters that it covered, and begin again for those who came later."""
         error = work.exception()
         if error is not None:
             self._fail(partition, error)
@@ -102,7 +102,7 @@ class Commits:
             self._start(partition)
 
     def _fail(self, partition: Partition, error: BaseException) -> None:
-        """Nobody is told that anything is durable which may not be."""
+        """Pass the failure on to every waiter: what they wait for may not be durable."""
         for waiter in self._waiters.pop(partition):
             if not waiter.future.done():
                 waiter.future.set_exception(error)

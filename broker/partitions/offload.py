@@ -1,9 +1,9 @@
 """Where a request is answered: on the event loop, or in a thread where that would hold others up.
 
-Handlers write one function that takes a `Permit` and answers. It is called on the loop first. Where it
-raises WouldBlock, closed partitions are opened, each by one thread however many requests want it, and
-it is called on the loop again. Where it raises WouldBlock once more, it is called in the pool for its
-kind of work. So the function must change nothing before it raises WouldBlock.
+Handlers write one function that takes a `Permit` and answers. It is called on the loop first. Where
+it raises WouldBlock, closed partitions are opened, each by one thread however many requests want
+it, and it is called on the loop again. Where it raises WouldBlock once more, it is called in the
+pool for its kind of work. So the function must change nothing before it raises WouldBlock.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ async def offload(
 def partition_for(node: Node, topic: str, index: int, permit: Permit) -> Partition:
     """Return a partition's log, opened now if need be and if the permit allows that.
 
-    Raises WouldBlock, UnknownTopicOrPartition, and KafkaStorageError if it is offline or cannot be opened.
+    Raises WouldBlock, UnknownTopicOrPartition, and KafkaStorageError if it is offline or cannot be
+    opened.
     """
     find = node.partition if permit.may_block else node.opened_partition
     return find(topic, index)

@@ -1,8 +1,8 @@
-"""Opening partitions in threads: a closed one is asked for, and others are served meanwhile.
+"""Opening partitions in threads, while the event loop serves others.
 
-Opening reads what a clean stop left, as a rule a few small files. Where an index is missing, or somebody
-else has written the log, it may read a whole segment. However many requests want a partition, it is
-opened once, and they wait for it in one thread.
+Opening reads what a clean stop left: usually a few small files, but a whole segment where an index
+is missing or another program has written the log. A partition is opened once, in one thread,
+however many requests wait for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Openings:
-    """Those under way."""
+    """Opens partitions, and knows which are being opened."""
 
     def __init__(
         self,

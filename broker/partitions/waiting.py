@@ -1,8 +1,8 @@
-"""Who waits for data, told after storage has returned.
+"""Fetches that wait for data, and their notification after an append.
 
-A fetch that found too little leaves a `Wait` with the partitions it asked for. An append tells the
-partition's waits how many bytes came; the one that has enough is woken. While nothing arrives a waiting
-fetch costs one timer and no work, however many there are.
+A fetch that found too little leaves a `Wait` with the partitions it asked for. An append notifies
+the partition's waits of how many bytes came; a wait that has enough is woken. While nothing arrives
+a waiting fetch costs one timer and no work, however many there are.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Waiting:
         """Partitions somebody waits on."""
         return len(self._waits)
 
-    def told(self, partition: Partition, size_bytes: int) -> None:
-        """`size_bytes` have become readable in `partition`."""
+    def notify(self, partition: Partition, size_bytes: int) -> None:
+        """Subtract `size_bytes` that have become readable in `partition`, and wake who has enough."""
         waits = self._waits.get(partition)
         if not waits:
             return

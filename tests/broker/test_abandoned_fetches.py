@@ -1,9 +1,10 @@
 """Fetches that clients abandon hold nothing up.
 
-A client of 0.8 asks for so much that has to be converted down that answering takes a minute, and hangs up;
-five others do the same. Serving, checkpoints and topic changes go on, and the broker stops in time: each kind
-of work has threads of its own, work for a closed connection ends at the next partition, and a partition named
-many times in a request is read once. On one pool for everything each of these tests fails.
+A client of 0.8 asks for so much that has to be converted down that answering takes a minute, and
+hangs up; five others do the same. Serving, checkpoints and topic changes go on, and the broker
+stops in time: each kind of work has threads of its own, work for a closed connection ends at the
+next partition, and a partition named many times in a request is read once. On one pool for
+everything each of these tests fails.
 """
 
 from __future__ import annotations

@@ -20,24 +20,24 @@ async def started(coroutine):
 
 async def test_enough_bytes_wake_a_wait(waiting):
     task = await started(waiting.wait(["p"], 10, 60))
-    waiting.told("p", 4)
+    waiting.notify("p", 4)
     await asyncio.sleep(0)
     assert not task.done()
-    waiting.told("p", 6)
+    waiting.notify("p", 6)
     assert await task is True
     assert len(waiting) == 0
 
 
 async def test_bytes_of_several_partitions_add_up(waiting):
     task = await started(waiting.wait(["p", "q"], 10, 60))
-    waiting.told("p", 5)
-    waiting.told("q", 5)
+    waiting.notify("p", 5)
+    waiting.notify("q", 5)
     assert await task is True
 
 
 async def test_another_partition_wakes_nobody(waiting):
     task = await started(waiting.wait(["p"], 1, 60))
-    waiting.told("q", 100)
+    waiting.notify("q", 100)
     await asyncio.sleep(0)
     done = task.done()
     waiting.wake("p")
