@@ -108,7 +108,7 @@ async def make_node(directory: Path) -> Node:
     metadata = local_metadata(directory / "tidelog.sqlite")
     await metadata.open()
     node = Node(config, clock, store, metadata, Metrics())
-    await node.create_topic("bench", partitions=1)
+    await node.topics.create("bench", partitions=1)
     return node
 
 

@@ -33,8 +33,7 @@ from broker.network.http import start_http
 from broker.network.listener import Listener
 from broker.node import Node
 from broker.pools import NoDefaultPool
-from broker.topics.adoption import adopt_logs
-from broker.topics.leadership import claim_partitions
+from broker.topics.startup import open_topics
 from broker.unenforced_settings import log_ignored, log_unenforced_in
 from protocol.errors import BrokerError
 from protocol.records import kernels
@@ -121,16 +120,12 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     try:
         log_unenforced_in(metadata.image)
         node = Node(config, clock, store, metadata, Metrics())
-        await node.keep_basis()
-        configs = node.topic_configs()
-        store.open(clock.now_ms(), configs)
         try:
-            await claim_partitions(metadata, store, node.pools.reads)
-            node.open_topics(configs)
-            await adopt_logs(node)
+            await open_topics(node)
             try:
                 await _serve(node, stop, started_s, faults)
             finally:
+                await node.topics.stop()
                 node.pools.stop()
         finally:
             store.close()
@@ -165,7 +160,10 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
         https.append(loop.create_task(control(control_socket)))
     gc.collect()
     gc.freeze()  # what start-up made stays; the collector need not look at it again
-    chores = [loop.create_task(work) for work in (_chores(node), rounds.run(), compaction.run())]
+    chores = [
+        loop.create_task(work)
+        for work in (_chores(node), rounds.run(), compaction.run(), node.topics.run())
+    ]
     await stop.wait()
     log.info("stopping")
     node.ready = False
@@ -259,7 +257,7 @@ async def _chores(node: Node) -> None:
     interval_s = min(30.0, max(1.0, node.config.connections_max_idle_ms / 1000 / 4))
     while True:
         await asyncio.sleep(interval_s)
-        closed = node.close_idle()
+        closed = node.connections.close_idle(node.clock)
         if closed:
             log.info("idle connections closed", extra={"count": closed})
         try:  # the next round may go better; this loop must not end

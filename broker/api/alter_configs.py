@@ -47,7 +47,7 @@ async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only:
     name, image = resource.resource_name, node.metadata.image
     if resource.resource_type == TOPIC:
         changes = _changes(resource, topic_to_alter(node, name).configs)
-        await node.alter_topic(name, changes, validate_only=validate_only)
+        await node.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         check_broker(node, name)
         fixed = {entry.name for entry in broker_entries(node.config) if entry.read_only}
@@ -55,7 +55,7 @@ async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only:
         for changed in changes:
             if changed in fixed:
                 raise InvalidRequest(f"{changed} can only be set when the broker starts")
-        await node.alter_broker(changes, validate_only=validate_only)
+        await node.topics.alter_broker(changes, validate_only=validate_only)
     else:
         raise no_such_resource(resource.resource_type)
 

@@ -48,7 +48,7 @@ async def _grow(node: Node, wanted: CreatePartitionsTopic, *, validate_only: boo
         partitions = _checked(node, topic, wanted)
         return topic.partitions if validate_only else partitions
 
-    await node.add_partitions(wanted.name, check)
+    await node.topics.add_partitions(wanted.name, check)
 
 
 def _checked(node: Node, topic: Topic, wanted: CreatePartitionsTopic) -> int:

@@ -66,7 +66,7 @@ async def _create(
         if entry.value is None:
             raise InvalidConfig(f"{entry.name} needs a value")
         configs[entry.name] = entry.value
-    topic = await node.create_topic(
+    topic = await node.topics.create(
         wanted.name,
         partitions=partitions,
         configs=configs,
@@ -86,7 +86,7 @@ async def _create(
                 is_sensitive=False,
             )
             for entry in topic_entries(
-                node.config, node.config_of_topic(topic.name, topic.configs), topic.configs
+                node.config, node.settings.of_topic(topic.name, topic.configs), topic.configs
             )
         ],
     )

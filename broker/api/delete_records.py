@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from broker.topics.settings import is_internal
 from protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
@@ -58,7 +59,7 @@ async def _one(
     node: Node, topic: str, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     partition = await node.open_partition(topic, wanted.partition_index)
-    if node.is_internal(topic):
+    if is_internal(topic):
         raise InvalidTopic(f"{topic} is the broker's own")
     if "delete" not in partition.config.cleanup_policy:
         raise PolicyViolation(f"records of {topic} are not deleted on request")

@@ -42,7 +42,7 @@ async def handle(
         if (wanted.name is None) == (wanted.topic_id.int == 0):
             raise InvalidRequest("give the name or the id, one of them")
         name = node.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
-        topic = await node.delete_topic(name)
+        topic = await node.topics.delete(name)
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
     once = {(each.name, each.topic_id): each for each in asked}.values()

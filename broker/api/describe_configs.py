@@ -70,7 +70,7 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
             check_topic_name(name)
             raise UnknownTopicOrPartition(f"there is no topic {name}")
         return topic_entries(
-            node.config, node.config_of_topic(topic.name, topic.configs), topic.configs
+            node.config, node.settings.of_topic(topic.name, topic.configs), topic.configs
         )
     if resource.resource_type == BROKER:
         check_broker(node, name)

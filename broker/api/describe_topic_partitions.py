@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition
 from broker.security.authorizer import NOT_ASKED
+from broker.topics.settings import is_internal
 from protocol.acl import ResourceType
 from protocol.api.describe_topic_partitions import (
     Cursor,
@@ -100,7 +101,7 @@ def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitio
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=node.is_internal(topic.name),
+        is_internal=is_internal(topic.name),
         partitions=list(_partitions(node, topic, indexes)),
     )
 
@@ -108,14 +109,13 @@ def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitio
 def _partitions(
     node: Node, topic: Topic, indexes: range
 ) -> Iterator[DescribeTopicPartitionsResponsePartition]:
-    replicas = [node.config.node_id]
     for index in indexes:
         yield DescribeTopicPartitionsResponsePartition(
             partition_index=index,
-            leader_id=node.config.node_id,
+            leader_id=topic.assignments[index].leader,
             leader_epoch=node.store.leader_epoch(topic.name, index) or 0,
-            replica_nodes=replicas,
-            isr_nodes=replicas,
+            replica_nodes=list(topic.assignments[index].replicas),
+            isr_nodes=list(topic.assignments[index].isr),
             eligible_leader_replicas=[],
             last_known_elr=[],
             offline_replicas=[],

@@ -210,7 +210,7 @@ def _attempt(node: Node, request: FetchRequest, version: int, permit: Permit) ->
 
     Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
     """
-    left = node.fetch_room()
+    left = node.connections.fetch_room()
     if version >= _SOFT_LIMIT_SINCE:
         left = min(left, request.max_bytes)
     outcome = _Outcome(FetchResponse(responses=[]), 0, False, [], [], [], [])

@@ -79,10 +79,10 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
     if resource.resource_type == TOPIC:
         topic = topic_to_alter(node, name)
         entries = topic_entries(
-            node.config, node.config_of_topic(topic.name, topic.configs), topic.configs
+            node.config, node.settings.of_topic(topic.name, topic.configs), topic.configs
         )
         changes = _changes(resource, {entry.name: entry for entry in entries})
-        await node.alter_topic(name, changes, validate_only=validate_only)
+        await node.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         check_broker(node, name)
         by_name = {entry.name: entry for entry in broker_entries(node.config)}
@@ -90,7 +90,7 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
         for changed in changes:
             if changed in by_name and by_name[changed].read_only:
                 raise InvalidRequest(f"{changed} can only be set when the broker starts")
-        await node.alter_broker(changes, validate_only=validate_only)
+        await node.topics.alter_broker(changes, validate_only=validate_only)
     else:
         raise no_such_resource(resource.resource_type)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition, per_partition_async
 from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
+from broker.topics.settings import is_internal
 from protocol.acl import ResourceType
 from protocol.api.metadata import (
     MetadataResponse,
@@ -119,7 +120,7 @@ async def _create_and_answer(
     async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         if topic.name is not None and topic.name not in node.metadata.image.topics:
             with suppress(TopicAlreadyExists):  # another request was faster
-                await node.create_topic(topic.name)
+                await node.topics.create(topic.name)
         return _one(node, context.version, topic)
 
     failed = partial(_failed, context.version)
@@ -155,19 +156,18 @@ def _failed(
 
 
 def _describe(node: Node, topic: Topic) -> MetadataResponseTopic:
-    """Describe a topic that exists: this node leads every partition."""
-    replicas = [node.config.node_id]
+    """Describe a topic that exists: the metadata say who leads its partitions."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=node.is_internal(topic.name),
+        is_internal=is_internal(topic.name),
         partitions=[
             MetadataResponsePartition(
                 partition_index=index,
-                leader_id=node.config.node_id,
+                leader_id=topic.assignments[index].leader,
                 leader_epoch=node.store.leader_epoch(topic.name, index) or 0,
-                replica_nodes=replicas,
-                isr_nodes=replicas,
+                replica_nodes=list(topic.assignments[index].replicas),
+                isr_nodes=list(topic.assignments[index].isr),
                 offline_replicas=[],
             )
             for index in range(topic.partitions)

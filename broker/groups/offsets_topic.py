@@ -134,7 +134,7 @@ class GroupLog:
                         "segment.bytes": str(config.offsets_topic_segment_bytes),
                     }
                     with contextlib.suppress(TopicAlreadyExists):
-                        await node.create_topic(
+                        await node.topics.create(
                             TOPIC, partitions=config.offsets_topic_num_partitions, configs=settings
                         )
         return await node.open_partition(TOPIC, self.index_of(group_id))

@@ -340,7 +340,7 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
     Logs of no topic, or of a partition that its topic does not have, are never touched. Logs with
     only an active segment are not opened.
     """
-    topics, figures = node.metadata.image.topics, node.metrics.compaction
+    topics, figures = node.topics.served, node.metrics.compaction
     found: list[Found] = []
     failed: list[FailedCleaning] = []
     figures.begin_look()

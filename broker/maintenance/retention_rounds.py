@@ -56,7 +56,7 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
     Logs of no topic, or of a partition that its topic does not have, are somebody's data, copied
     here: they are never touched. Ends early when the broker stops.
     """
-    topics = node.metadata.image.topics
+    topics = node.topics.served
     done = Round([], [])
     for topic, index in node.store.names():
         if not node.ready:

@@ -109,26 +109,23 @@ class ClusterMetadata:
         configs: Mapping[str, str],
         *,
         topic_id: UUID | None = None,
-        leader_epochs: Mapping[int, int] | None = None,
     ) -> Topic:
         """Create a topic that this broker leads; its settings are not judged here.
 
-        `topic_id` is for a topic that has one, which no other may have, and `leader_epochs` for
-        partitions whose logs are there already. Raises InvalidTopic, TopicAlreadyExists.
+        Raises InvalidTopic, TopicAlreadyExists.
         """
-        topic_id, epochs = topic_id or new_id(), leader_epochs or {}
-        assignments = tuple(
-            PartitionRecord.led_by(self.node_id, epochs.get(index, 0))
-            for index in range(partitions)
-        )
+        assignments = (PartitionRecord.led_by(self.node_id),) * partitions
+        return await self.add_topic(Topic(name, topic_id or new_id(), assignments, dict(configs)))
+
+    async def add_topic(self, topic: Topic) -> Topic:
+        """Write a topic as it is given. Raises InvalidTopic, TopicAlreadyExists."""
         while True:
-            self.check_name(name)
-            operations: list[Operation] = [
-                records.put_topic(TopicRecord(name, topic_id, partitions, configs))
-            ]
-            operations += _put_partitions(topic_id, 0, assignments)
-            if await self._transact(absent(records.topic_key(name)), operations):
-                return Topic(name, topic_id, assignments, dict(configs))
+            self.check_name(topic.name)
+            record = TopicRecord(topic.name, topic.topic_id, topic.partitions, topic.configs)
+            operations: list[Operation] = [records.put_topic(record)]
+            operations += _put_partitions(topic.topic_id, 0, topic.assignments)
+            if await self._transact(absent(records.topic_key(topic.name)), operations):
+                return topic
 
     def check_name(self, name: str) -> None:
         """Check that a topic of a name could be created. Raises InvalidTopic, TopicAlreadyExists."""

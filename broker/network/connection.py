@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         self._end: str | None = None  # why nothing is read any more; "" if the peer has left
         self._left = False  # the broker stops
         self._writable = True
-        self._unsent_bytes = 0  # what node.unsent_bytes holds of ours
+        self._unsent_bytes = 0  # what node.connections.unsent_bytes holds of ours
         self._reading = True
 
     @property
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         if peer:
             self.session = self.session._replace(host=peer[0])
         self.last_active_s = self.node.clock.monotonic_s()
-        if not self.node.admit(self):
+        if not self.node.connections.admit(self):
             log.warning("connection refused: max.connections reached", extra={"peer": self.peer})
             transport.abort()
 
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
         """Forget everything; a fetch or lookup under way is cancelled, what changes anything is finished."""
         self._count_unsent(0)
         self._transport = None
-        self.node.forget(self)
+        self.node.connections.discard(self)
         if self._have or self._waiting:
             self.node.metrics.disconnects_mid_request += 1
             log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": self._have})
@@ -355,5 +355,5 @@ class Connection(asyncio.Protocol):
 
     def _count_unsent(self, size_bytes: int) -> None:
         """Tell the node how much of our answers waits for the peer to read."""
-        self.node.unsent_bytes += size_bytes - self._unsent_bytes
+        self.node.connections.unsent_bytes += size_bytes - self._unsent_bytes
         self._unsent_bytes = size_bytes

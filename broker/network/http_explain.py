@@ -37,7 +37,7 @@ def explain(asked: Asked) -> dict[str, Any]:
     """Of every segment what will delete it and when, or what holds it, under its settings or others."""
     topic = asked.topic
     changes = _changes(asked.given.get("set", []))
-    config, brought = asked.node.settled(topic.name, {**topic.configs, **changes})
+    config, brought = asked.node.settings.settled(topic.name, {**topic.configs, **changes})
     look = partial(
         _explained, node=asked.node, now_ms=asked.now_ms, preview=config if changes else None
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.topics.settings import is_internal
 from protocol.acl import Operation, ResourceType
 from protocol.errors import (
     InvalidRequiredAcks,
@@ -56,7 +57,7 @@ def admit_produce(
         topic = node.topic_name(topic)
     node.authorizer.require(session, Operation.WRITE, ResourceType.TOPIC, topic)
     partition = node.leader_partition(topic, index)
-    if node.is_internal(topic):
+    if is_internal(topic):
         raise InvalidTopic(f"{topic} is the broker's own: clients do not write there")
     if acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")

@@ -19,7 +19,7 @@ from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.errors import BrokerError, ErrorCode, error_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
     from broker.network.context import Context
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from broker.security.session import Session
     from broker.testing.faults import Fault, Faults
+    from broker.topics.topics import Topics
     from storage.log.partition import Appended, Partition
 
 _TOPICS = {"Produce": "topic_data"}  # the field with the topics, if it is not `topics`
@@ -208,20 +209,10 @@ class _Erring:
         self._fail(topic, index)
         return await self._node.open_partition(topic, index)
 
-    async def create_topic(self, name: str, **how: Any) -> Any:
-        """Create a topic, unless a fault strikes it."""
-        self._fail(name, None)
-        return await self._node.create_topic(name, **how)
-
-    async def add_partitions(self, name: str, check: Any) -> Any:
-        """Add partitions to a topic, unless a fault strikes it."""
-        self._fail(name, None)
-        return await self._node.add_partitions(name, check)
-
-    async def delete_topic(self, name: str) -> Any:
-        """Delete a topic, unless a fault strikes it."""
-        self._fail(name, None)
-        return await self._node.delete_topic(name)
+    @property
+    def topics(self) -> _FaultyTopics:
+        """The topics, which faults keep from being changed."""
+        return _FaultyTopics(self._node.topics, lambda name: self._fail(name, None))
 
     def append(
         self, partition: Partition, *what: Any, **how: Any
@@ -239,3 +230,29 @@ class _Erring:
         outcome = await appended
         self._fail(partition.topic, partition.index, after=True)
         return outcome
+
+
+class _FaultyTopics:
+    """The topics, but that a fault may strike before one is created, grown or deleted."""
+
+    def __init__(self, topics: Topics, fail: Callable[[str], None]) -> None:
+        self._topics = topics
+        self._fail = fail
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._topics, name)
+
+    async def create(self, name: str, **how: Any) -> Any:
+        """Create a topic, unless a fault strikes at it."""
+        self._fail(name)
+        return await self._topics.create(name, **how)
+
+    async def add_partitions(self, name: str, check: Any) -> Any:
+        """Give a topic more partitions, unless a fault strikes at it."""
+        self._fail(name)
+        return await self._topics.add_partitions(name, check)
+
+    async def delete(self, name: str) -> Any:
+        """Delete a topic, unless a fault strikes at it."""
+        self._fail(name)
+        return await self._topics.delete(name)

@@ -14,28 +14,22 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from broker.metadata.image import Topic
 from broker.metadata.names import new_id
+from broker.metadata.records import PartitionRecord
+from broker.topics.settings import KEEP, is_internal
 from protocol.errors import BrokerError
 from storage.log.reading import last_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from uuid import UUID
 
     from broker.node import Node
     from protocol.records.batch import Batch
 
-KEEP: Mapping[str, str] = MappingProxyType(
-    {
-        "cleanup.policy": "delete",
-        "retention.ms": "-1",
-        "retention.bytes": "-1",
-        "retention.max.eventtime.ms": "-1",
-    }
-)
 _MOST_MISSING = 10_000  # a directory called backup-20240131 is no partition of that number
 _RELEASES = ("0.9.0", "0.10.2", "3.0")  # the newest that wrote format 0, 1, 2
 
@@ -43,36 +37,20 @@ _log = logging.getLogger("tidelog.node")
 
 
 async def adopt_logs(node: Node) -> None:
-    """Finish interrupted deletions, then make a topic of every log that has none."""
-    await _finish_deletions(node)
+    """Make a topic of every log that has none; those of deleted topics are no one's to adopt."""
+    image = node.metadata.image
     found: dict[str, list[int]] = defaultdict(list)
     for name, index in node.store.names():
-        if name not in node.metadata.image.topics:
-            found[name].append(index)
+        if name in image.topics:
+            continue
+        if image.deletions and node.store.topic_id(name, index) in image.deletions:
+            continue  # what could not be removed yet is removed later
+        found[name].append(index)
     for name, indexes in found.items():
         try:
             await _adopt(node, name, indexes)
         except BrokerError as error:
             _log.error("log of no topic left alone: %s", error.message, extra={"topic": name})
-
-
-async def _finish_deletions(node: Node) -> None:
-    """Remove the logs of topics whose deletion a crash cut short: nobody brought those here."""
-    deleted = node.metadata.image.deletions.keys()
-    if not deleted:
-        return
-    left = set()
-    for name, index in node.store.names():
-        topic_id = node.store.topic_id(name, index)
-        if topic_id in deleted:
-            _log.warning("log of a deleted topic removed", extra={"log": f"{name}-{index}"})
-            try:
-                await node.pools.topics.run(node.store.delete_partition, name, index)
-            except BrokerError as error:
-                left.add(topic_id)
-                _log.error("%s", error.message, extra={"log": f"{name}-{index}"})
-    for topic_id in deleted - left:
-        await node.metadata.deletion_done(topic_id)
 
 
 async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
@@ -85,21 +63,24 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
         )
         return
     settings = await node.pools.topics.run(_settings_of, node, name, indexes)
-    config = node.config_of_topic(name, settings)
+    node.settings.of_topic(name, settings)
     node.metadata.check_name(name)
     said, topic_id = _id_of(node, name, indexes)
     for index in indexes:
         if node.store.topic_id(name, index) in (None, said):
             await node.pools.topics.run(node.store.assign_topic_id, name, index, topic_id)
-    topic = await node.metadata.create_topic(
-        name,
-        partitions,
-        settings,
-        topic_id=topic_id,
-        leader_epochs=await node.pools.topics.run(_leader_epochs, node, name, indexes),
+    epochs = await node.pools.topics.run(_leader_epochs, node, name, indexes)
+    await node.topics.adopt(
+        Topic(
+            name,
+            topic_id,
+            tuple(
+                PartitionRecord.led_by(node.config.node_id, epochs.get(index, 0))
+                for index in range(partitions)
+            ),
+            settings,
+        )
     )
-    node.store.set_config(name, config)
-    await node.pools.topics.run(node.create_logs, topic, config)
     _log.warning(
         "topic found in the log directories is served; nothing of it is deleted until somebody "
         "sets retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy",
@@ -134,7 +115,7 @@ def _settings_of(node: Node, name: str, indexes: Sequence[int]) -> dict[str, str
     """The settings that go on with a topic as it was, and delete nothing."""
     settings = dict(KEEP)
     last = [each for each in (_last_batch(node, name, index) for index in indexes) if each]
-    if last and not node.is_internal(name):
+    if last and not is_internal(name):
         magic = max(batch.magic for batch in last)
         if magic != node.config.topic_defaults.target_magic:
             settings["message.format.version"] = _RELEASES[magic]

@@ -22,6 +22,7 @@ from broker.network.connection import Connection
 from broker.network.http import start_http
 from broker.network.listener import Listener
 from broker.node import Node
+from broker.topics.startup import open_topics
 from config import BrokerConfig
 from protocol.errors import KafkaStorageError
 from storage.directory.store import LogStore
@@ -78,7 +79,7 @@ class Inside:
         await metadata.open()
         store = LogStore([self.directory], default_config=config.topic_defaults)
         node = self.node = Node(config, SystemClock(), store, metadata, Metrics())
-        store.open(node.clock.now_ms(), node.topic_configs())
+        await open_topics(node)
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         listener = Listener("PLAINTEXT", "127.0.0.1", port, ("127.0.0.1", port))

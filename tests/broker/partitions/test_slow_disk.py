@@ -35,6 +35,7 @@ from broker.network.listener import Listener
 from broker.node import Node
 from broker.partitions.openings import Openings
 from broker.server import _listen
+from broker.topics.startup import open_topics
 from config import BrokerConfig
 from storage import files
 from storage.directory.store import LogStore
@@ -104,7 +105,7 @@ class Serving:
         self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
         self.clock = ManualClock(1_000_000)
         self.node = Node(self.config, self.clock, self.store, metadata, Metrics())
-        self.store.open(self.clock.now_ms(), self.node.topic_configs())
+        await open_topics(self.node)
         listening, http = _listen("127.0.0.1", 0), _listen("127.0.0.1", 0)
         port = listening.getsockname()[1]
         listener = Listener("PLAINTEXT", "127.0.0.1", port, ("127.0.0.1", port))
@@ -217,7 +218,7 @@ def trims(serving):
 
 
 def deletion(serving):
-    return [serving.node.delete_topic("going")]
+    return [serving.node.topics.delete("going")]
 
 
 def flush_mode(serving):

@@ -7,6 +7,7 @@ import pytest
 
 from broker.maintenance.retention_rounds import delete_due
 from broker.topics.adoption import KEEP
+from broker.topics.settings import is_internal
 from protocol.errors import KafkaStorageError
 from storage import checkpoints
 from tests.broker import asking
@@ -30,7 +31,7 @@ def contents(directory):
 
 
 async def _fill(broker, topic="t", partitions=1, **configs):
-    await broker.node.create_topic(topic, partitions=partitions, configs=configs)
+    await broker.node.topics.create(topic, partitions=partitions, configs=configs)
     for index in range(partitions):
         broker.node.append(broker.node.partition(topic, index), asking.batch_of(f"v{index}"), 7)
 
@@ -94,13 +95,13 @@ async def test_nothing_is_deleted_until_somebody_sets_a_policy(tmp_path, policy)
             "log.retention.bytes": "1",
             "log.cleanup.policy": "compact,delete",
         }
-        await broker.node.alter_broker(short, validate_only=False)
+        await broker.node.topics.alter_broker(short, validate_only=False)
         broker.node.clock.set(2**42)
         partition = broker.node.partition("t", 0)
         delete_due(broker.node)
         assert contents(partition.directory) == before
         assert partition.config.cleanup_policy == ("delete",) or not partition.config.is_compacted
-        await broker.node.alter_topic("t", policy, validate_only=False)
+        await broker.node.topics.alter("t", policy, validate_only=False)
         delete_due(broker.node)
         assert partition.log_start_offset > 0  # somebody has said so
 
@@ -156,7 +157,7 @@ async def test_a_backup_of_a_deleted_topic_that_is_brought_back_is_served(tmp_pa
     backup = tmp_path / "backup"
     shutil.copytree(tmp_path / "t-0", backup)
     async with Broker(tmp_path) as broker:
-        await broker.node.delete_topic("t")
+        await broker.node.topics.delete("t")
     backup.rename(tmp_path / "t-0")
 
     async with Broker(tmp_path) as broker:
@@ -167,10 +168,11 @@ async def test_a_creation_that_fails_removes_nothing_that_lay_there(tmp_path):
     before = contents(bring(tmp_path, f"{OLDER}-0", "t-0"))
 
     async with Broker(tmp_path) as broker:
-        await broker.metadata.delete_topic("t")
+        forgotten = await broker.metadata.delete_topic("t")
+        await broker.metadata.deletion_done(forgotten.topic_id)  # so the log is nobody's
         (tmp_path / "t-1").mkdir()  # in the way
         with pytest.raises(KafkaStorageError, match="t-1 cannot be created"):
-            await broker.node.create_topic("t", partitions=2)
+            await broker.node.topics.create("t", partitions=2)
         assert "t" not in broker.metadata.image.topics
     (stray,) = tmp_path.glob("t-0.*-stray")
     assert contents(stray) == before
@@ -194,7 +196,7 @@ async def test_kafkas_own_topics_are_served_as_internal(tmp_path):
 
     async with Broker(tmp_path) as broker:
         assert dict(topic_of(broker, "__consumer_offsets").configs) == dict(KEEP)
-        assert broker.node.is_internal("__consumer_offsets")
+        assert is_internal("__consumer_offsets")
         assert broker.node.partition("__consumer_offsets", 0).log_end_offset == 200
 
 

@@ -9,6 +9,7 @@ from broker.maintenance.retention_rounds import delete_due
 from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.node import Node
+from broker.topics.startup import open_topics
 from config import load, topic_entries
 from config.describe import Source
 from protocol.records.batch import Record, build
@@ -37,10 +38,7 @@ class Broker:
         self.clock = ManualClock(NOW_MS)
         self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
         self.node = Node(self.config, self.clock, self.store, self.metadata, Metrics())
-        await self.node.keep_basis()
-        configs = self.node.topic_configs()
-        self.store.open(NOW_MS, configs)
-        self.node.open_topics(configs)
+        await open_topics(self.node)
         self.node.ready = True
         return self
 
@@ -50,13 +48,13 @@ class Broker:
         await self.metadata.close()
 
     async def create(self, **settings):
-        return await self.node.create_topic("t", partitions=1, configs=dotted(settings))
+        return await self.node.topics.create("t", partitions=1, configs=dotted(settings))
 
     async def alter(self, validate_only=False, **settings):
-        await self.node.alter_topic("t", dotted(settings), validate_only=validate_only)
+        await self.node.topics.alter("t", dotted(settings), validate_only=validate_only)
 
     async def alter_broker(self, **settings):
-        await self.node.alter_broker(dotted(settings), validate_only=False)
+        await self.node.topics.alter_broker(dotted(settings), validate_only=False)
 
     @property
     def own(self):
@@ -65,7 +63,7 @@ class Broker:
 
     def described(self, name):
         """What DescribeConfigs says of a setting of the topic: value and source."""
-        config = self.node.config_of_topic("t", self.own)
+        config = self.node.settings.of_topic("t", self.own)
         entries = {e.name: e for e in topic_entries(self.node.config, config, self.own)}
         return entries[name].value, entries[name].source
 
@@ -99,7 +97,7 @@ async def test_setting_it_at_creation_brings_the_basis_along_visibly(tmp_path):
 
 async def test_only_asking_at_creation_tells_and_makes_nothing(tmp_path):
     async with Broker(tmp_path) as broker:
-        asked = await broker.node.create_topic(
+        asked = await broker.node.topics.create(
             "t", partitions=1, configs={EVENT: "5"}, validate_only=True
         )
         assert dict(asked.configs) == {EVENT: "5", BASIS: "append"}
@@ -226,7 +224,7 @@ async def test_a_change_of_the_brokers_says_it_of_each_topic(tmp_path, caplog):
     async with Broker(tmp_path) as broker:
         await broker.create(segment_bytes="110")
         kept = {"segment.bytes": "110", "retention.ms": "-1"}
-        await broker.node.create_topic("kept", partitions=1, configs=kept)
+        await broker.node.topics.create("kept", partitions=1, configs=kept)
         broker.fill([NOW_MS - 3 * DAY_MS, NOW_MS - 2 * DAY_MS])
         with caplog.at_level(logging.WARNING):
             await broker.alter_broker(log_retention_ms=str(2 * DAY_MS))

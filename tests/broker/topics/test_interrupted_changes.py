@@ -10,7 +10,7 @@ from broker.maintenance.retention_rounds import delete_due
 from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.node import Node
-from broker.topics.adoption import adopt_logs
+from broker.topics.startup import open_topics
 from config import BrokerConfig
 from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from storage.directory.store import LogStore
@@ -29,10 +29,7 @@ class Broker:
         await self.metadata.open()
         self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
         self.node = Node(self.config, ManualClock(1_000), self.store, self.metadata, Metrics())
-        configs = self.node.topic_configs()
-        self.store.open(1_000, configs)
-        self.node.open_topics(configs)
-        await adopt_logs(self.node)
+        await open_topics(self.node)
         return self
 
     async def __aexit__(self, *_):
@@ -45,7 +42,7 @@ class Broker:
 
 
 async def _create_and_fill(broker):
-    await broker.node.create_topic("t", partitions=1, configs={"segment.bytes": "10000"})
+    await broker.node.topics.create("t", partitions=1, configs={"segment.bytes": "10000"})
     broker.node.append(broker.node.partition("t", 0), asking.batch_of("old"), 7)
 
 
@@ -58,7 +55,7 @@ async def test_a_deletion_cut_short_leaves_nothing_to_a_new_topic_of_that_name(t
 
     async with Broker(tmp_path) as broker:
         assert broker.logs("t") == []  # the start has finished it
-        topic = await broker.node.create_topic("t", partitions=1)
+        topic = await broker.node.topics.create("t", partitions=1)
         partition = broker.node.partition("t", 0)
         assert partition.topic_id == topic.topic_id
         assert partition.log_end_offset == 0
@@ -75,9 +72,9 @@ async def test_a_log_without_a_topic_id_is_taken_over_not_emptied(tmp_path):
 
 async def test_overlapping_deletion_and_creation_end_with_every_log(tmp_path):
     async with Broker(tmp_path) as broker:
-        await broker.node.create_topic("t", partitions=50)
+        await broker.node.topics.create("t", partitions=50)
         first, second = await asyncio.gather(
-            broker.node.delete_topic("t"), broker.node.create_topic("t", partitions=50)
+            broker.node.topics.delete("t"), broker.node.topics.create("t", partitions=50)
         )
         assert first.topic_id != second.topic_id
         assert broker.logs("t") == list(range(50))
@@ -88,7 +85,7 @@ async def test_a_creation_that_fails_half_way_leaves_no_topic(tmp_path):
     async with Broker(tmp_path) as broker:
         (tmp_path / "t-2").mkdir()  # somebody's, and in the way
         with pytest.raises(KafkaStorageError, match="t-2 cannot be created"):
-            await broker.node.create_topic("t", partitions=4)
+            await broker.node.topics.create("t", partitions=4)
         assert "t" not in broker.metadata.image.topics
         assert broker.logs("t") == []
         assert (tmp_path / "t-2").is_dir()
@@ -98,10 +95,10 @@ async def test_a_creation_that_fails_half_way_leaves_no_topic(tmp_path):
 
 async def test_changes_of_settings_that_overlap_are_both_kept_live_and_stored(tmp_path):
     async with Broker(tmp_path) as broker:
-        await broker.node.create_topic("t", partitions=1)
+        await broker.node.topics.create("t", partitions=1)
         await asyncio.gather(
-            broker.node.alter_topic("t", {"segment.bytes": "20000"}, validate_only=False),
-            broker.node.alter_topic("t", {"max.message.bytes": "5000"}, validate_only=False),
+            broker.node.topics.alter("t", {"segment.bytes": "20000"}, validate_only=False),
+            broker.node.topics.alter("t", {"max.message.bytes": "5000"}, validate_only=False),
         )
         live = broker.node.partition("t", 0).config
         assert (live.segment_bytes, live.max_message_bytes) == (20_000, 5_000)
@@ -111,7 +108,7 @@ async def test_changes_of_settings_that_overlap_are_both_kept_live_and_stored(tm
 
 async def test_a_topic_id_is_a_topic_of_its_own(tmp_path):
     async with Broker(tmp_path) as broker:
-        await broker.node.create_topic("t", partitions=1)
+        await broker.node.topics.create("t", partitions=1)
         assert broker.store.topic_id("t", 0) == broker.metadata.image.topics["t"].topic_id
         assert broker.store.topic_id("t", 1) is None
         assert broker.node.topic_name(broker.metadata.image.topics["t"].topic_id) == "t"
@@ -121,7 +118,7 @@ async def test_a_topic_id_is_a_topic_of_its_own(tmp_path):
 async def test_a_topic_whose_settings_do_not_fit_any_more_loses_nothing(tmp_path):
     """It may have asked to keep for ever; the broker's own seven days must not come over it."""
     async with Broker(tmp_path) as broker:
-        await broker.node.create_topic("t", partitions=1, configs={"retention.ms": "-1"})
+        await broker.node.topics.create("t", partitions=1, configs={"retention.ms": "-1"})
         broker.node.append(broker.node.partition("t", 0), asking.batch_of("old"), 7)
         await broker.metadata.alter_topic_configs("t", {"from.a.newer.tidelog": "1"})
 
@@ -136,7 +133,7 @@ async def test_a_topic_whose_settings_do_not_fit_any_more_loses_nothing(tmp_path
 async def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, caplog):
     async with Broker(tmp_path) as broker:
         for name in ("a", "b", "c"):
-            await broker.node.create_topic(name, partitions=1, configs={"retention.ms": "1"})
+            await broker.node.topics.create(name, partitions=1, configs={"retention.ms": "1"})
             broker.node.append(broker.node.partition(name, 0), asking.batch_of("old"), 7)
 
         def fail(now_ms):
@@ -154,22 +151,21 @@ async def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, ca
 
 
 async def test_a_topic_is_never_judged_by_other_settings_than_its_own(tmp_path):
-    """A round of retention looks at the metadata, and may do so as soon as the topic is there."""
+    """Rounds of retention look at the topics that are served; the metadata have a topic earlier."""
     async with Broker(tmp_path) as broker:
-        create, seen = broker.metadata.create_topic, []
+        set_config, seen = broker.store.set_config, []
 
-        async def look(*arguments, **how):
-            topic = await create(*arguments, **how)
-            if "t" in broker.metadata.image.topics:
-                config = broker.store._configs.get("t", broker.store.default_config)
-                seen.append(config.retention_ms)
-            return topic
+        def look(name, config):
+            seen.append(("t" in broker.metadata.image.topics, "t" in broker.node.topics.served))
+            set_config(name, config)
 
-        broker.metadata.create_topic = look
-        await broker.node.create_topic("t", partitions=1, configs={"retention.ms": "12345"})
-        assert seen == [12345]
+        broker.store.set_config = look
+        await broker.node.topics.create("t", partitions=1, configs={"retention.ms": "12345"})
+        assert seen == [(True, False)]
+        assert "t" in broker.node.topics.served
+        assert broker.store.config_of("t").retention_ms == 12345
         with pytest.raises(TopicAlreadyExists):
-            await broker.node.create_topic("t", partitions=1, configs={"retention.ms": "1"})
+            await broker.node.topics.create("t", partitions=1, configs={"retention.ms": "1"})
         assert broker.node.partition("t", 0).config.retention_ms == 12345
 
 

@@ -24,7 +24,7 @@ async def _give_away(broker, epoch=3):
 
 async def test_only_the_leader_by_the_image_has_a_leader_partition(tmp_path):
     async with Broker(tmp_path) as broker:
-        await broker.node.create_topic("t", partitions=2)
+        await broker.node.topics.create("t", partitions=2)
         assert broker.node.leader_partition("t", 0) is broker.store.partition("t", 0)
         await _give_away(broker)
         with pytest.raises(NotLeaderOrFollower, match="broker 7 leads t-0"):
@@ -37,7 +37,7 @@ async def test_only_the_leader_by_the_image_has_a_leader_partition(tmp_path):
 
 async def test_a_broker_that_is_alone_claims_partitions_in_a_new_epoch(tmp_path):
     async with Broker(tmp_path) as broker:
-        await broker.node.create_topic("t", partitions=2)
+        await broker.node.topics.create("t", partitions=2)
         await _give_away(broker)
         await claim_partitions(broker.metadata, broker.store, broker.node.pools.reads)
         claimed, kept = broker.metadata.image.topics["t"].assignments
@@ -52,7 +52,7 @@ async def test_a_broker_that_is_alone_claims_partitions_in_a_new_epoch(tmp_path)
 async def test_partitions_of_older_metadata_get_the_epochs_of_their_logs(tmp_path):
     """The tables of older layouts named no leader and no epoch; the logs know theirs."""
     async with Broker(tmp_path) as broker:
-        topic = await broker.node.create_topic("t", partitions=2)
+        topic = await broker.node.topics.create("t", partitions=2)
         broker.node.append(broker.node.partition("t", 0), asking.batch_of("a"), 7)
     (tmp_path / "t-1" / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n")
     for path in tmp_path.glob("tidelog.sqlite*"):

@@ -1,0 +1,62 @@
+"""The open connections: how many may be, which have been silent too long, what they have not read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.clock import Clock
+    from broker.metrics.counters import Metrics
+    from broker.network.connection import Connection
+    from config import BrokerConfig
+
+# Answers that slow readers leave in memory: beyond the first, fetches shrink towards the second.
+_UNSENT_BYTES = 256 << 20
+_LEAST_FETCH_BYTES = 64 << 10
+
+
+class Connections:
+    """The connections of one broker."""
+
+    def __init__(self, config: Callable[[], BrokerConfig], metrics: Metrics) -> None:
+        """`config` returns the settings in force."""
+        self._config = config
+        self._metrics = metrics
+        self._open: set[Connection] = set()
+        self.unsent_bytes = 0  # answers that wait for their peers to read
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._open)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: Connection) -> bool:
+        """Take a connection in, unless max.connections are open."""
+        if len(self._open) >= self._config().max_connections:
+            self._metrics.connections_refused += 1
+            return False
+        self._open.add(connection)
+        self._metrics.connections_made += 1
+        return True
+
+    def discard(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._open.discard(connection)
+
+    def close_idle(self, clock: Clock) -> int:
+        """Close what has been silent for connections.max.idle.ms; return how many."""
+        oldest_s = clock.monotonic_s() - self._config().connections_max_idle_ms / 1000
+        idle = [c for c in self._open if c.last_active_s < oldest_s and not c.is_busy]
+        for connection in idle:
+            connection.expire()
+        return len(idle)
+
+    def fetch_room(self) -> int:
+        """How many bytes of records one answer may carry now: less when peers do not read theirs."""
+        return min(
+            self._config().fetch_max_bytes,
+            max(_LEAST_FETCH_BYTES, _UNSENT_BYTES - self.unsent_bytes),
+        )

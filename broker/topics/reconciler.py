@@ -1,0 +1,257 @@
+"""Makes the local logs what the metadata say, whoever changed them and however often that takes.
+
+A pass takes the newest image: it deletes the logs of deleted topics, gives every partition its log,
+and applies settings. Nothing of a pass is remembered on disk. After a crash the first pass of the next
+start finds the same differences again. What fails (a disk, too few descriptors) is noted by topic,
+and later passes try again.
+
+A log belongs to the topic whose id it names, never to the name of its directory. One that names no
+topic is taken over by the topic of its name, last of all: then a creation that fails has touched nobody's
+data. One that names another topic is renamed to `-stray`: it is in the way, and not ours to remove.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.topics.forecast import announce_deletions
+from protocol.errors import BrokerError, KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from uuid import UUID
+
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.image import Image, Topic
+    from broker.pools import Pool
+    from broker.topics.settings import Settings
+    from config import TopicConfig
+    from storage.directory.store import LogStore
+    from storage.log.partition import Partition
+
+log = logging.getLogger("tidelog.topics")
+
+_RETRY_S = 30.0
+
+
+class Removed(NamedTuple):
+    """A topic whose logs are gone, and those of them that were open."""
+
+    name: str
+    partitions: list[Partition]
+
+
+class Reconciler:
+    """The one that changes which logs there are, and by which settings."""
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        store: LogStore,
+        settings: Settings,
+        pool: Pool,
+        now_ms: Callable[[], int],
+        removed: Callable[[Removed], None],
+    ) -> None:
+        """Works on files in `pool`. `removed` hears of every topic whose logs are gone, in the event loop."""
+        self._metadata = metadata
+        self._store = store
+        self._settings = settings
+        self._pool = pool
+        self._now_ms = now_ms
+        self._removed = removed
+        self._applied: Image | None = None
+        self._configs: dict[str, TopicConfig] = {}  # that the store has, by topic
+        self._failures: dict[UUID, BrokerError] = {}
+        self.removed: list[str] = []  # names of topics that others have still to forget
+        self._pass: asyncio.Task[None] | None = None
+
+    async def reconcile(self) -> None:
+        """Return when the image that was the newest at the call is applied, but for failures.
+
+        A caller that gives up waiting does not interrupt the work.
+        """
+        revision = self._metadata.image.revision
+        while self._applied is None or self._applied.revision < revision:
+            await self._one_pass()
+
+    @property
+    def served(self) -> Mapping[str, Topic]:
+        """The topics of the image that was applied last; none before the first pass."""
+        return {} if self._applied is None else self._applied.topics
+
+    def failure(self, topic_id: UUID) -> BrokerError | None:
+        """Return what went wrong with a topic in the last pass."""
+        return self._failures.get(topic_id)
+
+    async def run(self, after: Callable[[], Awaitable[None]]) -> None:
+        """Apply every change as it comes, and try again what failed, until cancelled.
+
+        `after` is awaited after every pass.
+        """
+        while True:
+            applied = 0 if self._applied is None else self._applied.revision
+            try:
+                async with asyncio.timeout(_RETRY_S if self._failures else None):
+                    await self._metadata.newer_image(applied)
+            except TimeoutError:
+                pass  # what failed is tried again
+            try:
+                await self._one_pass()
+                await after()
+            except Exception:
+                log.exception("the logs were not brought up to the metadata")
+                await asyncio.sleep(_RETRY_S)
+
+    async def finish(self) -> None:
+        """Wait for the pass under way, if there is one."""
+        if self._pass is not None:
+            await asyncio.wait([self._pass])
+
+    async def _one_pass(self) -> None:
+        if self._pass is None:
+            self._pass = asyncio.get_running_loop().create_task(self._work())
+            self._pass.add_done_callback(self._done)
+        await asyncio.shield(self._pass)
+
+    def _done(self, _work: asyncio.Task[None]) -> None:
+        self._pass = None
+
+    async def _work(self) -> None:
+        image, before = self._metadata.image, self._applied
+        failed, self._failures = self._failures, {}
+        self._settings.use(image)
+        for topic_id, name in image.deletions.items():
+            # A log that names no topic is not the topic's where the topic was never whole.
+            served = None if before is None or topic_id in failed else before.topics_by_id
+            await self._delete(topic_id, name, served.get(topic_id) if served else None)
+        await self._apply_configs(image, before)
+        for topic in image.topics.values():
+            known = None if before is None else before.topics_by_id.get(topic.topic_id)
+            changed = known is None or known.assignments != topic.assignments
+            if changed or topic.topic_id in failed:
+                await self._make_whole(topic)
+        self._applied = image
+
+    # -- deletion -------------------------------------------------------------------------------
+
+    async def _delete(self, topic_id: UUID, name: str, served: Topic | None) -> None:
+        """Remove the logs of a deleted topic, and then have the metadata forget it.
+
+        `served` is the topic, if it was served here until now.
+        """
+        opened = [each for each in self._store.opened() if each.topic_id == topic_id]
+        try:
+            await self._pool.run(self._delete_logs, topic_id, name, served)
+            await self._metadata.deletion_done(topic_id)
+        except BrokerError as error:
+            self._failures[topic_id] = error
+            log.error("%s", error.message, extra={"topic": name})  # noqa: TRY400 - the sentence says it
+            return
+        self._removed(Removed(name, opened))
+        self.removed.append(name)
+
+    def _delete_logs(self, topic_id: UUID, name: str, served: Topic | None) -> None:
+        """In a thread. The logs of a topic that was served are its own even if they name none."""
+        for index in sorted(self._store.indexes(name)):
+            ours = served is not None and index < served.partitions
+            named = self._store.topic_id(name, index)
+            if named == topic_id or (ours and named is None):
+                if served is None:
+                    log.warning("log of a deleted topic removed", extra={"log": f"{name}-{index}"})
+                self._store.delete_partition(name, index)
+
+    # -- settings -------------------------------------------------------------------------------
+
+    async def _apply_configs(self, image: Image, before: Image | None) -> None:
+        """Apply settings that differ; say before what they will delete."""
+        configs = self._served(image, before)
+        changed = {
+            name: (self._configs[name], config)
+            for name, config in configs.items()
+            if self._configs.get(name, config) != config
+        }
+        if changed:
+            within_ms = self._settings.broker.log_retention_check_interval_ms
+            await self._pool.run(
+                announce_deletions, self._store, self._now_ms(), within_ms, changed
+            )
+        self._store.default_config = self._settings.broker.topic_defaults
+        for name, config in configs.items():
+            if self._configs.get(name) is not config:
+                self._store.set_config(name, config)
+        self._configs = configs
+
+    def _served(self, image: Image, before: Image | None) -> dict[str, TopicConfig]:
+        """The settings of every topic; those of topics that have not changed are as they were."""
+        if before is None or before.broker_configs != image.broker_configs:
+            return self._settings.served_topics(image)
+        return {
+            name: self._configs[name]
+            if topic is before.topics.get(name)
+            else self._settings.served(topic)
+            for name, topic in image.topics.items()
+        }
+
+    # -- creation -------------------------------------------------------------------------------
+
+    async def _make_whole(self, topic: Topic) -> None:
+        """Give every partition its log, or note why that cannot be."""
+        try:
+            await self._pool.run(self._create_logs, topic, self._configs[topic.name])
+        except BrokerError as error:
+            self._failures[topic.topic_id] = error
+            log.error(  # noqa: TRY400 - the sentence says it
+                "topic is not whole: %s", error.message, extra={"topic": topic.name}
+            )
+
+    def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
+        """In a thread: create the logs that are missing, then take over those that name no topic.
+
+        Raises KafkaStorageError, and then has left nothing that it made.
+        """
+        here = self._store.indexes(topic.name)
+        unnamed: list[int] = []
+        made: list[int] = []
+        try:
+            for index in range(topic.partitions):
+                if index in here:
+                    named = self._store.topic_id(topic.name, index)
+                    if named == topic.topic_id:
+                        continue
+                    if named is None:
+                        unnamed.append(index)
+                        continue
+                    self._set_aside(topic, index, named)
+                self._store.create_partition(
+                    topic.name, topic.topic_id, index, config, self._now_ms()
+                )
+                made.append(index)
+        except KafkaStorageError:
+            for index in made:
+                self._store.delete_partition(topic.name, index)
+            raise
+        for index in unnamed:
+            self._take_over(topic, index)
+
+    def _set_aside(self, topic: Topic, index: int, named: UUID) -> None:
+        away = self._store.set_aside(topic.name, index)
+        log.error(
+            "log of another topic set aside",
+            extra={
+                "log": f"{topic.name}-{index}",
+                "topic_id": str(named),
+                "directory": str(away),
+            },
+        )
+
+    def _take_over(self, topic: Topic, index: int) -> None:
+        where = {"log": f"{topic.name}-{index}"}
+        try:
+            self._store.assign_topic_id(topic.name, index, topic.topic_id)
+        except BrokerError as error:  # it is served all the same
+            log.warning("%s", error.message, extra=where)
+        else:
+            log.warning("log without a topic id taken over", extra=where)

@@ -1,0 +1,27 @@
+"""The start of the topics: settings, logs and metadata are brought together, in the one right order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.topics.adoption import adopt_logs
+from broker.topics.leadership import claim_partitions
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+
+async def open_topics(node: Node) -> None:
+    """Open the log store and make the logs what the metadata say; adopt those that it does not know.
+
+    The metadata are open. Raises InvalidConfig if the broker's settings do not fit together,
+    LogDirectoryError, and KafkaStorageError; whoever called closes the store in any case.
+    """
+    await node.topics.keep_basis()
+    image = node.metadata.image
+    node.settings.use(image)
+    node.store.default_config = node.config.topic_defaults
+    node.store.open(node.clock.now_ms(), node.settings.served_topics(image))
+    await claim_partitions(node.metadata, node.store, node.pools.reads)
+    await node.topics.start()
+    await adopt_logs(node)

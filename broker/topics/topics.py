@@ -1,0 +1,166 @@
+"""Changes of topics as requests ask for them: decided by the controller, then done by the reconciler.
+
+A call returns when the metadata say what was asked for and this broker's logs are as they say. Where the
+logs cannot be made, what the controller wrote is withdrawn and the error is raised. If even that
+cannot be written, the topic stays in the metadata with its settings, and later passes make it whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from broker.metadata.image import Topic
+    from broker.topics.controller import Controller
+    from broker.topics.reconciler import Reconciler
+    from broker.topics.settings import Settings
+
+log = logging.getLogger("tidelog.topics")
+
+
+class Topics:
+    """The topics of this broker, to be changed."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        reconciler: Reconciler,
+        settings: Settings,
+        forget: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`forget` is awaited for every topic that was deleted, when its logs are gone."""
+        self.settings = settings
+        self._controller = controller
+        self._reconciler = reconciler
+        self._forget = forget
+        self._forgetting = asyncio.Lock()
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Create a topic; by default with num.partitions. See Controller.create_topic.
+
+        Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, and KafkaStorageError where its logs
+        cannot be made.
+        """
+        topic = await self._controller.create_topic(
+            name,
+            self.settings.broker.num_partitions if partitions is None else partitions,
+            configs or {},
+            validate_only=validate_only,
+        )
+        if not validate_only:
+            await self._made(topic, lambda: self._controller.withdraw_topic(topic))
+        return topic
+
+    async def adopt(self, topic: Topic) -> None:
+        """Create a topic whose logs were found here. It is never withdrawn, for its logs are data.
+
+        Raises InvalidTopic, TopicAlreadyExists, KafkaStorageError.
+        """
+        await self._controller.adopt_topic(topic)
+        await self._reconciler.reconcile()
+        error = self._reconciler.failure(topic.topic_id)
+        if error is not None:
+            raise error
+
+    async def add_partitions(self, name: str, check: Callable[[Topic], int]) -> Topic:
+        """Give a topic more partitions; see Controller.add_partitions.
+
+        Raises what that raises, and KafkaStorageError where their logs cannot be made.
+        """
+        before, grown = await self._controller.add_partitions(name, check)
+        if grown.partitions != before.partitions:
+            await self._made(grown, lambda: self._controller.withdraw_partitions(before, grown))
+        return grown
+
+    async def delete(self, name: str) -> Topic:
+        """Delete a topic and its logs.
+
+        Raises UnknownTopicOrPartition, and KafkaStorageError where a log cannot be removed now: then it
+        is later.
+        """
+        topic = await self._controller.delete_topic(name)
+        await self._reconciler.reconcile()
+        await self.forget_removed()
+        error = self._reconciler.failure(topic.topic_id)
+        if error is not None:
+            raise error
+        return topic
+
+    async def alter(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool
+    ) -> None:
+        """Change a topic's settings, live; None removes one.
+
+        Raises UnknownTopicOrPartition, InvalidConfig.
+        """
+        await self._controller.alter_topic(name, changes, validate_only=validate_only)
+        if not validate_only:
+            await self._reconciler.reconcile()
+
+    async def alter_broker(self, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """Change the broker's dynamic settings; the topics' defaults among them take effect at once.
+
+        Raises InvalidConfig.
+        """
+        await self._controller.alter_broker(changes, validate_only=validate_only)
+        if not validate_only:
+            await self._reconciler.reconcile()
+
+    @property
+    def served(self) -> Mapping[str, Topic]:
+        """The topics whose settings are in force here, by name; a change is here when it is done."""
+        return self._reconciler.served
+
+    async def keep_basis(self) -> None:
+        """See Controller.keep_basis."""
+        await self._controller.keep_basis()
+
+    async def start(self) -> None:
+        """Make the logs what the metadata say, at start; failures are logged."""
+        await self._reconciler.reconcile()
+
+    async def run(self) -> None:
+        """Follow the metadata until cancelled."""
+        await self._reconciler.run(self.forget_removed)
+
+    async def stop(self) -> None:
+        """Wait for the work under way; `run` has been cancelled."""
+        await self._reconciler.finish()
+
+    async def forget_removed(self) -> None:
+        """Have deleted topics forgotten whose logs are gone."""
+        async with self._forgetting:
+            while self._reconciler.removed:
+                await self._forget(self._reconciler.removed[0])
+                del self._reconciler.removed[0]
+
+    async def _made(self, topic: Topic, withdraw: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the logs of a change; withdraw it and raise what hinders them."""
+        await self._reconciler.reconcile()
+        error = self._reconciler.failure(topic.topic_id)
+        if error is None:
+            return
+        try:
+            await withdraw()
+            await self._reconciler.reconcile()
+            await self.forget_removed()
+        except BrokerError as failure:
+            log.error(  # noqa: TRY400 - the sentence says it
+                "what cannot be made now was not withdrawn, and is made later: %s",
+                failure.message,
+                extra={"topic": topic.name},
+            )
+        raise error
