@@ -34,7 +34,7 @@ class Consumed(NamedTuple):
     is_log_append_time: bool
 
 
-class BrokenRecords(Exception):  # noqa: N818 - named for what has happened
+class BrokenRecords(Exception):
     """A broker sent what is no batch."""
 
 

@@ -14,11 +14,11 @@ from protocol.errors import ERRORS, ErrorCode
 _STALE_METADATA: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-class ConnectionBroken(ConnectionError):  # noqa: N818 - named for what has happened
+class ConnectionBroken(ConnectionError):
     """The connection could not be made, ended, timed out or carried bytes that are no answer."""
 
 
-class VersionMismatch(Exception):  # noqa: N818 - as above
+class VersionMismatch(Exception):
     """The broker does not serve an API, or no version of it that the client speaks."""
 
 
@@ -26,19 +26,19 @@ class ClientError(Exception):
     """What a client raises."""
 
 
-class ClusterUnreachable(ClientError):  # noqa: N818 - as above
+class ClusterUnreachable(ClientError):
     """No broker could be reached, or not the one that is needed, until the timeout."""
 
 
-class UnsupportedByBroker(ClientError):  # noqa: N818 - as above
+class UnsupportedByBroker(ClientError):
     """The broker does not serve what is needed."""
 
 
-class SequenceGap(ClientError):  # noqa: N818 - as above
+class SequenceGap(ClientError):
     """The partition has more or fewer records of this producer than the sequences say."""
 
 
-class Fenced(ClientError):  # noqa: N818 - as above
+class Fenced(ClientError):
     """A newer producer has taken over: this one has to stop."""
 
 
@@ -55,7 +55,7 @@ class RequestError(ClientError):
         super().__init__(f"{doing}: {self.name}" + (f": {self.reason}" if self.reason else ""))
 
 
-class PartitionRefused(RequestError):  # noqa: N818 - as above
+class PartitionRefused(RequestError):
     """A broker refused what was asked of one partition."""
 
     def __init__(self, code: int, doing: str, place: tuple[str, int]) -> None:

@@ -26,7 +26,7 @@ _SEQUENCES: Final = 2**31
 _WIDEST_BATCH_MS: Final = 2**62  # a batch holds times as differences from its first
 
 
-class Refused(Exception):  # noqa: N818 - named for what has happened
+class Refused(Exception):
     """Some records were not written: how many, and why."""
 
     def __init__(self, count: int, error: RequestError | ClusterUnreachable) -> None:

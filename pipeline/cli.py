@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
             return job.run(options, session)
     except KeyboardInterrupt as stop:
         number = signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT
-        print(  # noqa: T201 - what the job says
+        print(
             f"tidelog pipeline {options.job}: stopped by {number.name}: the same --run again goes on",
             file=sys.stderr,
         )
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - a page of Java tells nobody anything
         if options.traceback:
             traceback.print_exc()
-        print(f"tidelog pipeline {options.job}: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        print(f"tidelog pipeline {options.job}: {sentence(error)}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 

@@ -91,13 +91,13 @@ def _partition(one: Outcome) -> dict[str, Any]:
 def _say(report: Mapping[str, Any]) -> None:
     """Print what happened; what stopped, and what is vague, to standard error."""
     partitions = report["partitions"]
-    print(  # noqa: T201 - what the job says
+    print(
         f"{report['job']} {report['run']}: {report['records']} records in {len(partitions)} partitions,"
         f" {report['records_found']} of them there before; delivery {report['delivery']};"
         f" {report['seconds']:.1f} s"
     )
     if report["delivery"] == AT_LEAST_ONCE:
-        print(  # noqa: T201 - as above
+        print(
             "at-least-once: a record may be there twice if this run is repeated after the target has"
             " forgotten its producer (producer.id.expiration.ms, a day)"
         )
@@ -107,7 +107,7 @@ def _say(report: Mapping[str, Any]) -> None:
         for said in _sentences(one)
     ]
     for line in told[:_SHOWN]:
-        print(line, file=sys.stderr)  # noqa: T201 - as above
+        print(line, file=sys.stderr)
 
 
 def _sentences(partition: Mapping[str, Any]) -> Iterator[str]:

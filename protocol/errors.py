@@ -6,7 +6,6 @@ their sentences, are in `error_codes` (re-exported here); `ERRORS` maps an int t
 of it. Two classes for one code are a mistake and refused when the module is read.
 """
 
-# ruff: noqa: N818  (the names are the protocol's: the class of X_Y is XY)
 from __future__ import annotations
 
 from types import MappingProxyType

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from protocol.message import served_apis  # noqa: E402 - needs the path above
+from protocol.message import served_apis
 
 PAGE = ROOT / "docs" / "compatibility.md"
 BEGIN = "<!-- apis: derived, see tools/derive_compatibility.py -->\n"

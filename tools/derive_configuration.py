@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from config import BROKER_SETTINGS, TOPIC_SETTINGS  # noqa: E402 - needs the path above
-from config.ignored import (  # noqa: E402 - as above
+from config import BROKER_SETTINGS, TOPIC_SETTINGS
+from config.ignored import (
     IGNORED_BROKER_NAMES,
     IGNORED_PREFIXES,
     IGNORED_TOPIC_NAMES,
 )
-from config.setting import INT_MAX, LONG_MAX, Type  # noqa: E402 - as above
-from config.unenforced import CONSEQUENCES  # noqa: E402 - as above
+from config.setting import INT_MAX, LONG_MAX, Type
+from config.unenforced import CONSEQUENCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from broker.metrics import (  # noqa: E402 - needs the path above
+from broker.metrics import (
     compaction_metrics,
     group_metrics,
     serving_metrics,
     time_metrics,
 )
-from broker.metrics.family import COUNTER, HISTOGRAM  # noqa: E402 - as above
+from broker.metrics.family import COUNTER, HISTOGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from broker.clock import ManualClock  # noqa: E402 - needs the path above
-from config import TopicConfig  # noqa: E402 - as above
-from protocol.records.encode import put_message  # noqa: E402 - as above
-from storage.log.partition import Partition  # noqa: E402 - as above
-from storage.log.retention import explanation  # noqa: E402 - as above
+from broker.clock import ManualClock
+from config import TopicConfig
+from protocol.records.encode import put_message
+from storage.log.partition import Partition
+from storage.log.retention import explanation
 
 if TYPE_CHECKING:
     from storage.log.retention.deletion import Deletion

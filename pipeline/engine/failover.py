@@ -39,11 +39,11 @@ FIRST_SPECIAL: Final = -6
 _CHUNK: Final = 1 << 20
 
 
-class Ambiguous(ValueError):  # noqa: N818 - named for what the map is
+class Ambiguous(ValueError):
     """A map that says two things of one record."""
 
 
-class TooMany(Exception):  # noqa: N818 - named for what has happened
+class TooMany(Exception):
     """There are more records than may be compared."""
 
 

@@ -110,7 +110,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
     one = Run(options, Store(options.to), name, directory)
     if options.dry_run:
-        print(described(one.plan(now_ms)))  # noqa: T201 - what was asked for
+        print(described(one.plan(now_ms)))
         return OK
     with at_work(directory):
         return one.do(session, now_ms)

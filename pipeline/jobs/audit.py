@@ -94,7 +94,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
         save=not options.dry_run,
     )
     if options.dry_run:
-        print(described(plan))  # noqa: T201 - what was asked for
+        print(described(plan))
         return OK
     if not plan.is_new:
         again = common.selection_of(options, upto=options.upto, offsets=plan.offsets)

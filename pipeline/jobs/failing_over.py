@@ -93,7 +93,7 @@ class Row:
         return asdict(self)
 
 
-class _Refused(Exception):  # noqa: N818 - named for what has happened
+class _Refused(Exception):
     """No offset can be chosen for a partition; the message says why."""
 
 

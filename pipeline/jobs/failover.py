@@ -162,7 +162,7 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
         status = OK if all(row.status == planning.OK for row in rows) else FINDINGS
         bare = _uncommitted(ours, committed)
         for line in [*page.table([row.told() for row in rows]), *map(page.bare, bare)]:
-            print(line)  # noqa: T201 - what the job says
+            print(line)
         refusal = _refusal(options, rows)
         is_applied = False
         if options.apply and refusal is None:
@@ -322,7 +322,7 @@ def _leave(report: Mapping[str, Any], directory: Path, kind: str) -> None:
         path.write_text(page.html(report), encoding="utf-8")
         written.append(path)
     for path in written:
-        print(path)  # noqa: T201 - what the job says
+        print(path)
 
 
 def _say(options: argparse.Namespace, refusal: str | None, *, is_applied: bool) -> None:
@@ -335,4 +335,4 @@ def _say(options: argparse.Namespace, refusal: str | None, *, is_applied: bool) 
     else:
         said = "nothing was changed: --apply commits these offsets"
     with suppress(BrokenPipeError):
-        print(said)  # noqa: T201 - as above
+        print(said)

@@ -141,4 +141,4 @@ def leave(kind: str, directory: Path, report: Mapping[str, Any]) -> None:
 
 
 def _say(text: str) -> None:
-    print(text)  # noqa: T201 - what the job says
+    print(text)

@@ -194,7 +194,7 @@ def _mirror(options: argparse.Namespace, session: Session, one: _Round) -> int:
     began_s = time.monotonic()
     plan, splits = _plan(options, one)
     if options.dry_run:
-        print(described(plan))  # noqa: T201 - what was asked for
+        print(described(plan))
         return OK
     tasks = _tasks(options, one, plan, splits)
     total = sum(end - start for start, end in plan.offsets.values())

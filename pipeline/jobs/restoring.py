@@ -363,4 +363,4 @@ def _rules(client: Client) -> Rules:
 
 
 def _say(text: str) -> None:
-    print(text)  # noqa: T201 - what the job says
+    print(text)

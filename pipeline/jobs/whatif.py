@@ -106,6 +106,6 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
     trial = trying.Trial(options, session, name, at_ms)
     if options.dry_run:
-        print(trial.described())  # noqa: T201 - what was asked for
+        print(trial.described())
         return OK
     return trying.leave(trial.report(), Path(options.out) / name, options.report)

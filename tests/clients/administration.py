@@ -35,7 +35,7 @@ DELETED_BEFORE = 4
 TIMEOUT_S = 60
 
 
-class Different(Exception):  # noqa: N818 - an outcome, told in the report
+class Different(Exception):
     """A call did not do what it must; the message says what."""
 
 

@@ -71,7 +71,7 @@ STEP_TIMEOUT_S = 400
 ATTEMPTS = 3  # most steps fetch something
 
 
-class Unavailable(Exception):  # noqa: N818 - a state of the machine, not a fault
+class Unavailable(Exception):
     """An environment cannot be made here; the message is the reason, one line."""
 
 

@@ -39,7 +39,7 @@ COMMITTED = (7, 1, 2**40 + 5)  # by partition; nothing is committed in one more
 # (Not 0: kafka-node shows that as nothing.)
 
 
-class Different(Exception):  # noqa: N818 - an outcome, told in the report
+class Different(Exception):
     """A group did not do what it must; the message says what."""
 
 

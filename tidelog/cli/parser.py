@@ -330,7 +330,7 @@ def _dump(options: argparse.Namespace) -> int:
     except BrokenPipeError:  # whoever reads has seen enough, as `head` has
         return _unwritten()
     except OSError as error:  # what cannot be read is judged
-        print(f"tidelog dump: the answer cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        print(f"tidelog dump: the answer cannot be written: {error.strerror}", file=sys.stderr)
         return _unwritten()
 
 
@@ -341,7 +341,7 @@ def _unwritten() -> int:
 
 
 def _refuse(command: str, sentence: str) -> int:
-    print(f"tidelog {command}: {sentence}", file=sys.stderr)  # noqa: T201 - there is no log yet
+    print(f"tidelog {command}: {sentence}", file=sys.stderr)
     return USAGE_ERROR
 
 
