@@ -92,7 +92,7 @@ def _topics(usage: DiskUsage) -> list[DescribeLogDirsTopic]:
 
 
 def refuse(_request: DescribeLogDirsRequest, error: BrokerError) -> DescribeLogDirsResponse:
-    """The error at the top (v3), and as a directory without a name for those who look there."""
+    """Answer an error at the top level (v3+), and as a directory without a name for older clients."""
     return DescribeLogDirsResponse(
         error_code=error.code,
         results=[DescribeLogDirsResult(error_code=error.code, topics=[])],

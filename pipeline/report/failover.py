@@ -66,7 +66,7 @@ def _cells(row: Numbers) -> tuple[str, ...]:
 
 
 def sentences(row: Numbers) -> Iterator[str]:
-    """Yield what there is to say of a partition beside its numbers."""
+    """Yield the remarks on a partition that its numbers do not show."""
     if row["search_ms"] is not None:
         yield (
             f"next unread: {row['next_offset']} of {moment(row['next_ms'])}; less {span(row['margin_ms'])}"
