@@ -135,8 +135,8 @@ def _run(policy: Policy, batch_bytes: int) -> Outcome:
     with tempfile.TemporaryDirectory() as directory:
         partition = _filled(Path(directory), policy.settings, batch_bytes)
         clock = ManualClock(NOW_MS)
-        before = partition.explain(clock.now_ms())
-        deleted = partition.apply_retention(clock.now_ms())
+        before = partition.retainer.explain(clock.now_ms())
+        deleted = partition.retainer.apply_retention(clock.now_ms())
         partition.close()
     return Outcome(deleted, before)
 

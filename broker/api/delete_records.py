@@ -72,7 +72,7 @@ async def _one(
         )
     # It waits for the disk, and must not keep lookups from the threads they need.
     low_watermark = await node.pools.syncs.of(partition).run(
-        partition.delete_records_before, offset
+        partition.retainer.delete_records_before, offset
     )
     return DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index, low_watermark=low_watermark

@@ -66,7 +66,7 @@ def _states(partition: Partition) -> list[ProducerState]:
             coordinator_epoch=producer.coordinator_epoch,
             current_txn_start_offset=producer.transaction_first_offset,
         )
-        for producer in list(partition.producers)
+        for producer in list(partition.state.read_producers())
     ]
 
 

@@ -323,7 +323,7 @@ def _read_with_append_times(
     reading: _Reading,
 ) -> tuple[Sequence[Buffer], int, list[SegmentAppendTimes] | None]:
     """Read for a version that has all as it stands: the records, their bytes, and their append times."""
-    fetched, told = reading.partition.read_with_append_times(
+    fetched, told = reading.partition.reader.read_with_append_times(
         reading.offset,
         reading.limit,
         upper_offset=reading.upper_offset,

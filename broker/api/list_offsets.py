@@ -117,7 +117,7 @@ def _look_up(
     if version == 0:
         return ListOffsetsPartitionResponse(
             partition_index=wanted.partition_index,
-            old_style_offsets=partition.offsets_before_v0(target, wanted.max_num_offsets),
+            old_style_offsets=partition.reader.offsets_before_v0(target, wanted.max_num_offsets),
         )
     upper = (
         partition.last_stable_offset
@@ -136,9 +136,9 @@ def _look_up(
 def _find(partition: Partition, target: int, upper: int) -> tuple[int, int]:
     """The offset asked for and its time, -1 where there is none."""
     if not is_target(target):
-        found = partition.find_by_time(target, upper_offset=upper)
+        found = partition.reader.find_by_time(target, upper_offset=upper)
     elif target == Target.MAX_TIMESTAMP:
-        found = partition.find_largest_time(upper_offset=upper)
+        found = partition.reader.find_largest_time(upper_offset=upper)
     elif target == Target.LATEST:
         found = (upper, -1)
     elif target in (Target.EARLIEST, Target.EARLIEST_LOCAL):
@@ -152,7 +152,11 @@ def _leader_epoch(partition: Partition, target: int, offset: int) -> int:
     """The epoch of what is stored at an offset; the end is of the epoch that goes on there."""
     if offset < 0:
         return -1
-    return partition.leader_epoch if target == Target.LATEST else partition.leader_epoch_at(offset)
+    return (
+        partition.leader_epoch
+        if target == Target.LATEST
+        else partition.reader.leader_epoch_at(offset)
+    )
 
 
 def _failed(wanted: ListOffsetsPartition, error: BrokerError) -> ListOffsetsPartitionResponse:

@@ -67,7 +67,7 @@ def _one(node: Node, permit: Permit, name: str, wanted: OffsetForLeaderPartition
     permit.check()
     partition = partition_for(node, name, wanted.partition, permit)
     node.check_leader_epoch(partition, wanted.current_leader_epoch)
-    epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+    epoch, end_offset = partition.reader.end_offset_for_epoch(wanted.leader_epoch)
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
 

@@ -26,7 +26,7 @@ from broker.maintenance.rounds import DueRounds
 from protocol.errors import BrokerError, CorruptMessage
 from storage.compaction import plan
 from storage.compaction.cleaned_segment import Cleaned
-from storage.log.compacted_log import Compaction
+from storage.log.compactor import Compaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -283,9 +283,11 @@ class CompactionRounds(DueRounds):
             # Whoever writes there must be gone before; if not, nobody else cleans it until the next start.
             if error is None or await worker.stop():
                 if error is not None:
-                    await node.pools.maintenance.run_to_end(partition.discard_cleaned)
+                    await node.pools.maintenance.run_to_end(partition.compactor.discard_cleaned)
                 ended_ms = node.clock.now_ms()
-                partition.end_cleaning(end_offset, Compaction(ended_ms, read, size, error))
+                partition.compactor.end_cleaning(
+                    end_offset, Compaction(ended_ms, read, size, error)
+                )
         self._figures.uncleanable.pop((partition.topic, partition.index), None)
         self._figures.cleaned(read, size, node.clock.monotonic_s() - started_s)
         told = Cleaning(
@@ -319,12 +321,12 @@ class CompactionRounds(DueRounds):
 
 
 async def _take_in(node: Node, partition: Partition, cleaned: Cleaned, now_ms: int) -> bool:
-    return await node.pools.maintenance.run_to_end(partition.take_in, cleaned, now_ms)
+    return await node.pools.maintenance.run_to_end(partition.compactor.take_in, cleaned, now_ms)
 
 
 def _begin(node: Node, partition: Partition, workers: int, *, asked: bool) -> Job | None:
     config = node.config
-    return partition.begin_cleaning(
+    return partition.compactor.begin_cleaning(
         node.clock.now_ms(),
         asked=asked,
         durable_offset=node.store.durable_offset(partition.topic, partition.index),
@@ -361,7 +363,7 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
             partition = node.open_log(topic, index)
             if partition is None or partition.offline is not None:
                 continue
-            dirty_section = partition.dirty_section(node.clock.now_ms())
+            dirty_section = partition.compactor.dirty_section(node.clock.now_ms())
         except (BrokerError, OSError) as error:
             reason = error.message if isinstance(error, BrokerError) else str(error)
             failed.append(FailedCleaning(topic, index, reason))

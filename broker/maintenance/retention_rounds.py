@@ -75,7 +75,7 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
                 if asked:  # other deletions are already stored
                     done.failed.append(Failed(topic, index, partition.offline))
                 continue
-            deleted = partition.apply_retention(node.clock.now_ms())
+            deleted = partition.retainer.apply_retention(node.clock.now_ms())
         except BrokerError as error:
             done.failed.append(Failed(topic, index, error.message))
             continue

@@ -64,7 +64,7 @@ def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> 
         count = max(partition.high_watermark - first, 0)
         if not count:
             return _Lag((group, topic, str(index)), 0, 0, 0)
-        record = partition.first_record(first)
+        record = partition.reader.first_record(first)
     except BrokerError:  # gone meanwhile, or its disk has failed: its own metrics say so
         return None
     if record is None:  # only transaction markers are left, or compaction removed the rest

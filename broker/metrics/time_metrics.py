@@ -105,7 +105,7 @@ class _TimeScrape:
         for partition in self._scrape.partitions:
             if partition.topic in known:  # logs of no topic are never deleted from
                 kept = topics.get(partition.topic, _Kept())
-                glance = partition.glance(self._scrape.now_ms)
+                glance = partition.retainer.glance(self._scrape.now_ms)
                 topics[partition.topic] = kept.plus(partition, glance)
         return topics
 

@@ -173,17 +173,17 @@ def _look(
     start = min(partition.log_start_offset, upper)
     told: dict[str, Any] = {"log_start_offset": start, "end_offset": upper}
     if at is not None:
-        found = partition.find_by_time(at, upper_offset=upper)
+        found = partition.reader.find_by_time(at, upper_offset=upper)
         offset = _NONE if found is None else found[0]
         return told | _times(partition, offset) | _before(partition, offset, upper)
     if appended_at is None:
-        largest = partition.find_largest_time(upper_offset=upper)
+        largest = partition.reader.find_largest_time(upper_offset=upper)
         return told | {
             "first": _times(partition, start if start < upper else _NONE),
             "last": _times(partition, upper - 1 if start < upper else _NONE),
             "largest": _times(partition, _NONE if largest is None else largest[0]),
         }
-    since = partition.find_by_append_time(appended_at, upper_offset=upper)
+    since = partition.reader.find_by_append_time(appended_at, upper_offset=upper)
     offset = _NONE if since.offset is None else since.offset
     if since.unknown_from is None:
         told |= _times(partition, offset) | _before(partition, offset, upper)
@@ -198,7 +198,7 @@ def _times(partition: Partition, offset: int) -> dict[str, Any]:
     """An offset and both its times."""
     record_time = append_time = None
     if offset != _NONE:
-        _, record_time, append_time, _ = partition.times_of(offset)
+        _, record_time, append_time, _ = partition.reader.times_of(offset)
     return {
         "offset": offset,
         **twice("timestamp", record_time),
@@ -211,7 +211,7 @@ def _before(partition: Partition, offset: int, upper: int) -> dict[str, Any]:
     offset = upper if offset == _NONE else offset
     return {
         "offsets_before": max(offset - partition.log_start_offset, 0),
-        "bytes_before": partition.size_before(offset),
+        "bytes_before": partition.reader.size_before(offset),
     }
 
 
@@ -224,12 +224,12 @@ def record_times(asked: Asked) -> dict[str, Any]:
     offset = int(text)
     partition = asked.node.partition(asked.path["topic"], index)
     if asked.flag("next"):
-        record = partition.first_record(offset)
+        record = partition.reader.first_record(offset)
         if record is None:
             raise OffsetOutOfRange(f"there is no record from offset {offset} on")
         offset, found = record
     else:
-        found = partition.times_of(offset)
+        found = partition.reader.times_of(offset)
     timestamp_type = None
     if found.record_time is not None:
         timestamp_type = "LogAppendTime" if found.is_log_append_time else "CreateTime"

@@ -76,8 +76,8 @@ def _settings(config: TopicConfig) -> dict[str, Any]:
 def _explained(
     partition: Partition, *, node: Node, now_ms: int, preview: TopicConfig | None
 ) -> dict[str, Any]:
-    told = partition.explain(now_ms, preview, _compaction_blocker(node, partition))
-    as_is = told if preview is None else partition.explain(now_ms)
+    told = partition.retainer.explain(now_ms, preview, _compaction_blocker(node, partition))
+    as_is = told if preview is None else partition.retainer.explain(now_ms)
     return {
         "log_start_offset": told.log_start_offset,
         "high_watermark": told.high_watermark,
@@ -109,7 +109,7 @@ def _compaction_blocker(node: Node, partition: Partition) -> CompactionBlocker |
 def _compacting(told: PartitionExplanation, partition: Partition) -> dict[str, Any]:
     """What compaction makes of the log, and what became of the last one since the start."""
     assert told.compacting is not None
-    last = partition.last_compaction
+    last = partition.compactor.last_compaction
     shown = {
         **told.compacting.dirty_section._asdict(),
         "strategy": told.compacting.strategy,

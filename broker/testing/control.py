@@ -254,9 +254,9 @@ async def reset_append_clock(control: Control, given: Mapping[str, Any]) -> dict
     while node.appends.is_busy(partition):  # noqa: ASYNC110 - nobody else ever waits for it
         await asyncio.sleep(_POLL_S)
     now_ms = node.clock.now_ms()
-    last_time = partition.reset_append_clock(now_ms)
+    last_time = partition.appender.reset_append_clock(now_ms)
     if last_time is not None:  # what recovery reads must no longer show the old time
-        await node.pools.maintenance.run_to_end(partition.save_times)
+        await node.pools.maintenance.run_to_end(partition.flusher.save_times)
         await node.checkpoint()
     else:
         last_time = partition.last_append_time

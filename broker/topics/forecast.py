@@ -57,7 +57,7 @@ def _of(store: LogStore, name: str, index: int, config: TopicConfig, now_ms: int
         if store.keeps_everything(name, index, now_ms, config):
             return None  # and need not be opened
         partition = store.partition(name, index)
-        return None if partition is None else partition.explain(now_ms, config).going
+        return None if partition is None else partition.retainer.explain(now_ms, config).going
     except BrokerError as error:
         where = {"log": f"{name}-{index}"}
         log.warning("nobody can tell what changed settings delete: %s", error.message, extra=where)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import CorruptMessage
 from storage import filenames
 from storage.compaction.cleaner import Cleaner
-from storage.log.compacted_log import DEDUPE_BYTES, LOAD_FACTOR, Compaction
+from storage.log.compactor import DEDUPE_BYTES, LOAD_FACTOR, Compaction
 from storage.log.partition import Partition
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def clean(
     OSError, and then the log is as it was, or as the groups that were finished have left it.
     """
     partition.flush()
-    job = partition.begin_cleaning(
+    job = partition.compactor.begin_cleaning(
         now_ms, asked=asked, dedupe_bytes=dedupe_bytes, load_factor=load_factor
     )
     if job is None:
@@ -59,7 +59,7 @@ def clean(
         cleaner = Cleaner(partition.directory, job)
         for group in cleaner.groups():
             cleaned = cleaner.clean(group)
-            if not partition.take_in(cleaned, now_ms):
+            if not partition.compactor.take_in(cleaned, now_ms):
                 error = "segments were deleted meanwhile"
                 return None
             segments += 1
@@ -72,8 +72,8 @@ def clean(
         raise
     finally:
         if error is not None:
-            partition.discard_cleaned()
-        partition.end_cleaning(end_offset, Compaction(now_ms, read, written, error))
+            partition.compactor.discard_cleaned()
+        partition.compactor.end_cleaning(end_offset, Compaction(now_ms, read, written, error))
 
 
 def clean_directory(

@@ -1,258 +1,234 @@
-"""One partition's log: where batches are numbered, stamped and stored. What else it does, it stands on.
+"""One partition of a topic: the state of its log, and who works on it.
 
-Reading and looking up is in `readable_log`, retention in `retained_log`, compaction in `compacted_log`,
-durability in `durable_log`: each a layer that knows those below it.
-
-One thread appends at a time; any thread may read, flush or apply retention meanwhile. An append
-publishes `log_end_offset` last, so whoever sees an offset can read it. What fails is raised as a
-BrokerError and leaves the log as it was: nothing is half stored, and a partition whose disk refuses
-bytes goes on serving reads.
-
-Every append has an append time, on every topic: it never goes back, and is kept in `.appendtimes`
-before the batch is written. `config` may be replaced at any time; the next append goes by it, and
-segments of mixed formats are normal.
+`appender` numbers, stamps and stores batches; `reader` reads and looks up; `flusher` makes durable;
+`retainer` deletes what is old, and explains; `compactor` takes compacted segments in. They share the
+`LogState` (`state.py`), which says what locks there are. What everyone asks for is here too.
 """
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+import contextlib
+from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
-from protocol.errors import InvalidTxnState, KafkaStorageError, RecordListTooLarge
-from protocol.records.prepare import inspect, prepare
-from storage.log import reading
-from storage.log.opened_log import NEWEST_MAGIC
-from storage.log.producers import recovered_producers
-from storage.log.readable_log import ReadableLog
-from storage.time.append_time import ahead
-from storage.time.event_time import event_limit
-from storage.time.rolling import should_roll
-from storage.time.stamping import reported, stamps_at
-from storage.time.timestamp import NO_TIMESTAMP, later
+from protocol.errors import KafkaStorageError
+from storage.log.appender import Appended, Appender
+from storage.log.compactor import Compactor
+from storage.log.flusher import Flusher
+from storage.log.reader import Reader
+from storage.log.recovery.opening import open_log
+from storage.log.retainer import Retainer
 
 if TYPE_CHECKING:
-    from protocol.records.batch import Batch
-    from protocol.records.prepare import Prepared
-    from storage import files
-    from storage.log.producers.producer_state import ProducerBatch, Sequenced
-    from storage.log.settings import Settings
-    from storage.time.arrivals import TimeAnomaly
+    import uuid
+    from pathlib import Path
 
-_log = logging.getLogger("tidelog.storage")
+    from config.topic import TopicConfig
+    from storage.log.version import Version
+    from storage.segment.segment import Segment
+    from storage.time.arrivals import Arrivals
 
-_EMPTY_SET = -1
+__all__ = ["Appended", "Partition"]
 
 
-class Appended(NamedTuple):
-    """What an append tells the producer. An empty set has base offset -1 and count 0."""
+class Left(TypedDict, total=False):
+    """How a log was left, and what its broker knows; see `open_log`."""
 
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int  # -1 unless the topic is LogAppendTime
+    now_ms: Required[int]
+    recovery_point: int
+    was_clean: bool
     log_start_offset: int
-    count: int  # type: ignore[assignment]  # shadows tuple.count
-    size: int
-    duplicate: bool  # stored before; the answer is that of the first time
-    converted: bool  # records were written anew
-    anomaly: TimeAnomaly | None = None  # about their times
+    cleaned_offset: int | None
+    producer_id_expiration_ms: int
+    boot_id: str
 
 
-class Partition(ReadableLog):
+class Partition:
     """The log of one partition of a topic."""
 
-    def append(
+    def __init__(
         self,
-        records: files.Buffer,
-        *,
-        now_ms: int,
-        produce_version: int,
-        internal: bool = False,
-        unpack_limit: int | None = None,
-    ) -> Appended:
-        """Store a produced record set; return where it went and what the producer is told.
+        directory: Path,
+        topic: str,
+        index: int,
+        topic_id: uuid.UUID | None,
+        config: TopicConfig,
+        **left: Unpack[Left],
+    ) -> None:
+        """Open the directory, and in flush mode make durable what was found. Raises OSError."""
+        state = self.state = open_log(directory, topic, index, topic_id, config, **left)
+        self.directory, self.topic, self.index = directory, topic, index
+        self.appender = Appender(state)
+        self.reader = Reader(state)
+        self.flusher = Flusher(state)
+        self.compactor = Compactor(state, self.flusher)
+        self.retainer = Retainer(state, self.appender, self.flusher, self.compactor)
+        # Called for every request, so without a call in between.
+        self.append = self.appender.append
+        self.read = self.reader.read
+        if state.policy.waits_for_flush and state.durable_offset < state.ends.log_end_offset:
+            with contextlib.suppress(KafkaStorageError):  # it is offline then
+                self.flush()  # what recovery found is shown to consumers: it must not get lost again
 
-        `internal`: the broker's own append, or one to a topic of its own, which is format 2
-        whatever the settings say, and may hold control batches. A transactional batch is refused with
-        InvalidTxnState (48): transactions are not served yet. What unpacks to more than `unpack_limit`
-        bytes is CorruptMessage, for a caller who has no time for it. Until `is_read`, the log is read
-        first. Raises what `inspect` and `prepare` raise, the producers' errors, RecordListTooLarge,
-        KafkaStorageError.
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
+
+    # --- settings ---------------------------------------------------------------------------------
+
+    @property
+    def topic_id(self) -> uuid.UUID | None:
+        """The topic's id; None where nobody has written it down."""
+        return self.state.topic_id
+
+    @topic_id.setter
+    def topic_id(self, topic_id: uuid.UUID) -> None:
+        self.state.topic_id = topic_id
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings; a replacement holds from the next append on."""
+        return self.state.config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self.state.config = config
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that is led in: the last one that began in this directory."""
+        return self.state.leader_epoch
+
+    @leader_epoch.setter
+    def leader_epoch(self, epoch: int) -> None:
+        self.state.begin_leader_epoch(epoch)
+
+    @property
+    def has_flush_rules(self) -> bool:
+        """Whether flush.messages or flush.ms is set."""
+        return self.state.has_flush_rules
+
+    @property
+    def must_commit(self) -> bool:
+        """Whether flush.messages has been reached: nothing is acknowledged before a `commit`."""
+        return self.flusher.must_commit
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        """The offset of the first record that may be read."""
+        return self.state.version.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.state.ends.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Others may read what lies before it."""
+        return self.state.ends.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided."""
+        return self.state.ends.last_stable_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset before which all is durable, indexes too."""
+        return self.state.recovery_point
+
+    @property
+    def durable_offset(self) -> int:
+        """The offset before which batches and append times are durable."""
+        return self.state.durable_offset
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        """The offset before which the log was compacted; None: it never was."""
+        return self.state.cleaned_offset
+
+    # --- what it holds ----------------------------------------------------------------------------
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments by base offset; the last one is active. To read their files, `hold` them."""
+        return self.state.version.segments
+
+    def hold(self) -> Version:
+        """Hold segments and start as they are now, for a `with` block; see `Version`."""
+        return self.state.hold()
+
+    @property
+    def size(self) -> int:
+        """The bytes of all segments' logs."""
+        return self.state.size
+
+    @property
+    def max_event_time(self) -> int | None:
+        """The largest event time there ever was below the high watermark, as far as it is known."""
+        return self.state.max_event_time
+
+    @property
+    def last_append_time(self) -> int | None:
+        """When the last batch was appended; None when nobody knows."""
+        return self.state.last_append_time_ms
+
+    @property
+    def unknown_append_bytes(self) -> int | None:
+        """The bytes of segments in which some append time is unknown; None where there are none.
+
+        Nothing is read for it.
         """
-        if not self.is_read:
-            self.read_for_appends()
-        settings = self._internal_settings if internal else self._settings
-        produced = inspect(
-            records,
-            produce_version=produce_version,
-            max_message_bytes=settings.max_message_bytes,
-        )
-        batches = produced.batches
-        if not batches:
-            return self._nothing_appended()
-        first, sequenced = batches[0], None
-        if first.producer_id >= 0 and len(batches) == 1:  # no set of several may be idempotent
-            sequenced = self._sequence_of(first, settings.magic, internal)
-            if sequenced is not None:
-                duplicate = self.producers.check(sequenced, now_ms)
-                if duplicate is not None:
-                    return self._answer_duplicate(duplicate)
-        stamps = stamps_at(settings.rules, self._last_append_time_ms, now_ms)
-        plan = settings.plan(stamps, self.log_end_offset, self.leader_epoch, internal, unpack_limit)
-        prepared = prepare(records, produced, plan)
-        if not prepared.batches:
-            return self._nothing_appended()
-        largest = self._store(prepared, stamps.append_time_ms, settings, sequenced)
-        # What Appended(...) does, without the Python frame of a NamedTuple's constructor.
-        return tuple.__new__(
-            Appended,
-            (
-                prepared.first_offset,
-                prepared.last_offset,
-                reported(stamps),
-                self.log_start_offset,
-                prepared.count,
-                prepared.size,
-                False,
-                prepared.converted,
-                self.arrivals.note(prepared.batches, largest, stamps.append_time_ms, now_ms),
-            ),
-        )
+        segments = (s for s in self.segments if s.known_times[0].has_unknown)
+        return sum(segment.tail.size for segment in segments) or None
 
-    def _sequence_of(self, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
-        """Return what an idempotent batch says of its producer; None where `prepare` refuses it."""
-        if batch.is_transactional and magic == NEWEST_MAGIC and not internal:
-            raise InvalidTxnState(
-                f"{self.topic}-{self.index}: this broker does not serve transactions yet"
-            )
-        if batch.base_sequence < 0 or batch.count < 1:
-            return None
-        return recovered_producers.sequenced(batch)
+    @property
+    def arrivals(self) -> Arrivals:
+        """What arrived with odd times."""
+        return self.state.arrivals
 
-    def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
-        """Answer as the first time: its offsets, and its stamp, which the stored header has."""
-        log_append_time_ms = NO_TIMESTAMP
-        batch = self._looking(lambda: reading.batch_at(self._segments, duplicate.first_offset))
-        if batch is not None and batch.is_log_append_time:
-            log_append_time_ms = batch.max_timestamp
-        return Appended(
-            duplicate.first_offset,
-            duplicate.last_offset,
-            log_append_time_ms,
-            self.log_start_offset,
-            duplicate.last_offset - duplicate.first_offset + 1,
-            0,
-            True,
-            False,
-        )
+    @property
+    def is_read(self) -> bool:
+        """Whether what appends need of the log is in memory; see `Appender.read_for_appends`."""
+        return self.state.is_read
 
-    def _store(
-        self,
-        prepared: Prepared,
-        append_time_ms: int,
-        settings: Settings,
-        sequenced: Sequenced | None,
-    ) -> int | None:
-        """Put prepared batches behind the last one, in a new segment if they do not fit; publish them.
+    # --- its life ---------------------------------------------------------------------------------
 
-        Returns their largest time.
+    @property
+    def offline(self) -> str | None:
+        """Why the log is offline, from a failed sync to the end of the process; None: it is not."""
+        return self.state.offline
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the partition has been deleted."""
+        return self.state.is_deleted
+
+    def check_online(self) -> None:
+        """Raise KafkaStorageError when the log is offline."""
+        self.state.check_online()
+
+    def commit(self) -> int:
+        """Make durable what acknowledgements wait for; see `Flusher.commit`."""
+        return self.flusher.commit()
+
+    def flush(self) -> int:
+        """Make all durable, indexes too; see `Flusher.flush`."""
+        return self.flusher.flush()
+
+    def close(self) -> None:
+        """Stop cleanly; see `Flusher.close`."""
+        self.flusher.close()
+
+    def mark_deleted(self) -> None:
+        """Take no more batches and touch no more files: another log may have their names soon.
+
+        Waits for whoever is writing.
         """
-        size = prepared.size
-        largest = prepared.batches[0].largest
-        for batch in prepared.batches[1:]:
-            largest = later(batch.largest, largest)
-        with self._append_lock:
-            if self._is_stopped or size > settings.segment_bytes:
-                self._refuse(size, settings.segment_bytes)
-            active = self._active
-            try:
-                if not active.has_room(
-                    size, prepared.last_offset, settings.segment_bytes, settings.max_index_entries
-                ) or should_roll(
-                    active.times,
-                    largest,
-                    append_time_ms,
-                    settings.segment_ms,
-                    settings.min_roll_interval_ms,
-                ):
-                    active = self._roll()
-                if self._epochs.latest < self.leader_epoch:
-                    self._epochs.begin(self.leader_epoch, prepared.first_offset)
-                is_unseen = self._is_strict
-                if is_unseen:
-                    self._largest_event.appending(active)
-                limit = event_limit(settings.rules, append_time_ms)
-                active.append(
-                    prepared.buffers,
-                    size,
-                    prepared.batches,
-                    append_time_ms,
-                    limit,
-                    settings.index_interval_bytes,
-                )
-                if is_unseen:
-                    self._largest_event.appended(prepared, limit)
-            except OSError as error:
-                raise self._storage_error("the records were not stored", error) from error
-            self._last_append_time_ms = append_time_ms
-            if sequenced is not None:
-                offsets = (prepared.first_offset, prepared.last_offset)
-                self.producers.appended(sequenced, offsets, append_time_ms)
-            self.log_end_offset = end_offset = prepared.last_offset + 1
-            if not self._is_strict:
-                self.high_watermark = end_offset
-        return largest
-
-    def _refuse(self, size: int, segment_bytes: int) -> NoReturn:
-        """Raise why the log does not take batches, or not so many bytes of them."""
-        if self._is_stopped:
-            self._check_usable()
-            raise KafkaStorageError(f"{self.topic}-{self.index} is closed")
-        raise RecordListTooLarge(
-            f"{self.topic}-{self.index}: {size} bytes of records, and segment.bytes is "
-            f"{segment_bytes}"
-        )
-
-    def _nothing_appended(self) -> Appended:
-        return Appended(
-            _EMPTY_SET,
-            _EMPTY_SET,
-            NO_TIMESTAMP,
-            self.log_start_offset,
-            0,
-            0,
-            False,
-            False,
-        )
-
-    def reset_append_clock(self, now_ms: int) -> int | None:
-        """Let the next batch be appended at the clock's time, once, although the last ones came later.
-
-        For a clock that was far ahead: its times would be given until it is right again. The mark in the
-        log is a new segment, for within one append times never go back. Not beside an append. `save_times`
-        makes it outlive the process, `flush` and `save_times` a power loss. Returns the last append time
-        until now; None if it was not ahead, and nothing is changed. Raises KafkaStorageError.
-        """
-        last_time = self._last_append_time_ms
-        if not ahead(last_time, now_ms):
-            return None
-        with self._append_lock:
-            if self._is_stopped:
-                self._check_usable()
-                raise KafkaStorageError(f"{self.topic}-{self.index} takes no batches now")
-            try:
-                if self._active.tail.size:
-                    self._roll()
-            except OSError as error:
-                raise self._storage_error("no segment could be begun", error) from error
-            self._last_append_time_ms, self._back_offset = None, self.log_end_offset
-        _log.warning(
-            "append time goes back",
-            extra={
-                "topic": self.topic,
-                "partition": self.index,
-                "offset": self.log_end_offset,
-                "from": last_time,
-                "to": now_ms,
-            },
-        )
-        return last_time
+        state = self.state
+        if state.is_deleted:
+            return
+        with state.commit_lock, state.flush_lock, state.append_lock:
+            state.is_deleted = state.is_stopped = True
+            state.give_up_files()

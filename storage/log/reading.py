@@ -30,7 +30,7 @@ class Fetched(NamedTuple):
     first_batch_size: int  # 0 when there is nothing
 
 
-class Told(NamedTuple):
+class SliceAppendTimes(NamedTuple):
     """When the batches of a slice were appended: entries of its segment's `.appendtimes`, none: unknown."""
 
     base_offset: int  # of the segment
@@ -77,12 +77,12 @@ def read(
     return Fetched(buffers, size, first_batch_size)
 
 
-def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Told]:
+def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[SliceAppendTimes]:
     """Return when the whole batches that were just read were appended, slice by slice.
 
     There is an entry for each time among them at most. Raises OSError and CorruptMessage.
     """
-    told: list[Told] = []
+    times: list[SliceAppendTimes] = []
     for data in fetched.buffers:
         last = find_last(data)
         if last < 0:
@@ -93,8 +93,8 @@ def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Told]
         segment = segment_of(segments, first_offset)
         if segment is not None:
             entries = segment.append_times.entries_between(first_offset, last_offset)
-            told.append(Told(segment.base_offset, entries))
-    return told
+            times.append(SliceAppendTimes(segment.base_offset, entries))
+    return times
 
 
 def last_batch(segments: Sequence[Segment]) -> Batch | None:

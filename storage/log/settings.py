@@ -12,6 +12,8 @@ from storage.time.stamping import Rules, Stamps, rules_of
 if TYPE_CHECKING:
     from config.topic import TopicConfig
 
+NEWEST_MAGIC = 2
+
 
 class Settings(NamedTuple):
     """What the settings of a topic say about appending batches of one format."""

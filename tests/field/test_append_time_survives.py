@@ -55,10 +55,10 @@ def check(path, boot="boot 1"):
     store = opened(path, boot, now_ms=APPENDED[-1])
     partition = store.partition("t", 0)
     try:
-        assert [partition.append_time_of(offset) for offset in range(7)] == APPENDED
+        assert [partition.reader.append_time_of(offset) for offset in range(7)] == APPENDED
         ends = [segment.tail.end_offset for segment in partition.segments]
         for start, now_ms in ((0, APPENDED[0] + DAY_MS), (7, APPENDED[-1] + DAY_MS + 1)):
-            partition.apply_retention(now_ms)
+            partition.retainer.apply_retention(now_ms)
             assert partition.log_start_offset == start
         assert ends[-1] == 7
     finally:
@@ -110,7 +110,7 @@ def test_a_lost_append_times_file_is_told_and_not_guessed(written):
     store = opened(written)
     try:
         partition = store.partition("t", 0)
-        assert {partition.append_time_of(offset) for offset in range(7)} == {None}
+        assert {partition.reader.append_time_of(offset) for offset in range(7)} == {None}
     finally:
         store.close()
     with pytest.raises(AssertionError):

@@ -179,7 +179,7 @@ class Life:
         log.last_append = stamp
 
     def sequence(self, log, partition, producer_id):
-        known = partition.producers.get(producer_id)
+        known = partition.state.read_producers().get(producer_id)
         return 0 if known is None else known.last_sequence + 1
 
     def time(self, log):
@@ -207,7 +207,7 @@ class Life:
 
         def append():
             nonlocal left
-            if left and self.random.random() < 0.4 and not partition._append_lock._is_owned():
+            if left and self.random.random() < 0.4 and not partition.state.append_lock._is_owned():
                 left -= 1
                 self.append_to(log, partition)
 
@@ -226,7 +226,7 @@ class Life:
             _, log, partition = self.some()
             offset = self.random.randint(log.start, partition.high_watermark)
             log.highest_start = max(log.highest_start, offset)
-            start = partition.delete_records_before(offset)
+            start = partition.retainer.delete_records_before(offset)
             assert start == offset
             log.start = log.trimmed = start
 
@@ -234,7 +234,7 @@ class Life:
         if self.logs:
             _, log, partition = self.some()
             log.highest_start = log.end
-            partition.apply_retention(self.now)
+            partition.retainer.apply_retention(self.now)
             assert log.start <= partition.log_start_offset <= log.end
             log.start = log.highest_start = partition.log_start_offset
 
@@ -334,7 +334,7 @@ def agree(partition, log, *, killed):
     rows = {offset: log.rows[offset] for offset, _, _ in found}
     assert found == [(o, r.time, r.value) for o, r in rows.items()]
     for offset, row in rows.items():
-        time = partition.append_time_of(offset)
+        time = partition.reader.append_time_of(offset)
         promised = [row.append] if killed or offset < log.acknowledged else [row.append, None]
         assert time in promised, (offset, time, row.append, log.acknowledged)
         row.append = time
@@ -369,10 +369,10 @@ def agree_on_lookups(partition, rows, end):
     }
     for time in wanted - {-1}:
         expected = next(((o, t) for o, t in timed if t >= time), None)
-        assert partition.find_by_time(time, upper_offset=end) == expected, time
+        assert partition.reader.find_by_time(time, upper_offset=end) == expected, time
     largest = max(((t, -o) for o, t in timed), default=None)
     expected = None if largest is None else (-largest[1], largest[0])
-    assert partition.find_largest_time(upper_offset=end) == expected
+    assert partition.reader.find_largest_time(upper_offset=end) == expected
 
 
 def agree_on_what_is_kept(partition, log, rows):
@@ -403,7 +403,7 @@ def agree_on_what_is_kept(partition, log, rows):
         if offsets:
             base = log.rows[offsets[-1]].producer["base_sequence"]
             same = [o for o in offsets if log.rows[o].producer is log.rows[offsets[-1]].producer]
-            known = partition.producers.get(producer_id)
+            known = partition.state.read_producers().get(producer_id)
             assert known is not None
             assert known.last_sequence == base + len(same) - 1
 
@@ -483,7 +483,7 @@ class AcknowledgedBeforeTheSync(Plant):
 class CheckpointBeforeTheSync(Plant):
     def checkpoint(self, store):
         for partition in store.opened():
-            partition.recovery_point = partition.log_end_offset
+            partition.state.recovery_point = partition.log_end_offset
         store._write_checkpoints()
 
 
@@ -491,7 +491,7 @@ class RecoveryPointAhead(Plant):
     def flush(self, partition):
         """Take what was appended meanwhile for durable: the next flush passes it by."""
         end = partition.flush()
-        partition.recovery_point = partition.log_end_offset
+        partition.state.recovery_point = partition.log_end_offset
         return end
 
 

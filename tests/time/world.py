@@ -238,20 +238,22 @@ class World:
 
     def do_times(self, _):
         for offset in range(self.partition.log_end_offset):
-            yield f"{offset}: {self.partition.append_time_of(offset)}"
+            yield f"{offset}: {self.partition.reader.append_time_of(offset)}"
 
     def do_lookup(self, options):
         partition = self.partition
-        found = partition.find_by_time(int(options["ts"]), upper_offset=partition.high_watermark)
+        found = partition.reader.find_by_time(
+            int(options["ts"]), upper_offset=partition.high_watermark
+        )
         yield "none" if found is None else f"offset={found[0]} timestamp={found[1]}"
 
     def do_lookup_v0(self, options):
         most = int(options.get("most", 100))
-        yield " ".join(map(str, self.partition.offsets_before_v0(int(options["ts"]), most)))
+        yield " ".join(map(str, self.partition.reader.offsets_before_v0(int(options["ts"]), most)))
 
     def do_largest(self, _):
         partition = self.partition
-        found = partition.find_largest_time(upper_offset=partition.high_watermark)
+        found = partition.reader.find_largest_time(upper_offset=partition.high_watermark)
         yield "none" if found is None else f"offset={found[0]} timestamp={found[1]}"
 
     def do_segments(self, _):
@@ -276,7 +278,7 @@ class World:
         return ()
 
     def do_retain(self, _):
-        for gone in self.partition.apply_retention(self.now):
+        for gone in self.partition.retainer.apply_retention(self.now):
             largest = "none" if gone.largest_time is None else gone.largest_time
             yield (
                 f"{gone.base_offset}-{gone.end_offset - 1} by {gone.policy}={gone.limit} "
@@ -287,7 +289,7 @@ class World:
     def do_appended(self, options):
         partition = self.partition
         upper = int(options.get("below", partition.high_watermark))
-        found = partition.find_by_append_time(int(options["at"]), upper_offset=upper)
+        found = partition.reader.find_by_append_time(int(options["at"]), upper_offset=upper)
         text = "none"
         if found.offset is not None:
             text = f"offset={found.offset} appended={found.append_time}"
@@ -296,10 +298,10 @@ class World:
         yield text
 
     def do_let_go_back(self, _):
-        yield f"from {self.partition.reset_append_clock(self.now)}"
+        yield f"from {self.partition.appender.reset_append_clock(self.now)}"
 
     def do_both(self, options):
-        found = self.partition.times_of(int(options["offset"]))
+        found = self.partition.reader.times_of(int(options["offset"]))
         own = "none" if found.record_time is None else found.record_time
         appended = "unknown" if found.append_time is None else found.append_time
         yield f"{found.kind} time={own} appended={appended}"
@@ -308,11 +310,11 @@ class World:
         yield " ".join(f"{k}={v}" for k, v in sorted(self.settings.items()) if "retention" in k)
 
     def do_event_time(self, _):
-        largest = self.partition.read_max_event_time()
+        largest = self.partition.reader.read_max_event_time()
         yield "none" if largest is None else str(largest)
 
     def do_explain(self, _):
-        for segment in self.partition.explain(self.now).segments:
+        for segment in self.partition.retainer.explain(self.now).segments:
             by = "stays" if segment.policy is None else f"goes by {segment.policy}"
             when = "" if segment.due_ms is None else f" at {segment.due_ms}"
             held = "" if segment.held_by is None else f", held by {segment.held_by}"
@@ -326,7 +328,7 @@ class World:
         yield f"shown up to {self.partition.commit()}"
 
     def do_delete_records(self, options):
-        yield f"log start {self.partition.delete_records_before(int(options['offset']))}"
+        yield f"log start {self.partition.retainer.delete_records_before(int(options['offset']))}"
 
 
 def run_part(part, path):

@@ -56,6 +56,8 @@ def load_producers(
         path = filenames.snapshot_path(directory, snapshot)
         try:
             producers, offset = producer_snapshots.read(path, expiration_ms), snapshot
+        except FileNotFoundError:  # a deletion has just removed it
+            continue
         except producer_snapshots.SnapshotError as error:
             _log.warning("bad snapshot removed", extra={"reason": str(error)})
             files.unlink(path)

@@ -22,19 +22,27 @@ class PendingDeletes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[tuple[int, Path]] = []
+        self._waiting: list[tuple[int, int, Path]] = []  # due, version, path; oldest version first
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, paths: Iterable[Path], due_ms: int) -> None:
-        """Remove these from `due_ms` on."""
+    def add(self, paths: Iterable[Path], due_ms: int, version: int) -> None:
+        """Remove these from `due_ms` on; the log's versions up to this number have them."""
         with self._lock:
-            self._waiting += [(due_ms, path) for path in paths]
+            self._waiting += [(due_ms, version, path) for path in paths]
 
-    def remove_due(self, now_ms: int) -> None:
-        """Remove what is due; raises OSError."""
+    def remove_due(self, now_ms: int, oldest_held: int | None) -> None:
+        """Remove what is due and is in no version that is held; raises OSError.
+
+        `oldest_held` is the number of the oldest version held; None: none is.
+        """
         with self._lock:
-            while self._waiting and is_due(self._waiting[0][0], now_ms):
-                files.unlink(self._waiting[0][1])
+            while self._waiting:
+                due_ms, version, path = self._waiting[0]
+                if not is_due(due_ms, now_ms):
+                    return
+                if oldest_held is not None and oldest_held <= version:
+                    return
+                files.unlink(path)
                 del self._waiting[0]

@@ -237,7 +237,7 @@ def test_what_the_log_refuses(monkeypatch, short, ordinary, version, error, code
         for node in (short, ordinary):
             for partition in node.store.partitions():
                 if partition.topic == OFFSETS:
-                    patch.setattr(type(partition), "append", refuse)
+                    patch.setattr(partition, "append", refuse)
         got, taken = both(monkeypatch, short, ordinary, frame)
     assert not taken
     assert code.to_bytes(2, "big") in got

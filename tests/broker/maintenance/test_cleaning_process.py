@@ -39,7 +39,7 @@ def job(tmp_path):
         sent = [Record(0, number, b"k%d" % (number % 7), b"v")]
         partition.append(build(sent), now_ms=NOW, produce_version=9)
     partition.flush()
-    told = partition.begin_cleaning(NOW, asked=True)
+    told = partition.compactor.begin_cleaning(NOW, asked=True)
     yield partition.directory, told
     store.close()
 

@@ -40,6 +40,8 @@ from config import BrokerConfig
 from storage import files
 from storage.directory.store import LogStore
 from storage.log.partition import Partition
+from storage.log.reader import Reader
+from storage.log.retainer import Retainer
 from tests.broker import asking
 from tests.oracle import recordset, wire
 from tests.oracle.recordset import Rec
@@ -386,20 +388,20 @@ def appends_wait_for_flushes(monkeypatch):
     flush = Partition.flush
 
     def locked(partition):
-        with partition._append_lock:
+        with partition.state.append_lock:
             return flush(partition)
 
     monkeypatch.setattr(Partition, "flush", locked)
 
 
 def appends_wait_for_retention(monkeypatch):
-    apply_retention = Partition.apply_retention
+    apply_retention = Retainer.apply_retention
 
-    def locked(partition, now_ms):
-        with partition._append_lock:
-            return apply_retention(partition, now_ms)
+    def locked(retainer, now_ms):
+        with retainer._state.append_lock:
+            return apply_retention(retainer, now_ms)
 
-    monkeypatch.setattr(Partition, "apply_retention", locked)
+    monkeypatch.setattr(Retainer, "apply_retention", locked)
 
 
 class AtOnce(Executor):
@@ -449,22 +451,22 @@ def partitions_are_opened_under_the_lock(monkeypatch):
 
 
 def appends_read_on_the_loop(monkeypatch):
-    open_log = Partition._open
+    open_log = Partition.__init__
 
     def opened(partition, *arguments, **more):
         open_log(partition, *arguments, **more)
-        partition.is_read = True
+        partition.state.is_read = True
 
-    monkeypatch.setattr(Partition, "_open", opened)
+    monkeypatch.setattr(Partition, "__init__", opened)
 
 
 def fetches_read_on_the_loop(monkeypatch):
-    read = Partition.read
+    read = Reader.read
 
-    def whatever_it_takes(partition, *arguments, at_hand=False, **more):
-        return read(partition, *arguments, **more)
+    def whatever_it_takes(reader, *arguments, at_hand=False, **more):
+        return read(reader, *arguments, **more)
 
-    monkeypatch.setattr(Partition, "read", whatever_it_takes)
+    monkeypatch.setattr(Reader, "read", whatever_it_takes)
 
 
 def lookups_read_on_the_loop(monkeypatch):

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from types import SimpleNamespace
 
 import pytest
 
@@ -139,7 +140,7 @@ async def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, ca
         def fail(now_ms):
             raise ZeroDivisionError("planted")
 
-        broker.node.partition("b", 0).apply_retention = fail
+        broker.node.partition("b", 0).retainer = SimpleNamespace(apply_retention=fail)
         broker.node.clock = ManualClock(10**15)
         broker.node.ready = True
         done = delete_due(broker.node)

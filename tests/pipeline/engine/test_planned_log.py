@@ -63,7 +63,7 @@ def test_it_is_the_log_that_comes(tmp_path_factory, own, times):
     rounds = [NOW, NOW + HOUR + 1, NOW + 8 * DAY]
     told = whatif.judge(log, whatif.Policy("now", config), rounds)
     for now in rounds:
-        gone = [(each.base_offset, each.policy) for each in partition.apply_retention(now)]
+        gone = [(each.base_offset, each.policy) for each in partition.retainer.apply_retention(now)]
         assert gone == [(e.base_offset, e.policy) for e in told.deleted if e.at_ms == now]
     partition.close()
 

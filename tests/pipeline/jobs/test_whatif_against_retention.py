@@ -84,7 +84,9 @@ def lived(row, directory, *, stopped, change=None):
     said, outcome = told(log if change is None else change(log), policy, rounds)
     gone = []
     for now, kept in zip(rounds, outcome.rounds, strict=True):
-        gone.append([(each.base_offset, each.policy) for each in partition.apply_retention(now)])
+        gone.append(
+            [(each.base_offset, each.policy) for each in partition.retainer.apply_retention(now)]
+        )
         left = [s for s in partition.segments if s.tail.size]
         sizes = sum(segment.tail.size for segment in left)
         assert change or (kept.size, kept.first_offset) == (sizes, partition.log_start_offset)

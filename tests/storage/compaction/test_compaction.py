@@ -14,6 +14,8 @@ from storage.compaction import cleaner
 from storage.compaction.cleaner import Cleaner
 from storage.log import lookup, reading
 from storage.log.cleaning import clean, clean_directory
+from storage.log.state import LogState
+from storage.log.version import Ends
 from storage.segment import transaction_index
 from storage.segment.append_entries import ENTRY_SIZE
 from storage.segment.transaction_index import Aborted
@@ -65,7 +67,7 @@ def test_nothing_above_the_high_watermark_is_touched(make):
     log = make()
     fill(log, 60)
     log.partition.flush()
-    log.partition.high_watermark = 20
+    log.partition.state.ends = Ends(60, 20, 20)
     done = clean(log.partition, 200)
     assert 15 < done.first_dirty_offset <= 20
     assert [o for o, _, _ in rows(log) if o >= 20] == list(range(20, 60))
@@ -75,7 +77,7 @@ def test_only_with_the_policy(make):
     log = make(cleanup_policy=("delete",))
     fill(log, 60)
     assert clean(log.partition, 200) is None
-    assert log.partition.explain(200).compacting is None
+    assert log.partition.retainer.explain(200).compacting is None
 
 
 def test_memory_for_a_part_of_the_keys_cleans_a_part(make):
@@ -142,7 +144,7 @@ def test_many_small_segments_are_looked_at_once_and_joined_some_at_a_time(make, 
     assert sorted(looked) == list(range(45))
     assert len(rows(log)) == 46
     put(log, b"more", b"v", time=10**12)
-    log.partition._roll()
+    log.partition.appender.roll()
     assert clean(log.partition, 300).segments == 1, "what is left is joined by the next one"
 
 
@@ -151,13 +153,13 @@ def test_segments_deleted_meanwhile_are_not_brought_back(make):
     fill(log, 60)
     partition = log.partition
     partition.flush()
-    job = partition.begin_cleaning(200)
+    job = partition.compactor.begin_cleaning(200)
     cleaner = Cleaner(partition.directory, job)
     cleaned = cleaner.clean(cleaner.groups()[0])
-    assert partition.begin_cleaning(200) is None, "one at a time"
-    partition.apply_retention(5_000)
-    assert not partition.take_in(cleaned, 5_000)
-    partition.end_cleaning(None)
+    assert partition.compactor.begin_cleaning(200) is None, "one at a time"
+    partition.retainer.apply_retention(5_000)
+    assert not partition.compactor.take_in(cleaned, 5_000)
+    partition.compactor.end_cleaning(None)
     assert not [n for n in os.listdir(partition.directory) if n.endswith((".cleaned", ".swap"))]
     assert partition.segments[0].base_offset == partition.log_start_offset > 0
 
@@ -167,12 +169,12 @@ def test_what_was_appended_since_is_there(make):
     fill(log, 60)
     partition = log.partition
     partition.flush()
-    cleaner = Cleaner(partition.directory, partition.begin_cleaning(200))
+    cleaner = Cleaner(partition.directory, partition.compactor.begin_cleaning(200))
     fill(log, 10, first=60)
     for group in cleaner.groups():
-        assert partition.take_in(cleaner.clean(group), 200)
+        assert partition.compactor.take_in(cleaner.clean(group), 200)
         fill(log, 5, first=70)
-    partition.end_cleaning(cleaner.end_offset)
+    partition.compactor.end_cleaning(cleaner.end_offset)
     before = rows(log)
     assert {key for _, key, _ in before} == {b"k%d" % i for i in range(5)}
     log.crash()
@@ -215,8 +217,8 @@ def test_no_append_read_or_lookup_waits_for_a_sync_of_a_cleaning(make):
         offset = put(log, b"k%d" % (len(seen) % 5), b"more", now=300, time=10_000 + len(seen))
         got = partition.read(offset, 500, upper_offset=10**9, minimum_one=True)
         first = partition.read(0, 500, upper_offset=10**9, minimum_one=True)
-        found = partition.find_by_time(11, upper_offset=10**9)
-        later = partition.find_by_time(10_000 + len(seen), upper_offset=10**9)
+        found = partition.reader.find_by_time(11, upper_offset=10**9)
+        later = partition.reader.find_by_time(10_000 + len(seen), upper_offset=10**9)
         seen.append((got.size > 0, first.size > 0, found, later[0] == offset))
 
     disk = Held(meanwhile)
@@ -231,37 +233,40 @@ def test_no_append_read_or_lookup_waits_for_a_sync_of_a_cleaning(make):
 
 
 @pytest.mark.parametrize("planted", [False, True])
-def test_who_was_overtaken_reads_again(make, monkeypatch, planted):
-    """A read, and a lookup, begin with the old segments, which are replaced before they open a file."""
+def test_who_was_overtaken_reads_what_it_holds(make, monkeypatch, planted):
+    """A read, and a lookup, begin with the old segments, which are replaced before they open a file.
+
+    Planted: their files are removed although they are held.
+    """
+    if planted:
+        monkeypatch.setattr(LogState, "oldest_held", lambda _: None)
     for look in ("read",) if planted else ("read", "find_time"):
         log = make(name=f"{look}-{planted}", file_delete_delay_ms=0)
         fill(log, 60)
         partition, module = log.partition, {"read": reading, "find_time": lookup}[look]
         partition.flush()
-        whole = getattr(module, look)
+        held, whole = rows(log), getattr(module, look)
 
         def overtaken(segments, *args, partition=partition, whole=whole, **more):
             if partition.cleaned_offset is None:
                 clean(partition, 200)
-                if planted:
-                    partition.swaps = 0
             return whole(segments, *args, **more)
 
         monkeypatch.setattr(module, look, overtaken)
         try:
-            right = is_right(log, look)
+            right = is_right(log, look, held)
         except BrokerError:
             right = False
         assert right is not planted
 
 
-def is_right(log, look):
-    """Whether what is read, or found by time, is what the log holds when that is over."""
+def is_right(log, look, held):
+    """Whether what is read, or found by time, is what the version held: the log as it was before."""
     if look == "find_time":
-        found = log.partition.find_by_time(0, upper_offset=60)
-        return found == (rows(log)[0][0], 5)
+        found = log.partition.reader.find_by_time(0, upper_offset=60)
+        return found == (held[0][0], 5)
     fetched = log.partition.read(0, 10**6, upper_offset=60, minimum_one=True)
-    return [(r.offset, r.key, r.value) for r in records(b"".join(fetched.buffers))] == rows(log)
+    return [(r.offset, r.key, r.value) for r in records(b"".join(fetched.buffers))] == held
 
 
 def test_an_event_time_that_was_compacted_away_is_still_known(make):
@@ -270,7 +275,7 @@ def test_an_event_time_that_was_compacted_away_is_still_known(make):
     fill(log, 40)
     assert log.partition.max_event_time == 90
     clean(log.partition, 200)
-    assert log.partition.find_by_time(90, upper_offset=99) is None
+    assert log.partition.reader.find_by_time(90, upper_offset=99) is None
     assert log.partition.max_event_time == 90
     log.close()
     log.open(300)
@@ -280,13 +285,13 @@ def test_an_event_time_that_was_compacted_away_is_still_known(make):
 def test_append_times_that_an_operator_let_go_back_are_not_joined(make):
     log = make(segment_bytes=1 << 20)
     put(log, b"a", b"1", now=9_000)
-    assert log.partition.reset_append_clock(100) == 9_000
+    assert log.partition.appender.reset_append_clock(100) == 9_000
     put(log, b"b", b"2", now=100)
-    log.partition._roll()
+    log.partition.appender.roll()
     put(log, b"c", b"3", now=101)
     done = clean(log.partition, 200)
     assert done.segments == 2
-    assert [log.partition.times_of(o).append_time for o in range(3)] == [9_000, 100, 101]
+    assert [log.partition.reader.times_of(o).append_time for o in range(3)] == [9_000, 100, 101]
 
 
 @pytest.mark.parametrize("entries", [1, 2])
@@ -303,7 +308,7 @@ def test_append_times_that_were_cut_short_are_not_filled_in(make, entries):
     assert clean(log.partition, 600)
     for offset, _, _ in rows(log):
         is_lost = sealed.tail.end_offset - entries <= offset < sealed.tail.end_offset
-        found = log.partition.times_of(offset).append_time
+        found = log.partition.reader.times_of(offset).append_time
         assert found == (None if is_lost else 100 + offset)
 
 
@@ -335,7 +340,7 @@ def test_a_damaged_batch_ends_the_cleaning_and_changes_nothing(make):
     with pytest.raises(CorruptMessage, match="CRC"):
         clean(log.partition, 200)
     assert log.partition.cleaned_offset is None
-    assert log.partition.last_compaction.error
+    assert log.partition.compactor.last_compaction.error
     assert len(rows(log)) == 60
     assert not [n for n in os.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
 
@@ -380,7 +385,7 @@ def empties(log):
 
 def transaction(log, key, *, commit, now=100):
     common = {"producer_id": 9, "producer_epoch": 0, "is_transactional": True}
-    known = log.partition.producers.get(9)
+    known = log.partition.state.read_producers().get(9)
     sequence = 0 if known is None else known.next_sequence
     first = put(log, key, b"t", now, base_sequence=sequence, **common)
     marker = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0)

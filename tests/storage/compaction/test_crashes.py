@@ -11,6 +11,7 @@ import itertools
 import os
 import random
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +23,7 @@ from storage.compaction import cleaned_segment, swap
 from storage.compaction.cleaner import Cleaner
 from storage.directory.store import LogStore
 from storage.log.cleaning import clean
-from storage.log.compacted_log import CompactedLog
+from storage.log.compactor import Compactor
 from storage.log.recovery import leftovers
 from tests.simulation.power_loss import Disk, PowerLoss
 from tests.storage.conftest import TOPIC_ID
@@ -56,7 +57,7 @@ def rows_of(partition):
             for record in records(data, batch):
                 if record.offset >= offset:
                     assert record.offset not in found, "a record twice"
-                    append = partition.append_time_of(record.offset)
+                    append = partition.reader.append_time_of(record.offset)
                     found[record.offset] = (record.timestamp, record.key, record.value, append)
             offset = batch.last_offset + 1
     assert list(found) == sorted(found)
@@ -145,13 +146,13 @@ class Life:
         assert partition.log_start_offset == 0
         for time in range(999, 1_101, 7):
             wanted = next(((o, row[0]) for o, row in found.items() if row[0] >= time), None)
-            assert partition.find_by_time(time, upper_offset=10**9) == wanted
+            assert partition.reader.find_by_time(time, upper_offset=10**9) == wanted
         for time in range(4_999, 5_120, 7):
             wanted = next((o for o, row in found.items() if row[3] >= time), None)
-            since = partition.find_by_append_time(time, upper_offset=10**9)
+            since = partition.reader.find_by_append_time(time, upper_offset=10**9)
             assert since.is_exact
             assert since.offset == wanted or found.keys().isdisjoint(range(since.offset, wanted))
-        assert partition.producers.get(5).next_sequence == 3
+        assert partition.state.read_producers().get(5).next_sequence == 3
         names = os.listdir(partition.directory)
         assert not [n for n in names if n.endswith((".cleaned", ".swap", ".tmp", ".deleted"))]
         clean(partition, NOW)
@@ -244,15 +245,15 @@ def test_a_planted_bug_is_caught(origin, tmp_path, monkeypatch, bug):
         every_step(origin, tmp_path, ends)
 
 
-def swapped_unsynced(log, cleaned, sources, now_ms):
-    log._sync = no_sync
+def swapped_unsynced(compactor, cleaned, sources, now_ms):
+    flusher, compactor._flusher = compactor._flusher, SimpleNamespace(sync=no_sync)
     try:
-        return SWAP(log, cleaned, sources, now_ms)
+        return SWAP(compactor, cleaned, sources, now_ms)
     finally:
-        del log._sync
+        compactor._flusher = flusher
 
 
-SWAP = CompactedLog._swap
+SWAP = Compactor._swap
 FIRST, *LATER = (f"{base:020}.log" for base in (0, 5, 11))  # they become one
 
 
@@ -262,7 +263,7 @@ def test_no_old_log_comes_back_beside_what_holds_its_records(
 ):
     """Where the new one has its name, the later ones are gone, in whatever order a disk takes names."""
     if planted:
-        monkeypatch.setattr(CompactedLog, "_swap", swapped_unsynced)
+        monkeypatch.setattr(Compactor, "_swap", swapped_unsynced)
     pick, ways, back = random.Random(8), 0, []
 
     def ends(life):
@@ -340,7 +341,9 @@ def test_what_cannot_be_removed_takes_nothings_place(origin, tmp_path, begun):
         store, partition, _ = refused(origin, tmp_path, *case)
         files.use(files.System())
         if begun != "at once":
-            cleaner = Cleaner(partition.directory, partition.begin_cleaning(NOW, asked=True))
+            cleaner = Cleaner(
+                partition.directory, partition.compactor.begin_cleaning(NOW, asked=True)
+            )
             cleaner.clean(cleaner.groups()[-1])  # not the one that was refused
         store._release()
         again = store_at(tmp_path / "refused")

@@ -18,7 +18,7 @@ from protocol.records.batch import Record, build, records, scan
 from storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
 from storage.compaction.cleaner import Cleaner
 from storage.log.cleaning import clean
-from storage.log.compacted_log import CompactedLog
+from storage.log.compactor import Compactor
 from storage.segment import transaction_index
 from storage.segment.transaction_index import Aborted
 from storage.time.timestamp import NO_TIMESTAMP, or_none
@@ -224,16 +224,16 @@ class Play:
         ]
         rows = self.model.rows = [r for r in rows if r.offset in there]
         for row in rows:
-            times = partition.times_of(row.offset)
+            times = partition.reader.times_of(row.offset)
             none = row.time == NO_TIMESTAMP or row.control
             assert times.record_time == (None if none else row.time)
             assert times.append_time == row.append
         for time in (-9, -7, 0, 5, 6, 900, self.now - 50, self.now, 3_000):
             hits = (r for r in rows if r.time >= time and r.time != -1 and not r.control)
             wanted = next(((r.offset, r.time) for r in hits), None)
-            assert partition.find_by_time(time, upper_offset=end) == wanted
+            assert partition.reader.find_by_time(time, upper_offset=end) == wanted
             reached = [r for r in rows if r.append >= time]
-            since = partition.find_by_append_time(time, upper_offset=end)
+            since = partition.reader.find_by_append_time(time, upper_offset=end)
             assert since.is_exact
             if reached:  # an empty batch, or a record that has gone from one, may come before
                 assert since.offset <= reached[0].offset
@@ -241,9 +241,9 @@ class Play:
                 gone = [r for r in rows if r.append < time and r.offset >= since.offset]
                 assert not gone
         wanted = max((r.time for r in rows if r.time != -1 and not r.control), default=None)
-        largest = partition.find_largest_time(upper_offset=end)
+        largest = partition.reader.find_largest_time(upper_offset=end)
         assert (None if largest is None else largest[1]) == wanted
-        assert sum(s.size for s in partition.explain(self.now).segments) == partition.size
+        assert sum(s.size for s in partition.retainer.explain(self.now).segments) == partition.size
         for segment in partition.segments:
             assert segment.is_true
         names = os.listdir(self.log.directory)
@@ -264,7 +264,7 @@ class Play:
         """Each producer's last batch is a duplicate, and the next one follows."""
         self.change(2)
         for pid, sequence in self.sequences.items():
-            producer = self.partition.producers.get(pid)
+            producer = self.partition.state.read_producers().get(pid)
             assert producer.next_sequence == sequence, pid
 
 
@@ -313,9 +313,9 @@ PLANTED = {
         lambda *args: SELECT(*args[:-1], args[6]),
     ),
     "segments are taken for one too many": (
-        CompactedLog,
+        Compactor,
         "_sources_of",
-        lambda self, c: self.segments[: c.sources],
+        lambda self, c: self._state.version.segments[: c.sources],
     ),
 }
 SELECT = survivors.kernels.select

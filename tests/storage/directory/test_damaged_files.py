@@ -73,8 +73,8 @@ class Made:
         shutil.copytree(path, path.with_name("young"))  # never flushed
         if is_trimmed:
             second = self.partition.segments[1]
-            start = self.partition.delete_records_before(second.base_offset + 3)
-            assert [d.base_offset for d in self.partition.apply_retention(self.now)] == [0]
+            start = self.partition.retainer.delete_records_before(second.base_offset + 3)
+            assert [d.base_offset for d in self.partition.retainer.apply_retention(self.now)] == [0]
             self.start |= {"killed": start, "clean": start}
         self.store.checkpoint()
         self.durable_size = {
@@ -198,15 +198,15 @@ def agree(partition, rows, start):
     timed = [(o, t) for o, (t, *_) in enumerate(rows) if t is not None and o >= start]
     for wanted in (-(2**63), -6, -5, -4, 0, 7, 8, 100, 101, 450, 700, 8990, 8999, 9000, 9001):
         expected = next(((o, t) for o, t in timed if t >= wanted), None)
-        assert partition.find_by_time(wanted, upper_offset=len(rows)) == expected, wanted
+        assert partition.reader.find_by_time(wanted, upper_offset=len(rows)) == expected, wanted
     largest = max(((t, -o) for o, t in timed), default=None)
     expected = None if largest is None else (-largest[1], largest[0])
-    assert partition.find_largest_time(upper_offset=len(rows)) == expected
-    times = [partition.append_time_of(offset) for offset in range(start, len(rows))]
+    assert partition.reader.find_largest_time(upper_offset=len(rows)) == expected
+    times = [partition.reader.append_time_of(offset) for offset in range(start, len(rows))]
     for offset, time in enumerate(times, start):
         assert time in {None, rows[offset][2]}, (offset, time, rows[offset])
     assert partition.topic_id in {None, TOPIC_ID}
-    assert partition.end_offset_for_epoch(EPOCH) in {(EPOCH, len(rows)), (-1, -1)}
+    assert partition.reader.end_offset_for_epoch(EPOCH) in {(EPOCH, len(rows)), (-1, -1)}
     return times
 
 

@@ -19,10 +19,10 @@ def contents_of(directory):
     [
         lambda partition: partition.flush(),
         lambda partition: partition.commit(),
-        lambda partition: partition.save_times(),
-        lambda partition: partition.apply_retention(10**12),
-        lambda partition: partition.delete_records_before(1),
-        lambda partition: partition.reset_append_clock(0),
+        lambda partition: partition.flusher.save_times(),
+        lambda partition: partition.retainer.apply_retention(10**12),
+        lambda partition: partition.retainer.delete_records_before(1),
+        lambda partition: partition.appender.reset_append_clock(0),
     ],
     ids=["flush", "commit", "keep times", "retention", "delete records", "append time"],
 )

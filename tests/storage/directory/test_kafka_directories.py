@@ -84,9 +84,9 @@ class Brought:
         for number in (0, 1, 5, 62, 63, 64, 126, 127, 128, 150, 199):
             for wanted in (START_MS + 1000 * number, START_MS + 1000 * number - 1):
                 naive = next(((o, t) for o, t, _ in expected if t >= wanted), None)
-                assert partition.find_by_time(wanted, upper_offset=end) == naive
+                assert partition.reader.find_by_time(wanted, upper_offset=end) == naive
         largest = (expected[-1][0], expected[-1][1]) if expected else None
-        assert partition.find_largest_time(upper_offset=end) == largest
+        assert partition.reader.find_largest_time(upper_offset=end) == largest
 
     def check_goes_on(self, partition):
         """One more record, a stop, and all of it is there again."""
@@ -385,7 +385,7 @@ def test_a_start_behind_the_end_loses_nothing(brought):
 
 def test_a_log_that_somebody_has_written_anew_is_not_known_by_its_old_times(brought):
     """Ours, then Kafka's again, which compacted it and stopped in order."""
-    brought.open(message_format_version="0.10.2").apply_retention(0)
+    brought.open(message_format_version="0.10.2").retainer.apply_retention(0)
     brought.store.close()
     whole = brought.messages(0, 63)
     left = [offset for offset in whole if offset % 4 != 1]

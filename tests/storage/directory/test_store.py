@@ -208,16 +208,16 @@ def test_the_log_start_survives(make_log):
     log = make_log().create()
     log.append([1])
     log.append([2])
-    log.partition.log_start_offset = 1
+    log.partition.state.move_start(1)
     log.close()
     assert (log.path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
     log.open()
     assert log.partition.log_start_offset == 1
     assert [r[1] for r in log.contents()] == [2]
-    assert log.partition.find_by_time(0, upper_offset=2) == (1, 2)
-    assert log.partition.find_largest_time(upper_offset=2) == (1, 2)
-    assert log.partition.offsets_before_v0(-2, 5) == [1]
-    assert log.partition.offsets_before_v0(-1, 5) == [2, 1]
+    assert log.partition.reader.find_by_time(0, upper_offset=2) == (1, 2)
+    assert log.partition.reader.find_largest_time(upper_offset=2) == (1, 2)
+    assert log.partition.reader.offsets_before_v0(-2, 5) == [1]
+    assert log.partition.reader.offsets_before_v0(-1, 5) == [2, 1]
 
 
 def test_a_directory_in_the_way_is_left_alone(make_store, tmp_path):

@@ -63,9 +63,9 @@ def test_event_time_of_a_segment_that_is_gone_still_counts(make_log):
     log = make_log(**(SETTINGS | event | {"segment_bytes": 100})).create()
     for time in (5000, 1000, 1000):
         log.append([time], now=time)
-    log.partition.delete_records_before(1)
+    log.partition.retainer.delete_records_before(1)
     log.partition.config = replace(log.config, retention_max_eventtime_ms=10_000)
-    assert [each.base_offset for each in log.partition.apply_retention(5000)] == [0]
+    assert [each.base_offset for each in log.partition.retainer.apply_retention(5000)] == [0]
     assert not reopened(log).keeps_everything("t", 0, 5000)
 
 
@@ -76,7 +76,7 @@ def test_other_settings_are_tried(log):
 
 
 def test_segments_below_the_log_start_ask_for_opening(log):
-    log.partition.delete_records_before(4)
+    log.partition.retainer.delete_records_before(4)
     assert not reopened(log).keeps_everything("t", 0, 1000)
 
 
@@ -106,14 +106,14 @@ def test_lookups_are_at_hand_once_the_indexes_are_in_memory(log):
     assert lookup.is_at_hand(segments, Target.MAX_TIMESTAMP, start_offset=0)
     assert lookup.is_at_hand(segments, 1005, start_offset=0)  # nowhere
     assert not lookup.is_at_hand(segments, 1000, start_offset=0)  # sealed: its indexes rest
-    assert log.partition.find_by_time(1000, upper_offset=5) == (0, 1000)
+    assert log.partition.reader.find_by_time(1000, upper_offset=5) == (0, 1000)
     assert lookup.is_at_hand(segments, 1000, start_offset=0)
 
 
 def test_a_lookup_is_not_at_hand_where_the_log_starts_within_a_segment(log):
     segment = log.partition.segments[0]
     assert segment.tail.end_offset > 1
-    log.partition.find_by_time(1000, upper_offset=5)
+    log.partition.reader.find_by_time(1000, upper_offset=5)
     assert lookup.is_at_hand([segment], 1000, start_offset=0)
     assert not lookup.is_at_hand([segment], 1000, start_offset=1)
 
@@ -121,7 +121,7 @@ def test_a_lookup_is_not_at_hand_where_the_log_starts_within_a_segment(log):
 def test_a_stop_writes_nothing_of_a_partition_that_was_only_read(log, monkeypatch):
     reopened(log)
     partition = log.store.partition("t", 0)
-    assert partition.find_by_time(1003, upper_offset=5) == (3, 1003)
+    assert partition.reader.find_by_time(1003, upper_offset=5) == (3, 1003)
     written = []
     real = partition_times.write
     monkeypatch.setattr(

@@ -41,7 +41,9 @@ def random_log(make_log, seed):
         ]
         log.append(times, now=now, magic=pick.choice([1, 2]))
         if pick.random() < 0.1 and log.partition.high_watermark:
-            log.partition.delete_records_before(pick.randrange(log.partition.high_watermark + 1))
+            log.partition.retainer.delete_records_before(
+                pick.randrange(log.partition.high_watermark + 1)
+            )
     if pick.random() < 0.8:
         log.partition.commit()
     if pick.random() < 0.2:
@@ -54,7 +56,7 @@ def random_log(make_log, seed):
 
 def explained_and_gone(partition, now):
     """What explanations promise, as (moment, base, policy), and what rounds at these moments delete."""
-    explained = partition.explain(now)
+    explained = partition.retainer.explain(now)
     promised = [
         (s.due_ms, s.base_offset, s.policy) for s in explained.segments if s.due_ms is not None
     ]
@@ -64,12 +66,13 @@ def explained_and_gone(partition, now):
     gone = []
     for moment in sorted({moment for moment, _, _ in promised}):
         if moment > now:
-            early = partition.apply_retention(moment - 1)
+            early = partition.retainer.apply_retention(moment - 1)
             gone += [(moment - 1, each.base_offset, each.policy) for each in early]
         gone += [
-            (moment, each.base_offset, each.policy) for each in partition.apply_retention(moment)
+            (moment, each.base_offset, each.policy)
+            for each in partition.retainer.apply_retention(moment)
         ]
-    late = partition.apply_retention(2**62)
+    late = partition.retainer.apply_retention(2**62)
     return promised, gone + [(2**62, each.base_offset, each.policy) for each in late]
 
 
@@ -77,7 +80,9 @@ def test_what_is_explained_is_what_happens_and_when(make_log):
     policies, holds = set(), set()
     for seed in range(LIVES):
         log, now = random_log(make_log, seed)
-        holds |= {(s.held_by, s.due_ms is None) for s in log.partition.explain(now).segments}
+        holds |= {
+            (s.held_by, s.due_ms is None) for s in log.partition.retainer.explain(now).segments
+        }
         promised, gone = explained_and_gone(log.partition, now)
         assert gone == promised, f"seed {seed}"
         policies |= {policy for _, _, policy in promised}
@@ -109,7 +114,7 @@ def held(make_log, appends, now, **settings):
     log = log_of(make_log, appends, **settings)
     return [
         (s.held_by, s.held_by_segment, s.due_ms, s.due_event_time)
-        for s in log.partition.explain(now).segments
+        for s in log.partition.retainer.explain(now).segments
     ]
 
 
@@ -148,14 +153,14 @@ def test_what_holds_a_segment(make_log):
         ("older segment", 1, 1_501, None),
     ]
     log = log_of(make_log, [(1, [5])], retention_ms=0)
-    log.partition.apply_retention(10)
-    (empty,) = log.partition.explain(20).segments
+    log.partition.retainer.apply_retention(10)
+    (empty,) = log.partition.retainer.explain(20).segments
     assert (empty.held_by, empty.size, empty.is_active) == ("active and empty", 0, True)
 
 
 def test_an_explanation_tells_the_facts(make_log):
     log = log_of(make_log, [(1_000, [40, -1, 30]), (2_000, [10**15])], retention_ms=100)
-    explained = log.partition.explain(1_050)
+    explained = log.partition.retainer.explain(1_050)
     first, second = explained.segments
     assert (first.base_offset, first.end_offset, first.is_active) == (0, 3, False)
     assert (first.first_time, first.largest_time, first.event_time) == (40, 40, 40)
@@ -172,17 +177,21 @@ def test_an_explanation_tells_the_facts(make_log):
 def test_what_waits_for_an_older_segment_is_not_said_to_go_before_it(make_log):
     by_record = {"retention_ms": 1_000, "retention_time_basis": "record"}
     log = log_of(make_log, [(1_000, [1_000]), (1_000, [500])], **by_record)
-    first, second = log.partition.explain(1_800).segments
+    first, second = log.partition.retainer.explain(1_800).segments
     assert first.sentence == "retention.ms=1000 deletes it at 1970-01-01T00:00:02.001Z."
     assert second.held_by == "older segment"
     assert second.sentence == (
         "Segments go oldest first, and the one at 0 goes at 1970-01-01T00:00:02.001Z."
         " retention.ms=1000 would delete it with the next round."
     )
-    _, second = log.partition.explain(1_200).segments  # its own moment is not the one it goes at
+    _, second = log.partition.retainer.explain(
+        1_200
+    ).segments  # its own moment is not the one it goes at
     assert second.due_ms == 2_001
     assert second.sentence.endswith("would delete it at 1970-01-01T00:00:01.501Z.")
-    beyond = log_of(make_log, [(1_000, [1_000])], retention_ms=10**18).partition.explain(1_000)
+    beyond = log_of(make_log, [(1_000, [1_000])], retention_ms=10**18).partition.retainer.explain(
+        1_000
+    )
     assert beyond.segments[0].sentence.endswith(" deletes it at 1000000000000001001 ms.")
 
 
@@ -194,7 +203,7 @@ def test_what_two_policies_delete_waits_for_an_older_segment_also_where_one_ends
         retention_max_eventtime_ms=1_000,
         retention_max_eventtime_grace_ms=0,
     )
-    first, second = log.partition.explain(2_000).segments
+    first, second = log.partition.retainer.explain(2_000).segments
     assert (first.due_ms, second.due_ms) == (6_001, 6_001)
     assert (second.held_by, second.held_by_segment) == ("older segment", 0)
     assert second.sentence == (
@@ -202,17 +211,17 @@ def test_what_two_policies_delete_waits_for_an_older_segment_also_where_one_ends
         " retention.ms=5000 would delete it at 1970-01-01T00:00:06.001Z."
         " retention.max.eventtime.ms=1000 would delete it with the next round."
     )
-    assert log.partition.apply_retention(2_000) == []
+    assert log.partition.retainer.apply_retention(2_000) == []
 
 
 def test_a_changed_setting_is_tried_without_being_set(make_log):
     log = log_of(make_log, [(1_000, [10, 11]), (2_000, [20])])
-    log.partition.delete_records_before(1)
+    log.partition.retainer.delete_records_before(1)
     changed = TopicConfig(retention_ms=7_500, retention_time_basis="append")
-    going = log.partition.explain(9_000, changed).going
+    going = log.partition.retainer.explain(9_000, changed).going
     assert going == (1, 1, log.partition.segments[0].tail.size, ("retention.ms",))
-    assert log.partition.explain(9_000).going == (0, 0, 0, ())
-    assert log.partition.apply_retention(9_000) == []
+    assert log.partition.retainer.explain(9_000).going == (0, 0, 0, ())
+    assert log.partition.retainer.apply_retention(9_000) == []
 
 
 def test_append_times_that_nobody_knows_are_not_told(make_log):
@@ -222,7 +231,7 @@ def test_append_times_that_nobody_knows_are_not_told(make_log):
         path.unlink()
     (log.directory / "partition.times").unlink()
     log.open()
-    for segment in log.partition.explain(3_000).segments:
+    for segment in log.partition.retainer.explain(3_000).segments:
         assert (segment.first_append_time, segment.last_append_time) == (None, None)
         assert segment.has_unknown_append_times
         assert "nobody knows when they were appended" in segment.sentence

@@ -119,9 +119,9 @@ def test_a_failed_sync_takes_the_log_offline_for_good(make_log, disk):
         log.partition.flush,
         lambda: log.append([3]),
         log.read,
-        lambda: log.partition.find_by_time(0, upper_offset=1),
-        lambda: log.partition.delete_records_before(0),
-        lambda: log.partition.apply_retention(0),
+        lambda: log.partition.reader.find_by_time(0, upper_offset=1),
+        lambda: log.partition.retainer.delete_records_before(0),
+        lambda: log.partition.retainer.apply_retention(0),
     ):
         with pytest.raises(KafkaStorageError, match="offline"):
             ask()
@@ -196,7 +196,7 @@ def test_append_times_beyond_a_failed_sync_are_not_trusted(log, disk):
         log.partition.flush()
     log.crash()
     log.open()
-    assert [log.partition.append_time_of(offset) for offset in (0, 1)] == [5, None]
+    assert [log.partition.reader.append_time_of(offset) for offset in (0, 1)] == [5, None]
 
 
 # --- append times that vouch for themselves ------------------------------------------------------
@@ -224,7 +224,7 @@ def test_committed_append_times_outlive_a_power_loss(make_log):
         log.append([1, 2], now=now)
         log.partition.commit()
     boot(log, "another")
-    assert [log.partition.append_time_of(offset) for offset in (0, 2, 4)] == [5, 7, 9]
+    assert [log.partition.reader.append_time_of(offset) for offset in (0, 2, 4)] == [5, 7, 9]
 
 
 def test_append_times_not_committed_are_unknown_after_a_power_loss(make_log):
@@ -235,7 +235,7 @@ def test_append_times_not_committed_are_unknown_after_a_power_loss(make_log):
     log.append([3], now=9)
     log.append([4], now=11)
     boot(log, "another")
-    times = [log.partition.append_time_of(offset) for offset in range(6)]
+    times = [log.partition.reader.append_time_of(offset) for offset in range(6)]
     assert times[:4] == [5, 5, 7, 7]
     assert set(times[4:]) <= {9, 11, None}
     assert times[5] is None, "the end is marked where the last entry was written"
@@ -249,7 +249,7 @@ def test_a_killed_process_loses_no_append_time(make_log):
     log.append([3], now=7)
     log.crash()
     log.open()
-    assert [log.partition.append_time_of(offset) for offset in range(5)] == [5, 5, 7, 7, 7]
+    assert [log.partition.reader.append_time_of(offset) for offset in range(5)] == [5, 5, 7, 7, 7]
 
 
 def test_the_end_is_the_last_entry_and_counts_as_none(make_log):
@@ -278,4 +278,9 @@ def test_an_end_that_stayed_in_the_middle_ends_what_is_known(make_log):
     boundary = len(early)
     path.write_bytes(early + late[boundary:-12])  # the sector with the end stayed as it was
     boot(log, "another")
-    assert [log.partition.append_time_of(offset) for offset in range(4)] == [5, 7, None, None]
+    assert [log.partition.reader.append_time_of(offset) for offset in range(4)] == [
+        5,
+        7,
+        None,
+        None,
+    ]

@@ -62,16 +62,16 @@ def test_what_kafka_appended_has_no_append_time(ours, kafka):
     ours.open()
     known = 5 if ours.is_flushed else 3
     end = ours.partition.log_end_offset
-    times = [ours.partition.append_time_of(offset) for offset in range(end)]
+    times = [ours.partition.reader.append_time_of(offset) for offset in range(end)]
     assert times == [1_000, 2_000, 3_000, 4_000, 5_000][:known] + [None] * (end - known)
     ours.append([9], now=100)
-    assert ours.partition.append_time_of(end) == 5_000, "append times do not go back"
+    assert ours.partition.reader.append_time_of(end) == 5_000, "append times do not go back"
 
 
 def test_what_we_appended_keeps_its_append_time(ours):
     """Killed, we leave no index that ends with zeros."""
     ours.open()
-    assert [ours.partition.append_time_of(o) for o in range(5)] == [
+    assert [ours.partition.reader.append_time_of(o) for o in range(5)] == [
         1_000,
         2_000,
         3_000,
@@ -88,7 +88,7 @@ def test_an_index_with_entries_of_ours_is_no_sign_of_kafka(log):
     log.crash()
     assert path_of(log, 0, ".index").stat().st_size > 0
     log.open()
-    assert log.partition.append_time_of(20) == 2_000
+    assert log.partition.reader.append_time_of(20) == 2_000
 
 
 def test_planted_belief_is_noticed(ours, monkeypatch):
@@ -96,7 +96,7 @@ def test_planted_belief_is_noticed(ours, monkeypatch):
     monkeypatch.setattr(loading, "_was_open_in_kafka", lambda _: False)
     appends(ours)
     ours.open()
-    assert ours.partition.append_time_of(5) == 5_000
+    assert ours.partition.reader.append_time_of(5) == 5_000
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_a_torn_index_is_made_anew_and_shows_nothing(log, content, stop):
     getattr(log, stop)()
     path_of(log, 0, ".index").write_bytes(content)
     log.open()
-    assert [log.partition.append_time_of(offset) for offset in (0, 1)] == [1_000, 2_000]
+    assert [log.partition.reader.append_time_of(offset) for offset in (0, 1)] == [1_000, 2_000]
     assert len(log.contents()) == 2

@@ -61,9 +61,9 @@ def test_kill_9(make_log, kills):
         found = log.contents()
         assert len(found) >= acknowledged
         assert found == [(i, i, b"%d" % i) for i in range(len(found))]
-        known = log.partition.producers.get(1)
+        known = log.partition.state.read_producers().get(1)
         assert known.last_sequence == len(found) - 1
-        times = [log.partition.append_time_of(i) for i in range(len(found))]
+        times = [log.partition.reader.append_time_of(i) for i in range(len(found))]
         assert times == sorted(times)
         assert log.partition.last_append_time == times[-1] <= now + 1
         acknowledged = len(found)

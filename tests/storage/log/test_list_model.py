@@ -140,10 +140,10 @@ class LogMachine(RuleBasedStateMachine):
         upper = max(self.end - cut, 0)
         rows = [row for row in self.model[:upper] if row[1] != -1]
         expected = next(((o, t) for o, t, *_ in rows if t >= wanted), None)
-        assert self.partition.find_by_time(wanted, upper_offset=upper) == expected
+        assert self.partition.reader.find_by_time(wanted, upper_offset=upper) == expected
         largest = max(((t, -o) for o, t, *_ in rows), default=None)
         expected = None if largest is None else (-largest[1], largest[0])
-        assert self.partition.find_largest_time(upper_offset=upper) == expected
+        assert self.partition.reader.find_largest_time(upper_offset=upper) == expected
 
     @invariant()
     def ends_agree(self):
@@ -153,7 +153,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def append_times(self):
         for offset, *_, time in self.model[-20:]:
-            assert self.partition.append_time_of(offset) == time
+            assert self.partition.reader.append_time_of(offset) == time
 
     @rule()
     def everything(self):

@@ -58,7 +58,7 @@ def test_a_log_of_kafkas(name, tmp_path, store):
         assert (found[0][1], found[-1][1]) == STAMPS[name]
     for wanted in (-(10**9), 0, 1500000000000, 1500000077001, 1795228765600, 2 * 10**12):
         naive = next(((o, t) for o, t, *_ in found if t != -1 and t >= wanted), None)
-        assert partition.find_by_time(wanted, upper_offset=200) == naive
+        assert partition.reader.find_by_time(wanted, upper_offset=200) == naive
     for path in (tmp_path / name).glob("*.log"):
         assert path.read_bytes() == before[path.name], "opening a copy changed it"
 
@@ -73,7 +73,7 @@ def test_a_log_of_kafkas_goes_on(name, tmp_path, store):
     store.close()
     store.open(0)
     partition = store.partition(name[:-2], 0)
-    assert partition.append_time_of(199) is None
+    assert partition.reader.append_time_of(199) is None
     # Kafka's stamps are append times too: ours does not fall behind them.
-    assert partition.append_time_of(200) == max(5, STAMPS.get(name, (0, 0))[1])
+    assert partition.reader.append_time_of(200) == max(5, STAMPS.get(name, (0, 0))[1])
     assert len(contents(partition)) == 201

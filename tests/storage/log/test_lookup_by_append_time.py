@@ -138,21 +138,21 @@ class Life:
     def go_back(self):
         """The clock was wrong, is set right, and the operator lets append times follow."""
         self.now -= 500
-        if self.partition.reset_append_clock(self.now) is not None:
+        if self.partition.appender.reset_append_clock(self.now) is not None:
             self.last, self.back = None, len(self.rows)
-            self.partition.save_times()
+            self.partition.flusher.save_times()
             self.store.checkpoint()
             self.durable = len(self.rows)
         self.append()
 
     def trim(self):
         start = self.partition.log_start_offset
-        self.partition.delete_records_before(
+        self.partition.retainer.delete_records_before(
             self.random.randint(start, min(start + 9, len(self.rows)))
         )
 
     def retain(self):
-        self.partition.apply_retention(self.now)
+        self.partition.retainer.apply_retention(self.now)
 
     def flush(self):
         self.partition.flush()
@@ -215,7 +215,7 @@ class Life:
         uppers = [end, self.random.randint(start, end), start]
         for time in {t + d for t in near for d in (-1, 0, 1)} | {LOWEST, HIGHEST, -1, self.now}:
             for upper in uppers[: self.random.choice([1, 2, 3])]:
-                found = self.partition.find_by_append_time(time, upper_offset=upper)
+                found = self.partition.reader.find_by_append_time(time, upper_offset=upper)
                 right = expected(self.rows, bases, self.back, start, upper, time)
                 assert found == right, f"{time} below {upper}"
                 self.lookups += 1
@@ -223,12 +223,12 @@ class Life:
                 seen["unknown"] += not found.is_exact
                 seen["none"] += found.offset is None
         for offset in self.random.choices(range(start, end), k=4) if start < end else ():
-            found = self.partition.times_of(offset)
+            found = self.partition.reader.times_of(offset)
             assert found[:3] == (lookup.DATA, self.own[offset], self.rows[offset]), offset
             seen["times"] += 1
         for offset in (start - 1, end):
             with pytest.raises(OffsetOutOfRange):
-                self.partition.times_of(offset)
+                self.partition.reader.times_of(offset)
 
     def step(self):
         names = ["append"] * 20 + ["look_up"] * 4
@@ -272,7 +272,7 @@ def test_a_known_way_back_leaves_what_is_unknown_before_it_in_doubt(make_log):
     log = make_log().create()
     log.append([5], now=1000)
     log.append([5], now=900_000)
-    log.partition.reset_append_clock(2000)
+    log.partition.appender.reset_append_clock(2000)
     log.append([5], now=2000)
     log.append([5], now=7000)
     before, after = log.partition.segments
@@ -298,7 +298,7 @@ def test_lookups_beside_appends(make_log):
         while not stop.is_set():
             end = partition.high_watermark
             time = pick.randint(0, end + 1)
-            told.append((time, end, partition.find_by_append_time(time, upper_offset=end)))
+            told.append((time, end, partition.reader.find_by_append_time(time, upper_offset=end)))
 
     asking = threading.Thread(target=ask)
     asking.start()

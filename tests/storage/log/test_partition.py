@@ -36,9 +36,9 @@ def test_appends_are_numbered_and_read_back(log):
     assert (appended.duplicate, appended.converted) == (False, False)
     assert log.partition.log_end_offset == log.partition.high_watermark == 4
     assert [r[:2] for r in log.contents()] == [(0, 10), (1, 20), (2, 30), (3, 40)]
-    assert log.partition.append_time_of(2) == 1000
-    assert log.partition.append_time_of(3) == 1001
-    assert log.partition.append_time_of(4) is None
+    assert log.partition.reader.append_time_of(2) == 1000
+    assert log.partition.reader.append_time_of(3) == 1001
+    assert log.partition.reader.append_time_of(4) is None
     assert log.partition.size == os.stat(log.partition.segments[0].path).st_size
 
 
@@ -307,7 +307,7 @@ def test_any_of_the_last_five_batches_is_recognized_after_a_restart(make_log, st
     with pytest.raises(OutOfOrderSequenceNumber):
         log.append([1], **idempotent(3))
     # A new epoch's producer has nothing left of the old one's.
-    assert [b.first_offset for b in log.partition.producers.get(78).batches] == [18]
+    assert [b.first_offset for b in log.partition.state.read_producers().get(78).batches] == [18]
     assert log.append([1], **idempotent(9)).base_offset == 19
 
 
@@ -324,7 +324,7 @@ def test_the_tail_that_is_searched_for_producers_is_bounded(make_log, monkeypatc
         "storage.segment.segment.Segment.walk",
         lambda segment, *where: walked.append(where) or walk(segment, *where),
     )
-    batches = log.partition.producers.get(9).batches
+    batches = log.partition.state.read_producers().get(9).batches
     assert batches[-1].last_offset == 19
     assert 1 < len(batches) < 5
     assert walked[0] == ((20 - len(batches)) * log.partition.size // 20,)
@@ -405,11 +405,11 @@ def test_a_failed_write_leaves_the_log_as_it_was(log, monkeypatch, code):
     disk.allowed = None
     assert log.append([3], now=7, values=[data]).base_offset == 2
     assert [r[1] for r in log.contents()] == [1, 2, 3]
-    assert log.partition.append_time_of(2) == 7
+    assert log.partition.reader.append_time_of(2) == 7
     log.crash()
     log.open()
     assert [r[1] for r in log.contents()] == [1, 2, 3]
-    assert log.partition.append_time_of(2) == 7
+    assert log.partition.reader.append_time_of(2) == 7
 
 
 def test_a_short_write_is_carried_on(log, monkeypatch):
@@ -474,14 +474,14 @@ def test_a_deleted_or_closed_partition_refuses_appends(make_log):
 
 def test_leader_epochs(log):
     # The epoch that is led in, though nothing is written in it yet.
-    assert log.partition.end_offset_for_epoch(0) == (0, 0)
-    assert log.partition.end_offset_for_epoch(1) == (-1, -1)
+    assert log.partition.reader.end_offset_for_epoch(0) == (0, 0)
+    assert log.partition.reader.end_offset_for_epoch(1) == (-1, -1)
     log.append([1, 2])
     log.partition.leader_epoch = 3
     log.append([3])
     log.partition.leader_epoch = 5
     log.append([4])
-    answers = {e: log.partition.end_offset_for_epoch(e) for e in (-1, 0, 1, 2, 3, 4, 5, 6)}
+    answers = {e: log.partition.reader.end_offset_for_epoch(e) for e in (-1, 0, 1, 2, 3, 4, 5, 6)}
     assert answers == {
         -1: (-1, -1),
         0: (0, 2),
@@ -495,7 +495,7 @@ def test_leader_epochs(log):
     assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n3 2\n5 3\n"
     log.crash()
     log.open()
-    assert log.partition.end_offset_for_epoch(4) == (3, 3)
+    assert log.partition.reader.end_offset_for_epoch(4) == (3, 3)
     assert scan(log.read(3).buffers[0])[0].leader_epoch == 5
 
 
@@ -505,7 +505,7 @@ def test_list_offsets_v0(make_log):
         log.append([1000 + 10 * i])
     bases = [segment.base_offset for segment in log.partition.segments]
     assert bases == [0, 2, 4, 6, 8]
-    ask = log.partition.offsets_before_v0
+    ask = log.partition.reader.offsets_before_v0
     assert ask(-1, 10) == [9, 8, 6, 4, 2, 0]
     assert ask(-1, 2) == [9, 8]
     assert ask(-2, 10) == [0]
@@ -563,7 +563,7 @@ def test_a_log_that_cannot_be_cut_back_is_cut_before_the_next_append(make_log, m
     log.append([5], now=9, magic=1)
     for _ in range(2):
         assert [r[1] for r in log.contents()] == [1, 5]
-        assert [log.partition.append_time_of(o) for o in (0, 1)] == [5, 9]
+        assert [log.partition.reader.append_time_of(o) for o in (0, 1)] == [5, 9]
         log.crash()
         log.open()
 
@@ -593,9 +593,9 @@ def test_control_batches_have_no_event_time(log):
     assert (appended.base_offset, appended.last_offset) == (1, 1)
     log.append([2000], now=7)
     for _ in range(2):
-        assert log.partition.find_by_time(1500, upper_offset=3) == (2, 2000)
-        assert log.partition.find_by_time(5000, upper_offset=3) is None
-        assert log.partition.find_largest_time(upper_offset=3) == (2, 2000)
+        assert log.partition.reader.find_by_time(1500, upper_offset=3) == (2, 2000)
+        assert log.partition.reader.find_by_time(5000, upper_offset=3) is None
+        assert log.partition.reader.find_largest_time(upper_offset=3) == (2, 2000)
         log.crash()
         log.open()
 

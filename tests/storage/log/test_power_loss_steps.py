@@ -239,7 +239,7 @@ def deleted(make_log, tmp_path, *back, **settings):
     log.partition.flush()
     log.copy_to(tmp_path / "before")
     log.partition.config = log.config
-    log.partition.apply_retention(1000)
+    log.partition.retainer.apply_retention(1000)
     assert log.partition.log_start_offset == 6
     log.crash()
     for base in back:
@@ -257,7 +257,7 @@ def test_deleted_segments_that_are_back_cut_nothing_off(make_log, tmp_path):
     assert [s.tail.size for s in log.partition.segments][1] == 0
     assert (log.partition.log_start_offset, log.partition.log_end_offset) == (6, 8)
     assert offsets(log) == [6, 7]
-    assert log.partition.apply_retention(2000)[1].base_offset == 4
+    assert log.partition.retainer.apply_retention(2000)[1].base_offset == 4
 
 
 def test_who_wrote_before_a_hole_is_not_known_by_an_old_sequence(make_log):
@@ -266,12 +266,12 @@ def test_who_wrote_before_a_hole_is_not_known_by_an_old_sequence(make_log):
         producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence}
         log.append([1], **(producer if sequence < 3 else {}))
     log.partition.flush()
-    log.partition.delete_records_before(3)
+    log.partition.retainer.delete_records_before(3)
     log.crash()
     lose(log, (2, ".log"), (1, ".snapshot"), (2, ".snapshot"), (3, ".snapshot"))
     log.open()
     assert log.partition.log_start_offset == 3
-    assert log.partition.producers.get(5) is None
+    assert log.partition.state.read_producers().get(5) is None
 
 
 # --- checkpoints ---------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_who_wrote_before_a_hole_is_not_known_by_an_old_sequence(make_log):
 def test_a_deleted_topics_checkpoint_hides_nothing_of_a_new_one(make_log, restarts):
     log = make_log().create()
     log.append([1, 2, 3])
-    log.partition.delete_records_before(2)
+    log.partition.retainer.delete_records_before(2)
     log.store.checkpoint()
     checkpoint = log.path / filenames.LOG_START_CHECKPOINT
     assert checkpoint.read_bytes() == b"0\n1\nt 0 2\n"
@@ -319,7 +319,7 @@ def test_a_segment_without_a_batch_confirms_no_append_times(make_log):
     path_of(log, 0, ".log").write_bytes(b"")
     log.open()
     log.append([1], now=7)
-    assert [log.partition.append_time_of(0)] == [7]
+    assert [log.partition.reader.append_time_of(0)] == [7]
     assert log.partition.unknown_append_bytes is None
 
 
@@ -346,11 +346,13 @@ def test_partition_times_says_up_to_where_append_times_are_covered(make_log):
     log.partition.flush()
     early = path_of(log, 0, ".appendtimes").read_bytes()
     log.append([4], now=9)
-    log.partition.delete_records_before(1)  # partition.times tells of 9, .appendtimes is not synced
+    log.partition.retainer.delete_records_before(
+        1
+    )  # partition.times tells of 9, .appendtimes is not synced
     log.crash()
     path_of(log, 0, ".appendtimes").write_bytes(early)
     log.open()
-    assert [log.partition.append_time_of(offset) for offset in (1, 2, 3)] == [5, 5, None]
+    assert [log.partition.reader.append_time_of(offset) for offset in (1, 2, 3)] == [5, 5, None]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +380,7 @@ def test_a_commit_makes_the_name_of_the_first_append_times_durable(make_log, use
     """The segment's other files were made durable when it was still empty."""
     log = segments_of(make_log, 1, flush_messages=1)
     log.partition.config = TopicConfig(flush_messages=1, segment_bytes=100)
-    log.partition._roll()
+    log.partition.appender.roll()
     disk = Disk(log.path)
     use(disk)
     log.partition.flush()
@@ -396,7 +398,7 @@ def test_what_was_cut_off_leaves_no_mark_of_unknown_times(make_log):
     with path_of(log, 0, ".appendtimes").open("ab") as file:
         file.write(struct.pack(">qi", -9, 77))
     log.open()
-    assert log.partition.append_time_of(1) == 5
+    assert log.partition.reader.append_time_of(1) == 5
     assert log.partition.unknown_append_bytes is None
 
 
@@ -418,6 +420,6 @@ def test_a_sealed_segments_time_index_without_the_largest_time_is_made_anew(make
         durable=False,
     )
     log.open()
-    assert log.partition.find_by_time(1001, upper_offset=5) == (1, 2000)
-    assert log.partition.find_by_time(2001, upper_offset=5) == (3, 2001)
+    assert log.partition.reader.find_by_time(1001, upper_offset=5) == (1, 2000)
+    assert log.partition.reader.find_by_time(2001, upper_offset=5) == (3, 2001)
     assert path.read_bytes() == struct.pack(">qi", 2001, 1)

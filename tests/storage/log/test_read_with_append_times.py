@@ -16,7 +16,7 @@ FORMATS = ("0.9.0", "0.10.0", "3.0")
 
 
 def read(partition, offset, max_bytes=1 << 20, upper=None):
-    return partition.read_with_append_times(
+    return partition.reader.read_with_append_times(
         offset,
         max_bytes,
         upper_offset=partition.log_end_offset if upper is None else upper,
@@ -168,21 +168,19 @@ def test_records_and_their_times_are_of_the_same_files(make_log, monkeypatch):
     partition = log.partition
     partition.flush()
     reads = []
-    plain = partition.read
+    plain = reading.read
 
-    def read_then_compact(_, *args, **more):
+    def read_then_compact(*args, **more):
         fetched = plain(*args, **more)
         reads.append(fetched)
-        if len(reads) == 1:
-            clean(partition, 10**9)
+        clean(partition, 10**9)
         return fetched
 
-    monkeypatch.setattr(type(partition), "read", read_then_compact)
+    monkeypatch.setattr(reading, "read", read_then_compact)
     fetched, told = read(partition, 0)
-    assert len(reads) == 2
-    assert fetched is reads[1]
+    assert len(reads) == 1
     assert are_right(fetched, told)
-    assert sum(len(scan(data)) for data in fetched.buffers) < 60
+    assert sum(len(scan(data)) for data in fetched.buffers) == 60, "those of the version held"
     mixed = reading.append_times_of(partition.segments, reads[0])
     assert not are_right(reads[0], mixed), "the race would not be seen"
 
@@ -195,25 +193,32 @@ def are_right(fetched, told):
     )
 
 
-def test_records_that_retention_takes_meanwhile_are_read_again(make_log, monkeypatch):
-    log = make_log(segment_bytes=300).create()
+def test_records_that_retention_takes_meanwhile_have_their_append_times(make_log, monkeypatch):
+    """The read holds its version: the files are there until it has both."""
+    log = make_log(segment_bytes=300, file_delete_delay_ms=0).create()
     for number in range(60):
         log.append([5], now=1000 + number)
     partition = log.partition
-    plain, reads = partition.read, []
+    plain, reads = reading.read, []
 
-    def read_then_delete(_, *args, **more):
+    def read_then_delete(*args, **more):
         fetched = plain(*args, **more)
         reads.append(fetched)
         if len(reads) == 1:
-            partition.delete_records_before(40)
-            assert partition.apply_retention(10**9)
+            partition.retainer.delete_records_before(40)
+            assert partition.retainer.apply_retention(10**9)
+            partition.retainer.apply_retention(10**9)  # removes what is due, as far as it may
         return fetched
 
-    monkeypatch.setattr(type(partition), "read", read_then_delete)
+    monkeypatch.setattr(reading, "read", read_then_delete)
+    fetched, told = read(partition, 0)
+    assert are_right(fetched, told)
+    assert len(partition.segments) < 20
     with pytest.raises(OffsetOutOfRange):
         read(partition, 0)
-    assert len(partition.segments) < 20
+    assert list(log.directory.glob("*.deleted"))
+    partition.retainer.apply_retention(10**9)
+    assert not list(log.directory.glob("*.deleted")), "nobody holds them any more"
 
 
 def test_append_times_that_cannot_be_read_are_a_storage_error(make_log, monkeypatch):

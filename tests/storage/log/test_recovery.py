@@ -32,7 +32,7 @@ def small(request, make_log):
         sequence += count
         log.append([1000 * i + j for j in range(count)], now=100 * (i // 2), **kind, **producer)
     log.expected = log.contents()
-    log.times = [log.partition.append_time_of(offset) for offset in range(len(log.expected))]
+    log.times = [log.partition.reader.append_time_of(offset) for offset in range(len(log.expected))]
     log.expected_index = log.index_entries()
     assert len(log.expected_index) >= 3
     log.batches = scan(bytes((log.directory / filenames.segment_file(0, ".log")).read_bytes()))
@@ -62,7 +62,7 @@ def check(log, source, kept):
     assert log.contents() == source.expected[:end]
     assert log.index_entries() == [e for e in source.expected_index if e[2] < size]
     if source.is_v2:
-        known = partition.producers.get(5)
+        known = partition.state.read_producers().get(5)
         assert (known.last_sequence if known else -1) == end - 1
         tail = known.batches[-1] if known else None
         assert tail is None or tail.last_offset == end - 1
@@ -76,7 +76,7 @@ def check_times(log):
     for timestamp in {t + d for _, t in rows for d in (-1, 0, 1)} - {-1}:
         expected = next(((o, t) for o, t in rows if t >= timestamp), None)
         end = log.partition.log_end_offset
-        assert log.partition.find_by_time(timestamp, upper_offset=end) == expected
+        assert log.partition.reader.find_by_time(timestamp, upper_offset=end) == expected
 
 
 def check_goes_on(log, before):
@@ -100,7 +100,7 @@ def test_the_log_cut_at_every_byte(small, tmp_path):
         check(copy, small, kept)
         end = copy.partition.log_end_offset
         assert copy.partition.last_append_time == (small.times[end - 1] if end else None)
-        assert [copy.partition.append_time_of(o) for o in range(end)] == small.times[:end]
+        assert [copy.partition.reader.append_time_of(o) for o in range(end)] == small.times[:end]
         if cut % 40 == 0:
             check_goes_on(copy, copy.partition.last_append_time)
         copy.crash()
@@ -212,7 +212,7 @@ def test_after_a_clean_stop_only_the_tail_is_read(make_log):
     log.open()
     assert log.partition.log_end_offset == 30
     assert log.partition.last_append_time == 29
-    assert log.partition.producers.get(1).last_sequence == 29
+    assert log.partition.state.read_producers().get(1).last_sequence == 29
 
 
 def test_a_clean_stop_is_believed_once(make_log):
@@ -237,7 +237,7 @@ def test_a_damaged_snapshot_is_made_up_for_by_the_log(make_log):
     for path in log.directory.glob("*.snapshot"):
         path.write_bytes(b"\0\1junk")
     log.open()
-    known = log.partition.producers.get(1)
+    known = log.partition.state.read_producers().get(1)
     assert [b.first_sequence for b in known.batches] == [15, 16, 17, 18, 19]
     assert known.last_append_time_ms == 19
 
@@ -260,10 +260,15 @@ def test_a_log_without_append_times_is_served_and_marked(make_log):
     log.crash()
     path_of(log, ".appendtimes").unlink()
     log.open()
-    assert log.partition.append_time_of(0) is None
-    assert log.partition.find_by_time(-10, upper_offset=9) == (0, 5)
+    assert log.partition.reader.append_time_of(0) is None
+    assert log.partition.reader.find_by_time(-10, upper_offset=9) == (0, 5)
     log.append([6], now=2000)
-    assert [log.partition.append_time_of(o) for o in (0, 1, 2, 3)] == [None, None, 2000, None]
+    assert [log.partition.reader.append_time_of(o) for o in (0, 1, 2, 3)] == [
+        None,
+        None,
+        2000,
+        None,
+    ]
 
 
 def test_debris_is_removed(make_log):

@@ -12,7 +12,8 @@ import pytest
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from protocol.records.batch import scan
 from storage import files
-from storage.log import partition_times, readable_log, reading, retained_log
+from storage.log import partition_times, reader, reading, retainer
+from storage.log.retainer import Retainer
 from tests.simulation.disks import Disk
 
 VALUE = [b"x" * 200]
@@ -74,7 +75,7 @@ def forget_times(log):
 def while_it_judges(log, disk, meanwhile):
     """Do something while retention reads a log whose times nobody knows; return what went."""
     forget_times(log)
-    log.partition.read_for_appends()
+    log.partition.appender.read_for_appends()
     reads, go_on = threading.Event(), threading.Event()
 
     def reading():
@@ -84,7 +85,7 @@ def while_it_judges(log, disk, meanwhile):
 
     def run():
         try:
-            outcome.append(log.partition.apply_retention(500))
+            outcome.append(log.partition.retainer.apply_retention(500))
         except KafkaStorageError as error:
             outcome.append(error)
 
@@ -121,20 +122,20 @@ def test_settings_changed_meanwhile_hold(log, disk):
     assert log.partition.log_start_offset == 0
 
 
-def test_what_others_deleted_meanwhile_is_deleted_once(log, disk):
+def test_what_others_deleted_meanwhile_is_deleted_once(log, monkeypatch):
     deleted = []
 
-    partition, judge = log.partition, log.partition._judge
+    partition, judge = log.partition, Retainer._judge
 
-    def judge_and_lose(now_ms):
-        judged = judge(now_ms)
+    def judge_and_lose(self, version, now_ms):
+        judged = judge(self, version, now_ms)
         if not deleted:
-            partition._judge = judge
-            deleted.extend(d.base_offset for d in partition.apply_retention(now_ms))
+            monkeypatch.setattr(Retainer, "_judge", judge)
+            deleted.extend(d.base_offset for d in partition.retainer.apply_retention(now_ms))
         return judged
 
-    partition._judge = judge_and_lose
-    assert (partition.apply_retention(500), deleted) == ([], [0, 1, 2])
+    monkeypatch.setattr(Retainer, "_judge", judge_and_lose)
+    assert (partition.retainer.apply_retention(500), deleted) == ([], [0, 1, 2])
     assert [offset for offset, _, _ in log.contents()] == [3]
 
 
@@ -192,9 +193,9 @@ def told_in_between(make_log, upper_offset, is_retention_first):
         for now in (1, 2, 3, 500):
             log.append([now], now=now, values=VALUE)
         read = partial(read_one, log.partition, upper_offset, told)
-        delete = partial(log.partition.apply_retention, 500)
+        delete = partial(log.partition.retainer.apply_retention, 500)
         first, second = (delete, read) if is_retention_first else (read, delete)
-        modules = [retained_log] if is_retention_first else [readable_log, reading]
+        modules = [retainer] if is_retention_first else [reader, reading]
         with AtLine(number, modules, second) as between:
             first()
         log.close()
@@ -233,17 +234,17 @@ def test_memory_and_disk_agree_where_a_deletion_fails(log, disk, failure, stop, 
     fails = failure in ("times", "the first", "the second")
     if fails:
         with pytest.raises(KafkaStorageError, match="retention failed"):
-            log.partition.apply_retention(500)
+            log.partition.retainer.apply_retention(500)
     else:
-        assert [d.base_offset for d in log.partition.apply_retention(500)] == [0, 1, 2]
+        assert [d.base_offset for d in log.partition.retainer.apply_retention(500)] == [0, 1, 2]
     disk.refuses = lambda _what, _path: False
     assert [offset for offset, _, _ in log.contents()] == [3]
     on_disk = sorted(int(path.stem) for path in log.directory.glob("*.log"))
     assert [segment.base_offset for segment in log.partition.segments] == on_disk
     if again:
-        log.partition.apply_retention(500)
+        log.partition.retainer.apply_retention(500)
         assert [segment.base_offset for segment in log.partition.segments] == [3]
-        log.partition.apply_retention(500)
+        log.partition.retainer.apply_retention(500)
         assert {path.name[:20] for path in log.directory.glob("0*.log*")} == {f"{3:020d}"}
     if stop.startswith("checkpoint"):
         log.store.checkpoint()
@@ -258,7 +259,7 @@ def test_memory_and_disk_agree_where_a_deletion_fails(log, disk, failure, stop, 
         assert partition.log_start_offset == 3
     log.append([502], now=502, values=VALUE)
     assert [offset for offset, _, _ in log.contents()] == list(range(partition.log_start_offset, 5))
-    partition.apply_retention(500)
+    partition.retainer.apply_retention(500)
     assert [segment.base_offset for segment in partition.segments] == [3, 4]
 
 

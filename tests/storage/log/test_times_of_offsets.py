@@ -44,7 +44,7 @@ def holed(make_log, *, with_times, magic=2, compression=0):
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_hole_has_no_record_time(make_log, magic, compression):
     partition = holed(make_log, with_times=True, magic=magic, compression=compression)
-    found = [partition.times_of(offset) for offset in range(9)]
+    found = [partition.reader.times_of(offset) for offset in range(9)]
     kept = {0, 3, 4, 6, 8}
     assert [each.kind == lookup.DATA for each in found] == [n in kept for n in range(9)]
     assert {each.kind for n, each in enumerate(found) if n not in kept} == {lookup.ABSENT}
@@ -60,16 +60,16 @@ def test_what_compaction_left_first_is_the_answer(make_log):
     partition = holed(make_log, with_times=True)
     answers = {100: (0, 100), 101: (3, 300), 201: (3, 300), 301: (6, 500), 401: (6, 500)}
     for time, (offset, append_time) in answers.items():
-        found = partition.find_by_append_time(time, upper_offset=9)
+        found = partition.reader.find_by_append_time(time, upper_offset=9)
         assert (found.offset, found.append_time, found.unknown_from) == (offset, append_time, None)
-    assert partition.find_by_append_time(401, upper_offset=6) == (None, None, None)
-    assert partition.find_by_append_time(501, upper_offset=9) == (None, None, None)
+    assert partition.reader.find_by_append_time(401, upper_offset=6) == (None, None, None)
+    assert partition.reader.find_by_append_time(501, upper_offset=9) == (None, None, None)
 
 
 def test_somebody_elses_holes_have_no_append_time(make_log):
     partition = holed(make_log, with_times=False)
-    assert [partition.times_of(n).append_time for n in range(9)] == [None] * 9
-    assert partition.find_by_append_time(0, upper_offset=9) == (None, None, 0)
+    assert [partition.reader.times_of(n).append_time for n in range(9)] == [None] * 9
+    assert partition.reader.find_by_append_time(0, upper_offset=9) == (None, None, 0)
 
 
 def test_a_mark_of_a_transaction_has_no_record_time(log):
@@ -82,8 +82,8 @@ def test_a_mark_of_a_transaction_has_no_record_time(log):
         is_control=True,
     )
     log.partition.append(mark, now_ms=2, produce_version=9, internal=True)
-    assert log.partition.times_of(1) == (lookup.CONTROL, None, 2, False)
-    assert log.partition.find_by_append_time(2, upper_offset=2).offset == 1
+    assert log.partition.reader.times_of(1) == (lookup.CONTROL, None, 2, False)
+    assert log.partition.reader.find_by_append_time(2, upper_offset=2).offset == 1
 
 
 @pytest.mark.parametrize("compression", [0, 1, 3])
@@ -91,12 +91,12 @@ def test_a_mark_of_a_transaction_has_no_record_time(log):
 def test_the_first_record_from_an_offset_on(make_log, magic, compression):
     """What compaction has removed is passed over."""
     partition = holed(make_log, with_times=True, magic=magic, compression=compression)
-    found = {offset: partition.first_record(offset) for offset in range(-1, 10)}
+    found = {offset: partition.reader.first_record(offset) for offset in range(-1, 10)}
     kept = {-1: 0, 0: 0, 1: 3, 2: 3, 3: 3, 4: 4, 5: 6, 6: 6, 7: 8, 8: 8}
     assert {offset: each[0] for offset, each in found.items() if each is not None} == kept
     assert found[9] is None
     for at in kept.values():
-        assert found[at][1] == partition.times_of(at)
+        assert found[at][1] == partition.reader.times_of(at)
 
 
 def test_the_first_record_is_no_mark_of_a_transaction(make_log):
@@ -112,21 +112,21 @@ def test_the_first_record_is_no_mark_of_a_transaction(make_log):
         log.append([5 * now], now=now)
         log.partition.append(mark, now_ms=10 * now, produce_version=9, internal=True)
     assert len(log.partition.segments) > 1
-    assert [log.partition.first_record(n)[0] for n in range(3)] == [0, 2, 2]
-    assert log.partition.first_record(1)[1] == (lookup.DATA, 10, 10, False)
-    assert log.partition.first_record(3) is None
-    log.partition.delete_records_before(1)
-    assert log.partition.first_record(0)[0] == 2
+    assert [log.partition.reader.first_record(n)[0] for n in range(3)] == [0, 2, 2]
+    assert log.partition.reader.first_record(1)[1] == (lookup.DATA, 10, 10, False)
+    assert log.partition.reader.first_record(3) is None
+    log.partition.retainer.delete_records_before(1)
+    assert log.partition.reader.first_record(0)[0] == 2
 
 
 def test_outside_the_log_there_are_no_times(log):
     with pytest.raises(OffsetOutOfRange, match="the log is empty, and goes on at 0"):
-        log.partition.times_of(0)
+        log.partition.reader.times_of(0)
     log.append([5, 6], now=1)
-    log.partition.delete_records_before(1)
+    log.partition.retainer.delete_records_before(1)
     for offset in (-1, 0, 2, 2**63 - 1):
         with pytest.raises(OffsetOutOfRange, match="the log holds 1 to 1"):
-            log.partition.times_of(offset)
+            log.partition.reader.times_of(offset)
 
 
 def test_the_bytes_before_an_offset_are_those_of_whole_batches(make_log):
@@ -135,8 +135,8 @@ def test_the_bytes_before_an_offset_are_those_of_whole_batches(make_log):
         log.append([5, 6], now=1)
     assert len(log.partition.segments) > 1
     batch = log.partition.size // 6
-    sizes = [log.partition.size_before(offset) for offset in range(13)]
+    sizes = [log.partition.reader.size_before(offset) for offset in range(13)]
     assert sizes == [offset // 2 * batch for offset in range(13)]
-    log.partition.delete_records_before(5)  # in the middle of the third
-    sizes = [log.partition.size_before(offset) for offset in range(13)]
+    log.partition.retainer.delete_records_before(5)  # in the middle of the third
+    sizes = [log.partition.reader.size_before(offset) for offset in range(13)]
     assert sizes == [max(offset // 2 - 2, 0) * batch for offset in range(13)]

@@ -219,7 +219,7 @@ def test_segments_with_unknown_append_times_are_counted(make_log):
     (log.directory / "partition.times").unlink()
     (log.directory / f"{0:020}.appendtimes").unlink()
     log.open()
-    assert [log.partition.append_time_of(offset) for offset in range(3)] == [None, 11, 12]
+    assert [log.partition.reader.append_time_of(offset) for offset in range(3)] == [None, 11, 12]
     for _ in range(2):
         assert log.partition.unknown_append_bytes == log.partition.segments[0].tail.size
         log.close()
@@ -234,7 +234,7 @@ def test_append_times_that_end_too_early_are_not_believed(make_log):
     path = log.directory / f"{0:020}.appendtimes"
     path.write_bytes(path.read_bytes()[:-12])
     log.open()
-    assert [log.partition.append_time_of(offset) for offset in range(3)] == [10, 11, None]
+    assert [log.partition.reader.append_time_of(offset) for offset in range(3)] == [10, 11, None]
     assert log.partition.unknown_append_bytes == log.partition.size
     log.close()
     log.open()

@@ -76,4 +76,4 @@ def test_dump_log_segments(make_log):
     assert last
     for sequence, offset, timestamp in last:
         assert sequence == offset
-        assert int(timestamp) == log.partition.append_time_of(int(offset))
+        assert int(timestamp) == log.partition.reader.append_time_of(int(offset))

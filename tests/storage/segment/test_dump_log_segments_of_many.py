@@ -76,7 +76,7 @@ def life(make_log, name, chance, *, formats, kind, times, has_producer, policy="
             log.crash() if number % 24 == 7 else log.close()
             log.open(1_000_000 + number)
     if chance.random() < 0.4:
-        log.partition.delete_records_before(len(told.records) // 3)
+        log.partition.retainer.delete_records_before(len(told.records) // 3)
     log.partition.flush()
     return told
 

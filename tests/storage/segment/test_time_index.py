@@ -167,13 +167,13 @@ def test_lookups_after_a_start_read_an_index_interval_not_the_log(make_log, read
     for target in [1_000_000 + chance.randint(0, 15_000) for _ in range(50)]:
         reads.bytes = 0
         expected = next(((o, t) for o, t in enumerate(rows) if t >= target), None)
-        assert log.partition.find_by_time(target, upper_offset=end) == expected
+        assert log.partition.reader.find_by_time(target, upper_offset=end) == expected
         # The header before the entry, up to two windows of a walk, and a batch or so of slack.
         assert reads.bytes <= 8192 + 16_384 + 2000
     reads.bytes = 0
-    assert log.partition.find_by_time(10**12, upper_offset=end) is None
+    assert log.partition.reader.find_by_time(10**12, upper_offset=end) is None
     assert reads.bytes == 0
-    assert log.partition.apply_retention(0) == []
+    assert log.partition.retainer.apply_retention(0) == []
     assert reads.bytes == 0
 
 
@@ -189,10 +189,10 @@ def test_a_log_of_kafkas_is_verified_once(tmp_path, reads):
         assert not partition.segments[-1].is_true
         reads.bytes = 0
         for i in (0, 30, 77):
-            answer = partition.find_by_time(target + 1000 * i, upper_offset=200)
+            answer = partition.reader.find_by_time(target + 1000 * i, upper_offset=200)
             assert answer == (i, target + 1000 * i)
         found.append(reads.bytes)
-        partition.find_largest_time(upper_offset=200)
+        partition.reader.find_largest_time(upper_offset=200)
         sealed = [segment.is_true for segment in partition.segments[:-1]]
         store.close()
     assert all(sealed)
@@ -224,7 +224,7 @@ def test_few_descriptors_are_held(make_log, monkeypatch):
     assert [r[1] for r in log.contents()] == list(range(40))
     assert len(os.listdir("/proc/self/fd")) <= before + 2 * 10
     for partition in stores:
-        assert partition.find_by_time(0, upper_offset=2) == (0, 5)
+        assert partition.reader.find_by_time(0, upper_offset=2) == (0, 5)
 
 
 # --- retention beside readers and appends ---
@@ -242,10 +242,10 @@ def test_retention_beside_readers_and_appends(make_log):
                     fetched = partition.read(start, 300, upper_offset=end, minimum_one=True)
                     if not fetched.size:
                         problems.append(f"nothing at {start} below {end}")
-                    found = partition.find_by_time(0, upper_offset=end)
+                    found = partition.reader.find_by_time(0, upper_offset=end)
                     if found is not None and found[0] != found[1]:
                         problems.append(found)
-                    partition.find_largest_time(upper_offset=end)
+                    partition.reader.find_largest_time(upper_offset=end)
             except OffsetOutOfRange:
                 if partition.log_start_offset <= start:
                     problems.append(f"{start} out of range")
@@ -255,7 +255,7 @@ def test_retention_beside_readers_and_appends(make_log):
     def keeper():
         while not done.is_set():
             try:
-                partition.apply_retention(partition.log_end_offset)
+                partition.retainer.apply_retention(partition.log_end_offset)
                 partition.flush()
             except Exception as error:
                 problems.append(error)
@@ -281,15 +281,15 @@ def test_deleted_files_wait_for_their_removal(make_log):
     for i in range(4):
         log.append([i], now=i)
     fetched = log.read(0)
-    assert len(log.partition.apply_retention(12)) == 2
+    assert len(log.partition.retainer.apply_retention(12)) == 2
     away = sorted(path.name for path in log.directory.glob("*.deleted"))
     assert "00000000000000000000.log.deleted" in away
     assert "00000000000000000001.timeindex.deleted" in away
     assert [r.timestamp for data in fetched.buffers for r in records(data)] == [0, 1, 2, 3]
-    assert log.partition.apply_retention(12) == []
-    log.partition.apply_retention(511)
+    assert log.partition.retainer.apply_retention(12) == []
+    log.partition.retainer.apply_retention(511)
     assert list(log.directory.glob("*.deleted"))
-    log.partition.apply_retention(512)
+    log.partition.retainer.apply_retention(512)
     assert [
         p for p in log.directory.glob("*.deleted") if p.name[:20] in ("0" * 20, "0" * 19 + "1")
     ] == []
@@ -301,7 +301,7 @@ def test_deletions_are_logged(make_log, caplog):
     log = make_log(segment_bytes=100, retention_ms=10).create()
     log.append([5, -1], now=7)
     log.append([8], now=8)
-    log.partition.apply_retention(18)
+    log.partition.retainer.apply_retention(18)
     (record,) = [r for r in caplog.records if r.message == "segment deleted"]
     fields = {
         name: getattr(record, name) for name in ("topic", "partition", "base_offset", "policy")
@@ -314,11 +314,11 @@ def test_producers_outlive_the_segments_of_their_batches(make_log):
     log = make_log(segment_bytes=100, retention_ms=10).create()
     for i in range(4):
         log.append([i], now=i, producer_id=9, producer_epoch=0, base_sequence=i)
-    log.partition.apply_retention(100)
+    log.partition.retainer.apply_retention(100)
     assert log.partition.log_start_offset == 4
     for stop in (log.close, log.crash):
         stop()
         log.open(now=100)
-        known = log.partition.producers.get(9)
+        known = log.partition.state.read_producers().get(9)
         assert known.last_sequence == 3
     assert log.append([9], producer_id=9, producer_epoch=0, base_sequence=4).base_offset == 4

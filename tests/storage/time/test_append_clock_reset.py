@@ -20,12 +20,12 @@ def log(make_log):
 
 def append_times(log):
     end = log.partition.log_end_offset
-    return [log.partition.append_time_of(offset) for offset in range(end)]
+    return [log.partition.reader.append_time_of(offset) for offset in range(end)]
 
 
 def test_it_stands_still_unless_it_is_let_go(log):
     assert log.append([5], now=RIGHT_MS).log_append_time_ms == WRONG_MS
-    assert log.partition.reset_append_clock(RIGHT_MS) == WRONG_MS
+    assert log.partition.appender.reset_append_clock(RIGHT_MS) == WRONG_MS
     assert log.append([5], now=RIGHT_MS).log_append_time_ms == RIGHT_MS
     assert append_times(log) == [500, WRONG_MS, WRONG_MS, RIGHT_MS]
     assert [segment.base_offset for segment in log.partition.segments] == [0, 3]
@@ -33,7 +33,7 @@ def test_it_stands_still_unless_it_is_let_go(log):
 
 
 def test_nothing_is_changed_where_nothing_is_ahead(log):
-    assert log.partition.reset_append_clock(WRONG_MS) is None
+    assert log.partition.appender.reset_append_clock(WRONG_MS) is None
     assert len(log.partition.segments) == 1
     assert log.partition.last_append_time == WRONG_MS
 
@@ -43,8 +43,8 @@ def test_nothing_is_changed_where_nothing_is_ahead(log):
 def test_it_stays_back_after_a_restart(log, stop, is_durable):
     if is_durable:
         log.store.checkpoint()
-    log.partition.reset_append_clock(RIGHT_MS)
-    log.partition.save_times()
+    log.partition.appender.reset_append_clock(RIGHT_MS)
+    log.partition.flusher.save_times()
     log.store.checkpoint()
     log.append([5], now=RIGHT_MS)
     getattr(log, stop)()
@@ -59,8 +59,8 @@ def test_it_stays_back_after_a_restart(log, stop, is_durable):
 @pytest.mark.parametrize("is_durable", [True, False])
 @pytest.mark.parametrize("restarts", [1, 3])
 def test_a_restart_before_the_next_batch_keeps_the_permission(log, stop, is_durable, restarts):
-    log.partition.reset_append_clock(RIGHT_MS)
-    log.partition.save_times()
+    log.partition.appender.reset_append_clock(RIGHT_MS)
+    log.partition.flusher.save_times()
     for _ in range(restarts):
         if is_durable:
             log.store.checkpoint()
@@ -74,8 +74,8 @@ def test_a_restart_before_the_next_batch_keeps_the_permission(log, stop, is_dura
 
 def test_a_crash_heeds_no_stamp_of_before(log):
     """Recovery reads everything, and the stamps of a LogAppendTime topic show the wrong time still."""
-    log.partition.reset_append_clock(RIGHT_MS)
-    log.partition.save_times()
+    log.partition.appender.reset_append_clock(RIGHT_MS)
+    log.partition.flusher.save_times()
     log.append([5], now=RIGHT_MS)
     log.crash()
     log.open()
@@ -89,8 +89,8 @@ def test_a_crash_heeds_no_stamp_of_before(log):
 
 
 def test_a_stamp_behind_the_mark_counts_where_the_append_time_is_lost(log):
-    log.partition.reset_append_clock(RIGHT_MS)
-    log.partition.save_times()
+    log.partition.appender.reset_append_clock(RIGHT_MS)
+    log.partition.flusher.save_times()
     log.append([5], now=RIGHT_MS)
     log.crash()
     (log.directory / f"{2:020d}.appendtimes").write_bytes(b"")
@@ -100,8 +100,8 @@ def test_a_stamp_behind_the_mark_counts_where_the_append_time_is_lost(log):
 
 def test_a_mark_that_has_been_cut_off_counts_no_more(log):
     """Else the next batch would go back within a segment, which no reader of its times expects."""
-    log.partition.reset_append_clock(RIGHT_MS)
-    log.partition.save_times()
+    log.partition.appender.reset_append_clock(RIGHT_MS)
+    log.partition.flusher.save_times()
     log.crash()
     size = (log.directory / f"{0:020d}.log").stat().st_size
     with (log.directory / f"{0:020d}.log").open("r+b") as file:  # as a power loss leaves it
@@ -116,8 +116,8 @@ def test_a_mark_that_has_been_cut_off_counts_no_more(log):
 
 def test_it_goes_back_twice(log):
     for now in (RIGHT_MS, RIGHT_MS - 100):
-        log.partition.reset_append_clock(now)
-        log.partition.save_times()
+        log.partition.appender.reset_append_clock(now)
+        log.partition.flusher.save_times()
         log.crash()
         log.open()
         log.append([5], now=now)
@@ -128,9 +128,9 @@ def test_it_goes_back_twice(log):
 
 
 def test_lookups_go_by_offset_over_it(log):
-    log.partition.reset_append_clock(RIGHT_MS)
+    log.partition.appender.reset_append_clock(RIGHT_MS)
     log.append([5], now=RIGHT_MS)
-    find = lambda time: log.partition.find_by_time(time, upper_offset=3)  # noqa: E731
+    find = lambda time: log.partition.reader.find_by_time(time, upper_offset=3)  # noqa: E731
     assert find(0) == (0, 500)
     assert find(501) == (1, WRONG_MS)  # the first in the log, as ever
     assert find(WRONG_MS + 1) is None
@@ -140,7 +140,7 @@ def test_a_closed_log_is_left_alone(log):
     partition = log.partition
     log.close()
     with pytest.raises(KafkaStorageError, match="takes no batches now"):
-        partition.reset_append_clock(RIGHT_MS)
+        partition.appender.reset_append_clock(RIGHT_MS)
     assert len(partition.segments) == 1
 
 

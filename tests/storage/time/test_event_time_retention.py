@@ -260,7 +260,7 @@ def live_through(row, directory):
     for words, now in moments(row):
         segments = [(s.base_offset, s.tail.end_offset, s.tail.size) for s in partition.segments]
         expected = model.round(segments, now)
-        told = partition.apply_retention(now)
+        told = partition.retainer.apply_retention(now)
         assert all(deletion.largest_time != -1 for deletion in told)
         result.append((words, [(each.base_offset, each.policy) for each in told], expected))
     return result
@@ -501,8 +501,8 @@ TELLING = {
 def test_telling_rows(sentence, make_log):
     settings, appends, now, expected = TELLING[sentence]
     log = log_of(make_log, appends, **settings)
-    going = log.partition.explain(now).going
-    gone = log.partition.apply_retention(now)
+    going = log.partition.retainer.explain(now).going
+    gone = log.partition.retainer.apply_retention(now)
     assert [(each.base_offset, each.policy) for each in gone] == expected, sentence
     assert going.segments == len(expected)
     assert going.bytes == sum(each.size for each in gone)
@@ -512,7 +512,7 @@ def test_a_deletion_says_both_times_and_the_setting(make_log, caplog):
     appends = [(START, [OLD, -1]), (START + 5, [OLD + 2 * DAY])]
     log = log_of(make_log, appends, retention_max_eventtime_ms=DAY)
     with caplog.at_level("INFO"):
-        (deletion,) = log.partition.apply_retention(START + 2 * HOUR)
+        (deletion,) = log.partition.retainer.apply_retention(START + 2 * HOUR)
     expected = {
         "base_offset": 0,
         "end_offset": 2,
@@ -543,15 +543,15 @@ def test_control_batches_are_not_counted(log):
     )
     log.partition.append(marker, now_ms=6, produce_version=9, internal=True)
     for _ in range(2):
-        assert log.partition.read_max_event_time() == 1000
+        assert log.partition.reader.read_max_event_time() == 1000
         log.crash()
         log.open()
 
 
 def test_it_survives_its_segment_a_stop_and_a_crash(make_log):
     log = log_of(make_log, [(1, [500]), (2, [100]), (3, [90])], retention_max_eventtime_ms=10**6)
-    log.partition.delete_records_before(1)
-    assert [each.base_offset for each in log.partition.apply_retention(4)] == [0]
+    log.partition.retainer.delete_records_before(1)
+    assert [each.base_offset for each in log.partition.retainer.apply_retention(4)] == [0]
     for stop in (log.close, log.crash, log.close):
         assert log.partition.max_event_time == 500
         stop()
@@ -565,8 +565,8 @@ def test_of_a_segment_that_goes_unread_its_event_time_stays(make_log):
     (log.directory / "partition.times").unlink()
     log.open()
     assert log.partition.max_event_time is None  # nothing is read before it is needed
-    assert [each.base_offset for each in log.partition.apply_retention(4)] == [0]
-    assert log.partition.read_max_event_time() == 500
+    assert [each.base_offset for each in log.partition.retainer.apply_retention(4)] == [0]
+    assert log.partition.reader.read_max_event_time() == 500
 
 
 def test_a_segment_that_cannot_be_read_hinders_none_before_it(make_log, caplog):
@@ -579,7 +579,9 @@ def test_a_segment_that_cannot_be_read_hinders_none_before_it(make_log, caplog):
     log.open()
     assert log.partition.max_event_time is None
     log.partition.config = replace(log.config, retention_bytes=3 * 69)
-    assert [each.policy for each in log.partition.apply_retention(5)] == ["retention.bytes"]
+    assert [each.policy for each in log.partition.retainer.apply_retention(5)] == [
+        "retention.bytes"
+    ]
     assert log.partition.max_event_time == 300
     assert "times of a segment not read" in caplog.text
 
@@ -587,17 +589,17 @@ def test_a_segment_that_cannot_be_read_hinders_none_before_it(make_log, caplog):
 def test_lost_it_is_made_again_from_the_log_as_far_as_that_goes_and_this_is_said(make_log, caplog):
     settings = {"retention_max_eventtime_ms": 50, "retention_max_eventtime_grace_ms": 0}
     log = log_of(make_log, [(1, [500]), (2, [100]), (3, [90]), (4, [160])], **settings)
-    log.partition.delete_records_before(1)
+    log.partition.retainer.delete_records_before(1)
     log.partition.config = TopicConfig(retention_ms=-1)
-    log.partition.apply_retention(4)
+    log.partition.retainer.apply_retention(4)
     log.crash()
     (log.directory / "partition.times").unlink()
     log.open()
     assert "partition.times missing: the largest event time is that of what the log holds" in (
         record.message for record in caplog.records
     )
-    assert log.partition.read_max_event_time() == 160
-    gone = log.partition.apply_retention(10**15)
+    assert log.partition.reader.read_max_event_time() == 160
+    gone = log.partition.retainer.apply_retention(10**15)
     assert [each.base_offset for each in gone] == [1, 2]
 
 
@@ -613,14 +615,14 @@ def test_made_again_it_is_counted_at_most_as_the_topic_allows(make_log):
             if stop is not None:
                 stop()
                 log.open()
-            assert log.partition.read_max_event_time() == counted
+            assert log.partition.reader.read_max_event_time() == counted
 
 
 def test_capped_at_minus_one_it_is_still_a_time(make_log):
     log = make_log().create()
     log.append([5], now=-HOUR - 1)
     for _ in range(2):
-        assert log.partition.read_max_event_time() == 0
+        assert log.partition.reader.read_max_event_time() == 0
         log.close()
         log.open()
 
@@ -646,13 +648,13 @@ def test_what_a_crash_takes_before_anybody_saw_it_never_counted(make_log):
     log.partition.commit()
     size = log.partition.size
     log.append([900], now=2)
-    log.partition.delete_records_before(0)  # has partition.times written
+    log.partition.retainer.delete_records_before(0)  # has partition.times written
     log.crash()
     path = log.directory / f"{0:020d}.log"
     path.write_bytes(path.read_bytes()[:size])
     log.open()
     assert log.partition.log_end_offset == 1
-    assert log.partition.read_max_event_time() == 100
+    assert log.partition.reader.read_max_event_time() == 100
 
 
 def test_a_topic_that_begins_to_flush_keeps_what_was_seen(make_log):
@@ -671,7 +673,7 @@ def test_nothing_above_the_high_watermark_goes_by_event_time(make_log):
     settings = {"retention_max_eventtime_ms": 10, "retention_max_eventtime_grace_ms": 0}
     log = log_of(make_log, [(1, [100]), (2, [200])], flush_messages=1, **settings)
     log.append([300], now=3)
-    assert log.partition.apply_retention(4) == []
-    assert {s.held_by for s in log.partition.explain(4).segments} == {"high watermark"}
+    assert log.partition.retainer.apply_retention(4) == []
+    assert {s.held_by for s in log.partition.retainer.explain(4).segments} == {"high watermark"}
     log.partition.commit()
-    assert [each.base_offset for each in log.partition.apply_retention(4)] == [0, 1]
+    assert [each.base_offset for each in log.partition.retainer.apply_retention(4)] == [0, 1]

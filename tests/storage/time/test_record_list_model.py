@@ -201,13 +201,13 @@ class Life:
 
     def trim(self):
         offset = self.random.randint(self.log_start, len(self.rows))
-        assert self.partition.delete_records_before(offset) == offset
+        assert self.partition.retainer.delete_records_before(offset) == offset
         self.log_start = offset
 
     def retain(self):
         segments = self.partition.segments
         expected = self.expected_deletions(segments)
-        gone = self.partition.apply_retention(self.now)
+        gone = self.partition.retainer.apply_retention(self.now)
         assert [(g.base_offset, g.policy) for g in gone] == expected
         if gone:
             self.log_start = max(self.log_start, gone[-1].end_offset)
@@ -248,16 +248,16 @@ class Life:
             rows = enumerate(self.rows[self.log_start : upper], self.log_start)
             known = [(o, t) for o, (t, _) in rows if t is not None]
             expected = next(((o, t) for o, t in known if t >= timestamp), None)
-            found = self.partition.find_by_time(timestamp, upper_offset=upper)
+            found = self.partition.reader.find_by_time(timestamp, upper_offset=upper)
             assert found == expected, (timestamp, upper)
             self.counts["lookups"] += 1
         largest = max(((t, -o) for o, t in known), default=None)
         expected = None if largest is None else (-largest[1], largest[0])
-        assert self.partition.find_largest_time(upper_offset=upper) == expected
+        assert self.partition.reader.find_largest_time(upper_offset=upper) == expected
 
     def append_times(self):
         for offset in range(max(self.log_start, len(self.rows) - 15), len(self.rows)):
-            assert self.partition.append_time_of(offset) == self.rows[offset][1], offset
+            assert self.partition.reader.append_time_of(offset) == self.rows[offset][1], offset
 
     def step(self):
         names = (

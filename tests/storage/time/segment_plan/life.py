@@ -201,13 +201,15 @@ class Life:
 
     def trim(self):
         self.log_start = self.random.randint(self.log_start, min(self.end, self.log_start + 12))
-        assert self.partition.delete_records_before(self.log_start) == self.log_start
+        assert self.partition.retainer.delete_records_before(self.log_start) == self.log_start
         self.in_flight = None
 
     def retain(self):
         self.in_flight = None
         expected = self.due()
-        found = [(d.base_offset, d.policy) for d in self.partition.apply_retention(self.now)]
+        found = [
+            (d.base_offset, d.policy) for d in self.partition.retainer.apply_retention(self.now)
+        ]
         assert found == expected
         del self.pieces[: len(expected)]
         if not self.pieces:
@@ -293,7 +295,7 @@ class Life:
 
     def judge_largest_event(self):
         """It is at least that of the records, and at most what was lost with a torn end."""
-        found = self.partition.read_max_event_time()
+        found = self.partition.reader.read_max_event_time()
         least = latest_event(r.event for r in self.rows)
         assert found in {least, self.max_event} or least < found < self.max_event
         self.max_event = found

@@ -14,7 +14,7 @@ def look_up(life):
             continue
         for upper in uppers[: life.random.choice([1, 2, 3])]:
             expected = life.first_at(time, upper)
-            found = life.partition.find_by_time(time, upper_offset=upper)
+            found = life.partition.reader.find_by_time(time, upper_offset=upper)
             assert found == expected, f"find_by_time({time}, upper_offset={upper})"
             life.count(time)
         if not -6 <= time < 0:
@@ -22,10 +22,10 @@ def look_up(life):
     for upper in uppers:
         known = [(r.time, -o) for o, r in life.visible(upper) if r.time is not None]
         expected = (-max(known)[1], max(known)[0]) if known else None
-        assert life.partition.find_largest_time(upper_offset=upper) == expected, upper
+        assert life.partition.reader.find_largest_time(upper_offset=upper) == expected, upper
         life.count(0 if expected is None else expected[1])
     for target, answer in ((-1, life.end), (-2, life.log_start)):
-        assert life.partition.offsets_before_v0(target, 1) == [answer]
+        assert life.partition.reader.offsets_before_v0(target, 1) == [answer]
 
 
 def look_up_v0(life, time):
@@ -34,7 +34,7 @@ def look_up_v0(life, time):
     first = life.end if found is None else found[0]
     bases = sorted({max(p.base, life.log_start) for p in life.pieces}, reverse=True)
     expected = [first, *(b for b in bases if b < first)][:most]
-    assert life.partition.offsets_before_v0(time, most) == expected, f"v0 {time}"
+    assert life.partition.reader.offsets_before_v0(time, most) == expected, f"v0 {time}"
     life.count(time)
 
 
@@ -46,7 +46,9 @@ def look_up_appended(life):
     for time in sorted(wanted):
         upper = life.random.choice([life.end, life.end, life.random.randint(0, life.end)])
         expected = first_appended(life, time, max(upper, life.log_start))
-        found = life.partition.find_by_append_time(time, upper_offset=max(upper, life.log_start))
+        found = life.partition.reader.find_by_append_time(
+            time, upper_offset=max(upper, life.log_start)
+        )
         assert found == expected, f"find_by_append_time({time}, upper_offset={upper})"
         seen["lookups by append time"] += 1
         seen["of them in doubt"] += found.unknown_from is not None
@@ -82,6 +84,6 @@ def first_appended(life, time, upper):
 
 
 def ask_append_times(life):
-    assert life.partition.read_max_event_time() == life.max_event
+    assert life.partition.reader.read_max_event_time() == life.max_event
     for offset in range(max(life.log_start, life.end - 40), life.end):
-        assert life.partition.append_time_of(offset) == life.rows[offset].append, offset
+        assert life.partition.reader.append_time_of(offset) == life.rows[offset].append, offset

@@ -1,0 +1,308 @@
+"""Appending to a log: where batches are numbered, stamped and stored.
+
+One thread appends at a time; any thread may read, flush or apply retention meanwhile. An append
+publishes the log's end last, so whoever sees an offset can read it. What fails is raised as a
+BrokerError and leaves the log as it was: nothing is half stored, and a partition whose disk refuses
+bytes goes on serving reads.
+
+Every append has an append time, on every topic: it never goes back, and is kept in `.appendtimes`
+before the batch is written. The settings may be replaced at any time; the next append goes by them, and
+segments of mixed formats are normal.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from protocol.errors import CorruptMessage, InvalidTxnState, KafkaStorageError, RecordListTooLarge
+from protocol.records.prepare import inspect, prepare
+from storage.log import reading
+from storage.log.producers import producer_snapshots, recovered_producers
+from storage.log.settings import NEWEST_MAGIC
+from storage.segment.log_file import Tail
+from storage.segment.segment import Segment
+from storage.time.append_time import ahead
+from storage.time.event_time import event_limit
+from storage.time.rolling import should_roll
+from storage.time.stamping import reported, stamps_at
+from storage.time.timestamp import NO_TIMESTAMP, later
+
+if TYPE_CHECKING:
+    from protocol.records.batch import Batch
+    from protocol.records.prepare import Prepared
+    from storage import files
+    from storage.log.producers.producer_state import ProducerBatch, Sequenced
+    from storage.log.settings import Settings
+    from storage.log.state import LogState
+    from storage.time.arrivals import TimeAnomaly
+
+_log = logging.getLogger("tidelog.storage")
+
+_EMPTY_SET = -1
+
+
+class Appended(NamedTuple):
+    """What an append tells the producer. An empty set has base offset -1 and count 0."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int  # -1 unless the topic is LogAppendTime
+    log_start_offset: int
+    count: int  # type: ignore[assignment]  # shadows tuple.count
+    size: int
+    duplicate: bool  # stored before; the answer is that of the first time
+    converted: bool  # records were written anew
+    anomaly: TimeAnomaly | None = None  # about their times
+
+
+class Appender:
+    """Appends to one log."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def append(
+        self,
+        records: files.Buffer,
+        *,
+        now_ms: int,
+        produce_version: int,
+        internal: bool = False,
+        unpack_limit: int | None = None,
+    ) -> Appended:
+        """Store a produced record set; return where it went and what the producer is told.
+
+        `internal`: the broker's own append, or one to a topic of its own, which is format 2
+        whatever the settings say, and may hold control batches. A transactional batch is refused with
+        InvalidTxnState (48): transactions are not served yet. What unpacks to more than `unpack_limit`
+        bytes is CorruptMessage, for a caller who has no time for it. Until `is_read`, the log is read
+        first. Raises what `inspect` and `prepare` raise, the producers' errors, RecordListTooLarge,
+        KafkaStorageError.
+        """
+        state = self._state
+        if not state.is_read:
+            self.read_for_appends()
+        settings = state.internal_settings if internal else state.settings
+        produced = inspect(
+            records,
+            produce_version=produce_version,
+            max_message_bytes=settings.max_message_bytes,
+        )
+        batches = produced.batches
+        if not batches:
+            return self._nothing_appended()
+        first, sequenced = batches[0], None
+        if first.producer_id >= 0 and len(batches) == 1:  # no set of several may be idempotent
+            sequenced = self._sequence_of(first, settings.magic, internal)
+            if sequenced is not None:
+                duplicate = state.read_producers().check(sequenced, now_ms)
+                if duplicate is not None:
+                    return self._answer_duplicate(duplicate)
+        stamps = stamps_at(settings.rules, state.last_append_time_ms, now_ms)
+        plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, unpack_limit)
+        prepared = prepare(records, produced, plan)
+        if not prepared.batches:
+            return self._nothing_appended()
+        largest = self._store(prepared, stamps.append_time_ms, settings, sequenced)
+        # What Appended(...) does, without the Python frame of a NamedTuple's constructor.
+        return tuple.__new__(
+            Appended,
+            (
+                prepared.first_offset,
+                prepared.last_offset,
+                reported(stamps),
+                state.version.log_start_offset,
+                prepared.count,
+                prepared.size,
+                False,
+                prepared.converted,
+                state.arrivals.note(prepared.batches, largest, stamps.append_time_ms, now_ms),
+            ),
+        )
+
+    def _sequence_of(self, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
+        """Return what an idempotent batch says of its producer; None where `prepare` refuses it."""
+        if batch.is_transactional and magic == NEWEST_MAGIC and not internal:
+            raise InvalidTxnState(
+                f"{self._state.topic}-{self._state.index}: this broker does not serve transactions yet"
+            )
+        if batch.base_sequence < 0 or batch.count < 1:
+            return None
+        return recovered_producers.sequenced(batch)
+
+    def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
+        """Answer as the first time: its offsets, and its stamp, which the stored header has."""
+        log_append_time_ms = NO_TIMESTAMP
+        state = self._state
+        with state.hold() as version:
+            try:
+                batch = reading.batch_at(version.segments, duplicate.first_offset)
+            except (OSError, CorruptMessage) as error:
+                raise state.read_error(version, error) from error
+        if batch is not None and batch.is_log_append_time:
+            log_append_time_ms = batch.max_timestamp
+        return Appended(
+            duplicate.first_offset,
+            duplicate.last_offset,
+            log_append_time_ms,
+            state.version.log_start_offset,
+            duplicate.last_offset - duplicate.first_offset + 1,
+            0,
+            True,
+            False,
+        )
+
+    def _store(
+        self,
+        prepared: Prepared,
+        append_time_ms: int,
+        settings: Settings,
+        sequenced: Sequenced | None,
+    ) -> int | None:
+        """Put prepared batches behind the last one, in a new segment if they do not fit; publish them.
+
+        Returns their largest time.
+        """
+        size = prepared.size
+        largest = prepared.batches[0].largest
+        for batch in prepared.batches[1:]:
+            largest = later(batch.largest, largest)
+        state = self._state
+        with state.append_lock:
+            if state.is_stopped or size > settings.segment_bytes:
+                self._refuse(size, settings.segment_bytes)
+            active = state.active
+            try:
+                if not active.has_room(
+                    size, prepared.last_offset, settings.segment_bytes, settings.max_index_entries
+                ) or should_roll(
+                    active.times,
+                    largest,
+                    append_time_ms,
+                    settings.segment_ms,
+                    settings.min_roll_interval_ms,
+                ):
+                    active = self.roll()
+                if state.epochs.latest < state.leader_epoch:
+                    state.epochs.begin(state.leader_epoch, prepared.first_offset)
+                is_unseen = state.policy.waits_for_flush
+                if is_unseen:
+                    state.largest_event.appending(active)
+                limit = event_limit(settings.rules, append_time_ms)
+                active.append(
+                    prepared.buffers,
+                    size,
+                    prepared.batches,
+                    append_time_ms,
+                    limit,
+                    settings.index_interval_bytes,
+                )
+                if is_unseen:
+                    state.largest_event.appended(prepared, limit)
+            except OSError as error:
+                raise state.storage_error("the records were not stored", error) from error
+            state.last_append_time_ms = append_time_ms
+            if sequenced is not None:
+                offsets = (prepared.first_offset, prepared.last_offset)
+                state.read_producers().appended(sequenced, offsets, append_time_ms)
+            state.publish(prepared.last_offset + 1)
+        return largest
+
+    def _refuse(self, size: int, segment_bytes: int) -> NoReturn:
+        """Raise why the log does not take batches, or not so many bytes of them."""
+        state = self._state
+        if state.is_stopped:
+            state.check_usable()
+            raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
+        raise RecordListTooLarge(
+            f"{state.topic}-{state.index}: {size} bytes of records, and segment.bytes is "
+            f"{segment_bytes}"
+        )
+
+    def _nothing_appended(self) -> Appended:
+        return Appended(
+            _EMPTY_SET,
+            _EMPTY_SET,
+            NO_TIMESTAMP,
+            self._state.version.log_start_offset,
+            0,
+            0,
+            False,
+            False,
+        )
+
+    def read_for_appends(self) -> None:
+        """Read what an append may need of the log: its producers, its times.
+
+        Up to a segment is read. The first append does it if nobody did. Raises KafkaStorageError.
+        """
+        state = self._state
+        state.read_producers()
+        try:
+            state.active.times  # noqa: B018 - asked for so that it is known
+        except OSError as error:
+            raise state.storage_error("the log's times cannot be read", error) from error
+        state.is_read = True
+
+    def roll(self) -> Segment:
+        """Begin a new active segment at the log's end; under the append lock. Raises OSError.
+
+        The segment before it is written out, with a snapshot of the producers.
+        """
+        state = self._state
+        base_offset, previous = state.ends.log_end_offset, state.active
+        previous.repair_tail()
+        producer_snapshots.write(state.directory, base_offset, state.read_producers())
+        active = Segment(state.directory, base_offset, Tail(base_offset, 0))
+        active.event_slack_ms = state.event_slack_ms
+        try:
+            active.activate()
+        except OSError:  # a batch may go to the segment before it, and none must begin here then
+            active.remove()
+            raise
+        version = state.version
+        state.replace_segments((*version.segments, active), version.log_start_offset)
+        try:
+            previous.seal()
+        except OSError as error:  # an index that is too short costs time, not answers
+            _log.warning(
+                "index not written", extra={"segment": previous.path, "reason": str(error)}
+            )
+        return active
+
+    def reset_append_clock(self, now_ms: int) -> int | None:
+        """Let the next batch be appended at the clock's time, once, although the last ones came later.
+
+        For a clock that was far ahead: its times would be given until it is right again. The mark in the
+        log is a new segment, for within one append times never go back. Not beside an append. `save_times`
+        makes it outlive the process, `flush` and `save_times` a power loss. Returns the last append time
+        until now; None if it was not ahead, and nothing is changed. Raises KafkaStorageError.
+        """
+        state = self._state
+        last_time = state.last_append_time_ms
+        if not ahead(last_time, now_ms):
+            return None
+        with state.append_lock:
+            if state.is_stopped:
+                state.check_usable()
+                raise KafkaStorageError(f"{state.topic}-{state.index} takes no batches now")
+            try:
+                if state.active.tail.size:
+                    self.roll()
+            except OSError as error:
+                raise state.storage_error("no segment could be begun", error) from error
+            state.last_append_time_ms, state.back_offset = None, state.ends.log_end_offset
+        _log.warning(
+            "append time goes back",
+            extra={
+                "topic": state.topic,
+                "partition": state.index,
+                "offset": state.ends.log_end_offset,
+                "from": last_time,
+                "to": now_ms,
+            },
+        )
+        return last_time

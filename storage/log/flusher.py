@@ -1,0 +1,159 @@
+"""What of a log is durable: commit, flush and a clean stop move it on.
+
+`commit` makes durable what acknowledgements wait for, `flush` all, indexes too, which moves the recovery
+point; both may run in a thread beside appends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import filenames, files
+from storage.log.producers import producer_snapshots
+from storage.log.recovery import loading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.log.state import LogState
+
+_NO_SEGMENT = -1
+
+
+class Flusher:
+    """Makes one log durable."""
+
+    __slots__ = ("_flushed_base", "_state")
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._flushed_base = _NO_SEGMENT  # the segment whose files and names are durable
+
+    @property
+    def must_commit(self) -> bool:
+        """Whether flush.messages has been reached: nothing is acknowledged before a `commit`."""
+        state = self._state
+        return state.ends.log_end_offset - state.durable_offset >= state.config.flush_messages
+
+    def commit(self) -> int:
+        """Make the batches appended so far, and their append times, durable; return up to where.
+
+        What an acknowledgement waits for: two syncs as a rule, for whatever came meanwhile. The
+        indexes, and with them the recovery point, are left to `flush`. May run in a thread beside
+        appends. Raises KafkaStorageError, and the log is offline when a sync failed.
+        """
+        state = self._state
+        with state.commit_lock:
+            with state.append_lock:
+                end_offset, active = state.ends.log_end_offset, state.active
+            state.check_usable()
+            if end_offset <= state.durable_offset:
+                return state.durable_offset
+            if active.base_offset != self._flushed_base:
+                return self.flush()  # new files, which need their names, and those before them
+            try:
+                with state.append_lock:
+                    active.append_times.mark_end(active.tail.end_offset)
+                self.sync(active.commit)
+            except OSError as error:
+                raise state.storage_error("the log cannot be made durable", error) from error
+            state.mark_durable(end_offset)
+            return end_offset
+
+    def flush(self) -> int:
+        """Make everything appended so far durable, indexes too; return the offset up to which it is.
+
+        May run in a thread beside appends. Raises KafkaStorageError, and the log is offline when a
+        sync failed.
+        """
+        state = self._state
+        with state.flush_lock:
+            if state.offline is not None and not state.is_deleted:
+                state.note_offline()
+            with state.append_lock:
+                end_offset, times = state.ends.log_end_offset, state.current_times()
+                active = state.active  # its append times have no file before the first batch
+                base_offset = active.base_offset if active.tail.size else _NO_SEGMENT
+            state.check_usable()
+            if end_offset <= state.recovery_point:
+                return state.recovery_point
+            try:
+                self.sync_all()
+                state.save_times(times, durable=True)
+            except OSError as error:
+                raise state.storage_error("the log cannot be made durable", error) from error
+            state.recovery_point = max(end_offset, state.recovery_point)
+            state.covered_offset = end_offset
+            self._flushed_base = base_offset
+            state.mark_durable(end_offset)
+            state.logged_errors.clear()
+            return end_offset
+
+    def sync(self, sync: Callable[[], None]) -> None:
+        """Make files of a segment durable; raises OSError, and KafkaStorageError when a sync failed.
+
+        Nobody else's sync may come between a failure and its being known: it would succeed.
+        """
+        state = self._state
+        with state.sync_lock:
+            state.check_online()
+            try:
+                sync()
+            except files.SyncError as error:
+                raise state.storage_error("the log cannot be made durable", error) from error
+
+    def sync_all(self) -> None:
+        """Make what lies beyond the recovery point durable, with the names of all.
+
+        Under the flush lock. Raises OSError, and KafkaStorageError when a sync failed.
+        """
+        state = self._state
+        for segment in state.version.segments:
+            if segment.tail.end_offset > state.recovery_point:
+                self.sync(segment.sync)
+        if not state.recovery_point:  # the first time: the partition itself
+            metadata = state.directory / filenames.PARTITION_METADATA_FILE
+            if metadata.exists():
+                files.sync(metadata)
+            files.sync(state.directory.parent)
+        state.epochs.sync()
+        files.sync(state.directory)
+
+    def save_times(self) -> None:
+        """Make what is known of the log's times durable; for a thread. Raises KafkaStorageError."""
+        state = self._state
+        try:
+            with state.flush_lock:
+                state.check_usable()
+                state.save_times(state.covered_times(), durable=True)
+        except OSError as error:
+            raise state.storage_error("the log's times cannot be kept", error) from error
+
+    def close(self) -> None:
+        """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError.
+
+        A log that is offline is not closed: the next start reads what the disk has.
+        """
+        state = self._state
+        if state.is_deleted or state.is_closed:
+            return
+        if state.offline is not None:
+            self.flush()  # raises that it is
+        with state.append_lock:
+            state.is_closed = state.is_stopped = True
+        end_offset, active = state.ends.log_end_offset, state.active
+        try:
+            active.repair_tail()
+            snapshot = filenames.snapshot_path(state.directory, end_offset)
+            if state.producers is not None or not snapshot.exists():
+                producer_snapshots.write(state.directory, end_offset, state.read_producers())
+            loading.remove_stray_snapshots(state.directory, state.version.segments)
+            active.complete_indexes()
+        except OSError as error:
+            raise state.storage_error("the log cannot be closed", error) from error
+        self.flush()
+        try:
+            state.save_times(state.current_times(), durable=True)
+            active.seal()
+        except OSError as error:
+            raise state.storage_error("the index cannot be written", error) from error

@@ -1,0 +1,266 @@
+"""What a log answers to those who read it: slices, lookups by time, leader epochs.
+
+Any thread may ask, beside an append, retention or compaction. An answer is of one version of the log,
+which is held until it is found. An answer that a new leader epoch or a truncation overtakes is
+NOT_LEADER_OR_FOLLOWER. Where answers are found is written in `reading` and `lookup`; here is what they
+are asked about, and what their errors mean to a client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from protocol.errors import CorruptMessage, OffsetOutOfRange
+from storage.log import lookup, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.log.reading import Fetched, SliceAppendTimes
+    from storage.log.state import LogState
+    from storage.log.version import Ends, Version
+
+_Answer = TypeVar("_Answer")
+
+
+class Reader:
+    """Reads one log."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_offset: int,
+        minimum_one: bool,
+        at_hand: bool = False,
+    ) -> Fetched:
+        """Read from the batch that holds `offset`, at most `max_bytes`, below `upper_offset`.
+
+        Whole slices of the log, unchanged: the first batch may begin before `offset`, the last may
+        be cut short by `max_bytes`. With `minimum_one` the first batch comes whole, whatever
+        its size. Raises OffsetOutOfRange, NotLeaderOrFollower and KafkaStorageError; with `at_hand`
+        WouldBlock where much has to be read before it is known where the offset lies.
+        """
+        state = self._state
+        if state.offline is not None:
+            state.check_online()
+        version = state.hold()
+        try:
+            if not version.log_start_offset <= offset <= state.ends[0]:
+                self._refuse(version, offset)
+            fetched = reading.read(
+                version.segments,
+                offset,
+                max_bytes,
+                upper_offset=upper_offset,
+                minimum_one=minimum_one,
+                at_hand=at_hand,
+            )
+        except (OSError, CorruptMessage) as error:
+            raise state.read_error(version, error) from error
+        finally:
+            version.release()
+        if state.version.generation != version.generation:
+            state.check_generation(version)
+        return fetched
+
+    def read_with_append_times(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_offset: int,
+        minimum_one: bool,
+        at_hand: bool = False,
+    ) -> tuple[Fetched, list[SliceAppendTimes]]:
+        """As `read`, and when what was read was appended: of these batches, whatever compaction does."""
+
+        def look(version: Version, _: Ends) -> tuple[Fetched, list[SliceAppendTimes]]:
+            if not version.log_start_offset <= offset <= self._state.ends.log_end_offset:
+                self._refuse(version, offset)
+            fetched = reading.read(
+                version.segments,
+                offset,
+                max_bytes,
+                upper_offset=upper_offset,
+                minimum_one=minimum_one,
+                at_hand=at_hand,
+            )
+            return fetched, reading.append_times_of(version.segments, fetched)
+
+        return self._look(look)
+
+    def _refuse(self, version: Version, offset: int) -> None:
+        state = self._state
+        raise OffsetOutOfRange(
+            f"{state.topic}-{state.index}: offset {offset} is not between "
+            f"{version.log_start_offset} and {state.ends.log_end_offset}"
+        )
+
+    def _look(self, look: Callable[[Version, Ends], _Answer]) -> _Answer:
+        """Find an answer in one version of the log."""
+        state = self._state
+        state.check_online()
+        ends = state.ends  # before the version: what lies below them is in its segments
+        with state.hold() as version:
+            try:
+                answer = look(version, ends)
+            except (OSError, CorruptMessage) as error:
+                raise state.read_error(version, error) from error
+        state.check_generation(version)
+        return answer
+
+    # --- times ------------------------------------------------------------------------------------
+
+    def find_by_time(self, timestamp: int, *, upper_offset: int) -> tuple[int, int] | None:
+        """Return (offset, time) of the first data record at or after a time, or None.
+
+        Exact, in offset order, below `upper_offset`; any time is a real one here, -1 excepted.
+        Raises NotLeaderOrFollower and KafkaStorageError.
+        """
+        return self._look(
+            lambda version, _: lookup.find_time(
+                version.segments,
+                timestamp,
+                start_offset=version.log_start_offset,
+                upper_offset=upper_offset,
+            )
+        )
+
+    def find_largest_time(self, *, upper_offset: int) -> tuple[int, int] | None:
+        """Return (offset, time) of the first record with the largest time, or None (KIP-734).
+
+        Raises NotLeaderOrFollower and KafkaStorageError.
+        """
+        return self._look(
+            lambda version, _: lookup.find_largest(
+                version.segments,
+                start_offset=version.log_start_offset,
+                upper_offset=upper_offset,
+            )
+        )
+
+    def find_by_append_time(
+        self, append_time_ms: int, *, upper_offset: int
+    ) -> lookup.AppendedSince:
+        """Return the first offset from the log's start on that was appended at or after a time.
+
+        Below `upper_offset`; what nobody knows is said, not guessed. Raises NotLeaderOrFollower and
+        KafkaStorageError.
+        """
+        return self._look(
+            lambda version, _: lookup.find_append_time(
+                version.segments,
+                append_time_ms,
+                start_offset=version.log_start_offset,
+                upper_offset=upper_offset,
+                back_offset=self._state.back_offset,
+            )
+        )
+
+    def times_of(self, offset: int) -> lookup.OffsetTimes:
+        """Return both times of an offset: its record's own, and when it was appended.
+
+        Raises OffsetOutOfRange, CorruptMessage, NotLeaderOrFollower and KafkaStorageError.
+        """
+        return self._look(
+            lambda version, ends: lookup.times_of(
+                version.segments,
+                offset,
+                start_offset=version.log_start_offset,
+                upper_offset=ends.high_watermark,
+            )
+        )
+
+    def append_time_of(self, offset: int) -> int | None:
+        """Return when the batch with this offset was appended, None when nobody knows.
+
+        Raises NotLeaderOrFollower and KafkaStorageError.
+        """
+
+        def look(version: Version, ends: Ends) -> int | None:
+            if not version.log_start_offset <= offset < ends.log_end_offset:
+                return None
+            return lookup.append_time_of(version.segments, offset)
+
+        return self._look(look)
+
+    def read_max_event_time(self) -> int | None:
+        """Return the largest event time there ever was, reading what is not known of segments' times.
+
+        Raises OSError.
+        """
+        with self._state.hold() as version:
+            for segment in version.segments:
+                segment.times  # noqa: B018 - asked for so that it is known
+        return self._state.max_event_time
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    def first_record(self, offset: int) -> tuple[int, lookup.OffsetTimes] | None:
+        """Return the first data record from an offset on, and both its times; None if none is left.
+
+        Raises CorruptMessage, NotLeaderOrFollower and KafkaStorageError.
+        """
+        return self._look(
+            lambda version, ends: lookup.first_record(
+                version.segments,
+                offset,
+                start_offset=version.log_start_offset,
+                upper_offset=ends.high_watermark,
+            )
+        )
+
+    def size_before(self, offset: int) -> int:
+        """Return how many bytes of batches lie before an offset.
+
+        Raises NotLeaderOrFollower and KafkaStorageError.
+        """
+        return self._look(
+            lambda version, _: lookup.size_before(
+                version.segments, offset, start_offset=version.log_start_offset
+            )
+        )
+
+    def offsets_before_v0(self, timestamp: int, max_offsets: int) -> list[int]:
+        """Answer ListOffsets v0; see `lookup.offsets_before`.
+
+        Raises UnsupportedVersion, NotLeaderOrFollower and KafkaStorageError.
+        """
+        return self._look(
+            lambda version, ends: lookup.offsets_before(
+                version.segments,
+                timestamp,
+                max_offsets,
+                start_offset=version.log_start_offset,
+                upper_offset=ends.high_watermark,
+            )
+        )
+
+    # --- leader epochs ----------------------------------------------------------------------------
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return (the largest epoch up to `epoch`, where it ended); (-1, -1) if still to come.
+
+        The current epoch ends where the log does, though nothing may have been written in it yet.
+        """
+        state = self._state
+        if epoch == state.leader_epoch:
+            return epoch, state.ends.log_end_offset
+        return state.epochs.end_offset_of(epoch, state.ends.log_end_offset)
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """Return the leader epoch of what is stored at an offset, -1 where that is not known.
+
+        At the log's end it is the epoch of what comes next.
+        """
+        state = self._state
+        if offset >= state.ends.log_end_offset:
+            return state.leader_epoch
+        return state.epochs.epoch_of(offset)

@@ -1,0 +1,105 @@
+"""Opening a partition: what its directory holds becomes a `LogState`.
+
+After a clean stop nothing of the log is read; after any other end `loading` recovers it first.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from protocol.errors import CorruptMessage
+from storage.log import partition_times, reading
+from storage.log.epochs import NO_EPOCH, LeaderEpochs
+from storage.log.recovery import loading
+from storage.log.state import LogState
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from config.topic import TopicConfig
+    from storage.segment.segment import Segment
+
+_log = logging.getLogger("tidelog.storage")
+
+
+def open_log(
+    directory: Path,
+    topic: str,
+    index: int,
+    topic_id: uuid.UUID | None,
+    config: TopicConfig,
+    *,
+    now_ms: int,
+    recovery_point: int = 0,
+    was_clean: bool = False,
+    log_start_offset: int = 0,
+    cleaned_offset: int | None = None,
+    producer_id_expiration_ms: int = 86_400_000,
+    boot_id: str = "",
+) -> LogState:
+    """Read what the directory holds; recover the log when the last stop was not clean.
+
+    `boot_id` names this start of the machine: what was appended since the last flush of another one
+    has no append time that could be relied on. Before `cleaned_offset` the log was compacted: None is
+    never. Raises OSError.
+    """
+    known = partition_times.read(directory)
+    if known is not None:
+        log_start_offset = max(log_start_offset, known.log_start_offset)
+    loaded = loading.load(
+        directory,
+        recovery_point=recovery_point,
+        was_clean=was_clean,
+        log_start_offset=log_start_offset,
+        index_interval_bytes=config.index_interval_bytes,
+        contiguous=not config.is_compacted and cleaned_offset is None,
+        known=known,
+        boot_id=boot_id,
+    )
+    segments = loaded.segments
+    end_offset = segments[-1].tail.end_offset
+    covered_offset = 0 if known is None else min(known.covered_offset, end_offset)
+    state = LogState(
+        directory,
+        topic,
+        index,
+        topic_id,
+        config,
+        segments=segments,
+        epochs=LeaderEpochs(directory, end_offset),
+        log_start_offset=min(max(log_start_offset, segments[0].base_offset), end_offset),
+        recovery_point=min(recovery_point, end_offset),
+        covered_offset=end_offset if was_clean else covered_offset,
+        cleaned_offset=cleaned_offset,
+        last_append_time_ms=loaded.last_append_time_ms,
+        back_offset=loaded.back_offset,
+        max_event_time=None if known is None else known.max_event_time,
+        boot_id=boot_id,
+        now_ms=now_ms,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+    )
+    if state.epochs.last_begun == NO_EPOCH:
+        state.leader_epoch = max(0, _epoch_of_last_batch(segments))
+    state.arrivals.begin(state.max_event_time)
+    if known is None and state.size:
+        _log.warning(
+            "partition.times missing: the largest event time is that of what the log holds",
+            extra={"topic": topic, "partition": index},
+        )
+    if known is None or (known.boot_id, known.back_offset) != (boot_id, state.back_offset):
+        state.save_times(state.covered_times(), durable=False, losable=known is None)
+    elif was_clean:
+        state.note_saved_times(known)  # as the last close left it, durably
+    return state
+
+
+def _epoch_of_last_batch(segments: Sequence[Segment]) -> int:
+    """Return the epoch in the last batch's header, where no checkpoint tells; raises OSError."""
+    try:
+        last = reading.last_batch(segments)
+    except CorruptMessage:
+        return NO_EPOCH
+    return NO_EPOCH if last is None else last.leader_epoch

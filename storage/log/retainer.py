@@ -1,0 +1,274 @@
+"""Retention of a log: the oldest segments go, by policy, and up to where somebody deletes records.
+
+What is to go is judged by `storage/time/retention.py`, first under no lock, for times may have to be
+read, then under the flush lock, where nothing but appends changes the log. What `explain` says comes out of
+the same function. The event times of the segments that go are kept, and the start of the log moves: no
+restart moves it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage, OffsetOutOfRange
+from storage.log.retention import deletion, explanation, glance
+from storage.log.retention.explanation import Moment
+from storage.time.retention import Retention, retention_of, segments_to_delete
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from config.topic import TopicConfig
+    from storage.compaction.explain import CompactionBlocker
+    from storage.log.appender import Appender
+    from storage.log.compactor import Compactor
+    from storage.log.flusher import Flusher
+    from storage.log.retention.deletion import Deletion
+    from storage.log.retention.explanation import PartitionExplanation
+    from storage.log.retention.glance import Glance
+    from storage.log.state import LogState
+    from storage.log.version import Version
+    from storage.segment.log_file import Tail
+    from storage.segment.segment import Segment
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class _Judged(NamedTuple):
+    """The oldest segments of a version, which retention lets go of."""
+
+    segments: tuple[Segment, ...]
+    tail: Tail | None  # of the last of them, where that is active
+    rules: Retention
+    policies: list[str]
+
+
+class Retainer:
+    """Deletes from one log what its policies say, and explains it."""
+
+    __slots__ = ("_appender", "_compactor", "_flusher", "_state")
+
+    def __init__(
+        self, state: LogState, appender: Appender, flusher: Flusher, compactor: Compactor
+    ) -> None:
+        self._state = state
+        self._appender = appender
+        self._flusher = flusher
+        self._compactor = compactor
+
+    def apply_retention(self, now_ms: int) -> list[Deletion]:
+        """Delete the oldest segments as far as the topic's settings say; return what went.
+
+        Each deletion is logged. Files that were deleted file.delete.delay.ms ago, and that nobody
+        reads, are removed. Meant for a thread, now and then. Raises KafkaStorageError.
+        """
+        state = self._state
+        state.check_online()
+        try:
+            with state.hold() as version:
+                judged = self._judge(version, now_ms)  # reads what it needs, under no lock
+            with state.flush_lock:
+                state.check_usable()
+                state.remove_pending_deletes(now_ms)
+                if not self._still_holds(judged):
+                    judged = self._judge(state.version, now_ms)
+                return self._delete_old_segments(judged, now_ms)
+        except OSError as error:
+            raise state.storage_error("retention failed", error) from error
+
+    def _judge(self, version: Version, now_ms: int) -> _Judged:
+        """Tell which segments are to go, reading what is not known of their times; raises OSError.
+
+        It writes nothing.
+        """
+        state, segments = self._state, version.segments
+        rules = retention_of(state.config)
+        # Before anything of it is looked at: what comes later is not judged.
+        tail = segments[-1].tail
+        if rules.event_ms is not None:
+            deletion.learn(segments)
+        policies = segments_to_delete(
+            deletion.candidates(segments),
+            rules,
+            now_ms=now_ms,
+            log_start_offset=version.log_start_offset,
+            high_watermark=state.ends.high_watermark,
+            max_event_time=state.max_event_time,
+        )
+        deletion.learn(segments[: len(policies)])
+        is_all = len(policies) == len(segments)
+        return _Judged(segments[: len(policies)], tail if is_all else None, rules, policies)
+
+    def _still_holds(self, judged: _Judged) -> bool:
+        """Tell whether the segments judged are the oldest still, and the settings those they were."""
+        segments = self._state.version.segments[: len(judged.segments)]
+        return segments == judged.segments and retention_of(self._state.config) == judged.rules
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log start at `offset`, if it starts before; return where it starts (KIP-107).
+
+        It is durable then. Whole segments before it go with the next `apply_retention`. Raises
+        OffsetOutOfRange and KafkaStorageError.
+        """
+        state = self._state
+        state.check_online()
+        high_watermark = state.ends.high_watermark
+        if not 0 <= offset <= high_watermark:
+            raise OffsetOutOfRange(
+                f"{state.topic}-{state.index}: offset {offset} is not between 0 and "
+                f"{high_watermark}"
+            )
+        try:
+            with state.flush_lock:
+                state.check_usable()
+                with state.append_lock:
+                    state.move_start(offset)
+                # What lies before the start must be on the disk, or a power loss would bring back
+                # a log that ends before it starts.
+                if state.recovery_point < state.version.log_start_offset:
+                    self._flusher.sync_all()
+                state.save_times(state.covered_times(), durable=True)
+        except OSError as error:
+            raise state.storage_error("records cannot be deleted", error) from error
+        return state.version.log_start_offset
+
+    def _delete_old_segments(self, judged: _Judged, now_ms: int) -> list[Deletion]:
+        """Delete what has been judged; what the disk does not let go of stays, and goes next time."""
+        state, policies = self._state, judged.policies
+        if not policies:
+            return []
+        with state.append_lock:
+            if state.is_stopped:
+                return []
+            if judged.tail is not None:
+                last = judged.segments[-1]
+                is_judged = state.active is last and last.tail == judged.tail
+                if not is_judged or not self._roll_if_there_is_room():
+                    policies.pop()
+            going = judged.segments[: len(policies)]
+            if not going:
+                return []
+            max_event_time = state.max_event_time
+            log_start_offset = state.version.log_start_offset
+            state.largest_event.keep(max_event_time)
+            left = state.version.segments[len(going) :]
+            replaced = state.replace_segments(left, max(log_start_offset, left[0].base_offset))
+        deletions: list[Deletion] = []
+        try:
+            self._save_times_on_full_disk(going)
+            for segment, policy in zip(going, policies, strict=True):
+                deleted, away = deletion.delete(
+                    segment, policy, judged.rules, log_start_offset, max_event_time
+                )
+                due_ms = now_ms + state.config.file_delete_delay_ms
+                state.pending_deletes.add(away, due_ms, replaced)
+                deletion.say(state.topic, state.index, deleted)
+                deletions.append(deleted)
+        except OSError:
+            # Their files would be segments again after a restart. They are before the log's start now.
+            with state.append_lock:
+                state.replace_segments(
+                    (*going[len(deletions) :], *state.version.segments),
+                    state.version.log_start_offset,
+                )
+            raise
+        self._forget_epochs()
+        return deletions
+
+    def _roll_if_there_is_room(self) -> bool:
+        """Begin a new segment, so that the last one may go too; False when the disk is full."""
+        try:
+            self._appender.roll()
+        except OSError as error:
+            if not deletion.is_full(error):
+                raise
+            return False
+        return True
+
+    def _save_times_on_full_disk(self, going: Sequence[Segment]) -> None:
+        """Keep what segments about to go have told; let them go even where there is no room for it.
+
+        What is not kept then is kept with the next flush. Raises OSError.
+        """
+        state = self._state
+        try:
+            state.save_times(state.covered_times(), durable=True)
+        except OSError as error:
+            if not deletion.is_full(error):
+                raise
+            deletion.make_room(going)
+            with contextlib.suppress(OSError):
+                state.save_times(state.covered_times(), durable=True)
+
+    def _forget_epochs(self) -> None:
+        """Drop leader epochs that have gone with their segments, or do so next time."""
+        state = self._state
+        try:
+            state.epochs.forget_before(state.version.log_start_offset)
+        except OSError as error:
+            _log.warning("leader epochs not written", extra={"reason": str(error)})
+
+    # --- what will go -----------------------------------------------------------------------------
+
+    def explain(
+        self,
+        now_ms: int,
+        config: TopicConfig | None = None,
+        blocker: CompactionBlocker | None = None,
+    ) -> PartitionExplanation:
+        """Say of each segment what will delete it, and when, or what holds it; nothing is changed.
+
+        By other settings than the topic's where `config` is given; `blocker` keeps compaction from
+        it. Meant for a thread: what is not known of segments' times is read. Raises KafkaStorageError
+        and CorruptMessage.
+        """
+        state = self._state
+        state.check_online()
+        config = state.config if config is None else config
+        with state.hold() as version:
+            try:
+                for segment in version.segments:
+                    segment.times  # noqa: B018 - asked for so that the largest event time is known
+                moment = self._moment(version, now_ms, config, blocker)
+                return explanation.explain(
+                    state.topic, state.index, moment, retention_of(config), now_ms
+                )
+            except (OSError, CorruptMessage) as error:
+                raise state.read_error(version, error) from error
+
+    def _moment(
+        self,
+        version: Version,
+        now_ms: int,
+        config: TopicConfig,
+        blocker: CompactionBlocker | None,
+    ) -> Moment:
+        state = self._state
+        with state.append_lock:
+            ends = state.ends
+            moment = Moment(
+                version.segments,
+                deletion.candidates(version.segments),
+                version.log_start_offset,
+                ends.high_watermark,
+                ends.log_end_offset,
+                state.max_event_time,
+                state.last_append_time_ms,
+            )
+        compacting = self._compactor.compacting(version.segments, now_ms, config, blocker)
+        return moment._replace(compacting=compacting)
+
+    def glance(self, now_ms: int) -> Glance:
+        """Say what is known of the log's times without reading anything."""
+        state, version = self._state, self._state.version
+        rules = retention_of(state.config)
+        return glance.at(
+            version.segments,
+            rules,
+            now_ms=now_ms,
+            log_start_offset=version.log_start_offset,
+            high_watermark=state.ends.high_watermark,
+            max_event_time=None if rules.event_ms is None else state.max_event_time,
+        )

@@ -1,0 +1,471 @@
+"""What a partition's log is: its segments, offsets, times and locks, in one place.
+
+The appender, reader, flusher, retainer and compactor of a partition share one `LogState`. They read its
+attributes, and change what belongs together through its methods: the version (segments and start), the
+ends, the high watermark, `partition.times`.
+
+Locks. `append_lock` keeps the active segment and which segments there are, `flush_lock` keeps flushing,
+retention and compaction apart, `commit_lock` commits. Whoever needs several takes them from the last
+to the first. Whoever writes files holds one of them, and the deletion of the log takes all: nothing is
+written after it. `sync_lock` and `times_lock` are held for one sync or one file, and nobody asks for
+more than `append_lock` under them. `version_lock` guards one assignment or one count; under it nobody
+asks for anything.
+
+A sync that fails takes the log offline until the process ends: the system says once that it has lost
+something, and answers the next sync with success. A full disk is no such failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from config.setting import LONG_MAX
+from protocol.errors import (
+    BrokerError,
+    CorruptMessage,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
+from storage import files
+from storage.log import partition_times
+from storage.log.high_watermark import AFTER_FLUSH, AT_ONCE
+from storage.log.largest_event import LargestEvent
+from storage.log.producers.recovered_producers import load_producers
+from storage.log.retention import deletion
+from storage.log.retention.pending_deletes import PendingDeletes
+from storage.log.settings import NEWEST_MAGIC, settings_of
+from storage.log.version import Ends, Version
+from storage.segment.segment_line import SegmentLine
+from storage.time.arrivals import Arrivals
+from storage.time.event_time import event_slack
+
+if TYPE_CHECKING:
+    import uuid
+    from pathlib import Path
+
+    from config.topic import TopicConfig
+    from storage.log.epochs import LeaderEpochs
+    from storage.log.high_watermark import HighWatermarkPolicy
+    from storage.log.producers.producer_state import Producers
+    from storage.segment.segment import Segment
+
+_log = logging.getLogger("tidelog.storage")
+
+_NO_BOOT = "offline"  # names no start of any machine
+
+
+class LogState:
+    """The state of one partition's log."""
+
+    __slots__ = (
+        "_config",
+        "_replaced",
+        "_saved_times",
+        "active",
+        "append_lock",
+        "arrivals",
+        "back_offset",
+        "boot_id",
+        "cleaned_offset",
+        "commit_lock",
+        "covered_offset",
+        "directory",
+        "durable_offset",
+        "ends",
+        "epochs",
+        "event_slack_ms",
+        "flush_lock",
+        "has_flush_rules",
+        "index",
+        "internal_settings",
+        "is_closed",
+        "is_deleted",
+        "is_read",
+        "is_stopped",
+        "largest_event",
+        "last_append_time_ms",
+        "leader_epoch",
+        "logged_errors",
+        "offline",
+        "opened_ms",
+        "pending_deletes",
+        "policy",
+        "producer_id_expiration_ms",
+        "producers",
+        "recovery_point",
+        "replacing",
+        "settings",
+        "sync_lock",
+        "times_lock",
+        "topic",
+        "topic_id",
+        "version",
+        "version_lock",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        index: int,
+        topic_id: uuid.UUID | None,
+        config: TopicConfig,
+        *,
+        segments: tuple[Segment, ...],
+        epochs: LeaderEpochs,
+        log_start_offset: int,
+        recovery_point: int,
+        covered_offset: int,
+        cleaned_offset: int | None,
+        last_append_time_ms: int | None,
+        back_offset: int,
+        max_event_time: int | None,
+        boot_id: str,
+        now_ms: int,
+        producer_id_expiration_ms: int,
+    ) -> None:
+        """Take what was found on disk; the log ends, and others may read, where its segments end."""
+        self.directory = directory
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.append_lock = threading.RLock()
+        self.flush_lock = threading.Lock()
+        self.commit_lock = threading.Lock()
+        self.sync_lock = threading.Lock()  # one learns of a failure before another asks again
+        self.times_lock = threading.Lock()  # partition.times is written
+        self.version_lock = threading.Lock()
+
+        end_offset = segments[-1].tail.end_offset
+        self.version = Version(0, segments, log_start_offset, 0, self.version_lock)
+        self._replaced: list[Version] = []  # that somebody holds, or held when they were replaced
+        self.active = segments[-1]
+        self.ends = Ends(end_offset, end_offset, end_offset)
+        self.epochs = epochs
+        self.leader_epoch = max(0, epochs.last_begun)  # the last one that began here
+        self.recovery_point = recovery_point  # before it all is durable, indexes too
+        self.durable_offset = recovery_point  # before it batches and append times are durable
+        self.covered_offset = covered_offset  # before it append times outlive a power loss
+        self.cleaned_offset = cleaned_offset  # before it the log was compacted; None: never
+        self.replacing: frozenset[int] = frozenset()  # bases of segments that are being replaced
+        self.pending_deletes = PendingDeletes()
+
+        self.last_append_time_ms = last_append_time_ms  # None: nobody knows
+        self.back_offset = back_offset  # where append times were last let go back; 0: nowhere
+        self.largest_event = LargestEvent(max_event_time)
+        self.boot_id = boot_id
+        self._saved_times = b""  # what partition.times holds
+        self.producers: Producers | None = None  # see `read_producers`
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.opened_ms = now_ms
+        self.is_read = not self.size  # what appends need of the log is in memory
+
+        self.is_deleted = False
+        self.offline: str | None = None  # why it is, from a failed sync to the end of the process
+        self.is_closed = False
+        self.is_stopped = False  # deleted, offline or closed: takes no batch
+        self.logged_errors: set[tuple[str, str]] = set()  # logged once, until a flush succeeds
+        self.arrivals = Arrivals(config)
+        self.config = config
+
+    def __repr__(self) -> str:
+        return f"<LogState {self.topic}-{self.index} at {self.ends.log_end_offset}>"
+
+    # --- settings ---------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings; a replacement holds from the next append on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self.policy: HighWatermarkPolicy = AFTER_FLUSH if config.flush_messages == 1 else AT_ONCE
+        self.has_flush_rules = (config.flush_messages, config.flush_ms) != (LONG_MAX, LONG_MAX)
+        self.event_slack_ms = event_slack(config)
+        for segment in self.version.segments:
+            segment.event_slack_ms = self.event_slack_ms
+        self.arrivals.expect(config)
+        self.settings = settings_of(config, config.target_magic)
+        self.internal_settings = settings_of(config, NEWEST_MAGIC)
+
+    # --- versions ---------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """The bytes of all segments' logs."""
+        return sum(segment.tail.size for segment in self.version.segments)
+
+    def hold(self) -> Version:
+        """Return the version that is current, held: use it in a `with` block, or release it."""
+        with self.version_lock:
+            version = self.version
+            version.holders += 1
+        return version
+
+    def replace_segments(self, segments: tuple[Segment, ...], log_start_offset: int) -> int:
+        """Have other segments, and perhaps a later start; under the append lock.
+
+        Returns the number of the version that was replaced: its holders use its segments still.
+        """
+        before = self._replace(segments, log_start_offset, self.version.generation)
+        self.active = segments[-1]
+        return before.number
+
+    def move_start(self, offset: int) -> None:
+        """Let the log start at an offset, if it starts before; under the append lock."""
+        if offset > self.version.log_start_offset:
+            self._replace(self.version.segments, offset, self.version.generation)
+
+    def begin_generation(self) -> None:
+        """Refuse the answers of reads under way: NOT_LEADER_OR_FOLLOWER; under the append lock.
+
+        For a new leader epoch, and for a truncation both before the files are cut and when the
+        log is whole again.
+        """
+        version = self.version
+        self._replace(version.segments, version.log_start_offset, version.generation + 1)
+
+    def check_generation(self, version: Version) -> None:
+        """Raise NotLeaderOrFollower if the log was truncated, or led anew, since this version."""
+        if self.version.generation != version.generation:
+            raise NotLeaderOrFollower(
+                f"{self.topic}-{self.index}: the leader epoch has changed, or the log was truncated"
+            )
+
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """Lead, or be led, in another epoch from now on."""
+        with self.append_lock:
+            if epoch != self.leader_epoch:
+                self.leader_epoch = epoch
+                self.begin_generation()
+
+    def _replace(
+        self, segments: tuple[Segment, ...], log_start_offset: int, generation: int
+    ) -> Version:
+        with self.version_lock:
+            before = self.version
+            self._replaced = [each for each in (*self._replaced, before) if each.holders]
+            self.version = Version(
+                before.number + 1, segments, log_start_offset, generation, self.version_lock
+            )
+        if log_start_offset > before.log_start_offset:
+            _log.info(
+                "log start moved",
+                extra={
+                    "topic": self.topic,
+                    "partition": self.index,
+                    "log_start_offset": log_start_offset,
+                },
+            )
+        return before
+
+    def oldest_held(self) -> int | None:
+        """Return the number of the oldest version, not current any more, that somebody holds."""
+        with self.version_lock:
+            self._replaced = [each for each in self._replaced if each.holders]
+            return self._replaced[0].number if self._replaced else None
+
+    def remove_pending_deletes(self, now_ms: int) -> None:
+        """Remove files of deleted segments that are due and that nobody reads; raises OSError."""
+        self.pending_deletes.remove_due(now_ms, self.oldest_held())
+
+    def give_up_files(self) -> None:
+        """Never open a file of this log again: another log may have their names soon."""
+        with self.version_lock:
+            versions = (*self._replaced, self.version)
+        for version in versions:
+            for segment in version.segments:
+                segment.give_up()
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def publish(self, end_offset: int) -> None:
+        """Let the log end at an offset, behind a batch that is stored; under the append lock."""
+        _, high_watermark, last_stable_offset = self.ends
+        self.ends = Ends(end_offset, high_watermark, last_stable_offset)
+        self.policy.appended(self, end_offset)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Let others read up to an offset; under the append lock.
+
+        Never beyond the log's end, and never back. Every transaction is decided: there are none
+        open here, so the last stable offset is the same.
+        """
+        end_offset, high_watermark, _ = self.ends
+        offset = min(offset, end_offset)
+        if offset > high_watermark:
+            self.ends = Ends(end_offset, offset, offset)
+
+    def mark_durable(self, end_offset: int) -> None:
+        """Note that batches and append times are durable up to an offset."""
+        with self.append_lock:
+            self.durable_offset = max(end_offset, self.durable_offset)
+            self.policy.flushed(self, self.durable_offset)
+            self.largest_event.advance(self.ends.high_watermark)
+
+    # --- times ------------------------------------------------------------------------------------
+
+    @property
+    def max_event_time(self) -> int | None:
+        """The largest event time there ever was below the high watermark; see `largest_event`.
+
+        Of segments whose times are not known yet nothing is read for it.
+        """
+        with self.append_lock:
+            return self.largest_event.below(self.ends.high_watermark, self.version.segments)
+
+    def current_times(self) -> partition_times.PartitionTimes:
+        """Gather what `partition.times` keeps; nothing is read for it."""
+        lines = []
+        for segment in self.version.segments:
+            times, size = segment.known_times
+            tail = segment.tail
+            if size == tail.size and segment.base_offset not in self.replacing:
+                lines.append(
+                    SegmentLine(
+                        segment.base_offset,
+                        *tail,
+                        times.copy(),
+                        *segment.index_entries,
+                        segment.is_true,
+                    )
+                )
+        return partition_times.PartitionTimes(
+            self.max_event_time,
+            self.last_append_time_ms,
+            self.version.log_start_offset,
+            self.ends.log_end_offset,
+            self.boot_id,
+            tuple(lines),
+            self.back_offset,
+        )
+
+    def covered_times(self) -> partition_times.PartitionTimes:
+        """Gather times, claiming no more append times than have been made durable."""
+        with self.append_lock:
+            return self.current_times()._replace(covered_offset=self.covered_offset)
+
+    def note_saved_times(self, times: partition_times.PartitionTimes) -> None:
+        """Note that `partition.times` holds these already, durably."""
+        self._saved_times = partition_times.pack(times)
+
+    def save_times(
+        self, times: partition_times.PartitionTimes, *, durable: bool, losable: bool = False
+    ) -> None:
+        """Write `partition.times` where it has changed; raises OSError."""
+        with self.times_lock:
+            if self.offline is not None:
+                times = times._replace(boot_id=_NO_BOOT)  # gathered before it was
+            data = partition_times.pack(times)
+            if data != self._saved_times:
+                partition_times.write(self.directory, data, durable=durable, losable=losable)
+                self._saved_times = data
+
+    # --- producers --------------------------------------------------------------------------------
+
+    def read_producers(self) -> Producers:
+        """Return what is known of idempotent producers, read from snapshot and log when first asked.
+
+        Raises KafkaStorageError and CorruptMessage.
+        """
+        producers = self.producers
+        if producers is not None:
+            return producers
+        with self.hold() as version:
+            try:
+                read = load_producers(
+                    self.directory,
+                    version.segments,
+                    self.producer_id_expiration_ms,
+                    self.opened_ms,
+                    log_start_offset=version.log_start_offset,
+                )
+            except OSError as error:
+                raise self.storage_error("producers' state cannot be read", error) from error
+        with self.append_lock:
+            if self.producers is None:  # else somebody was faster, and may have appended since
+                self.producers = read
+            return self.producers
+
+    # --- when the disk fails ----------------------------------------------------------------------
+
+    def check_online(self) -> None:
+        """Raise KafkaStorageError when the log is offline."""
+        if self.offline is not None:
+            raise KafkaStorageError(f"{self.topic}-{self.index} is offline: {self.offline}")
+
+    def check_usable(self) -> None:
+        """Raise what is wrong with a log whose files must not be written; for holders of a lock."""
+        if self.is_deleted:
+            raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
+        self.check_online()
+
+    def go_offline(self, why: str) -> None:
+        """Serve nothing until the next start, which finds out what the disk has.
+
+        The system has said once that it lost something, and may have dropped it from memory: the next
+        sync would succeed. What memory still holds would hide from recovery what is
+        missing, so it is given up; and append times beyond what was made durable are not trusted.
+        """
+        with self.append_lock:
+            if self.offline is not None:
+                return
+            self.offline, self.is_stopped = why, True
+            segments = self.version.segments
+        _log.critical(
+            "log offline",
+            extra={"topic": self.topic, "partition": self.index, "reason": why},
+        )
+        self.boot_id = _NO_BOOT
+        self.note_offline()
+        for segment in segments:
+            if segment.tail.end_offset > self.recovery_point:
+                with contextlib.suppress(OSError):
+                    segment.forget_cached()
+
+    def note_offline(self) -> None:
+        """Have partition.times say that the log went offline, as soon as the disk takes it.
+
+        A start on a disk that never took it believes the append times it reads, unless the machine
+        was started again.
+        """
+        with contextlib.suppress(OSError):
+            self.save_times(self.covered_times(), durable=False)
+
+    def read_error(self, version: Version, error: OSError | CorruptMessage) -> BrokerError:
+        """Return the error for the client whose read of a version failed."""
+        try:
+            self.check_generation(version)
+        except NotLeaderOrFollower as overtaken:
+            return overtaken
+        if isinstance(error, CorruptMessage):
+            return error
+        return self.storage_error("the log cannot be read", error)
+
+    def storage_error(self, what: str, error: OSError) -> BrokerError:
+        """Return the error for the client; a failed sync takes the log offline."""
+        if self.is_deleted:
+            return UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
+        reason = error.strerror or str(error)
+        if error.errno in deletion.FULL:
+            reason = f"the disk is full ({reason})"
+        if isinstance(error, files.SyncError):
+            self.go_offline(f"{what}: {reason}")
+        if (what, reason) not in self.logged_errors:  # a full disk fails every append
+            self.logged_errors.add((what, reason))
+            _log.error(
+                "storage error",
+                extra={
+                    "topic": self.topic,
+                    "partition": self.index,
+                    "what": what,
+                    "reason": reason,
+                },
+            )
+        return KafkaStorageError(f"{self.topic}-{self.index}: {what}: {reason}")
