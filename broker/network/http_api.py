@@ -13,135 +13,24 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.network.http_answers import Refused, answering, line, partition_number, twice
+from broker.network.http_answers import Refused, answering, line, twice
 from broker.network.http_explain import explain
-from config.instants import parse_instant
-from protocol.errors import BrokerError, OffsetOutOfRange, UnknownTopicOrPartition
-from storage.time.timestamp import NO_TIMESTAMP
+from broker.network.http_question import Asked
+from protocol.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from broker.metadata.image import Topic
     from broker.node import Node
     from storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.http")
 
-_BREATH_S = 0.0002
 _NONE = -1  # the offset of what is not found
 _ISOLATION = ("read_uncommitted", "read_committed")
-_TRUTH = {"true": True, "false": False, "1": True, "0": False}
-
-
-class Asked(NamedTuple):
-    """One request: the broker, what is meant by the path, what was given, and what time it is."""
-
-    node: Node
-    path: Mapping[str, str]
-    given: Mapping[str, list[str]]
-    now_ms: int
-
-    def one(self, name: str) -> str | None:
-        """A parameter that may be given once; raises Refused."""
-        values = self.given.get(name, [])
-        if len(values) > 1:
-            raise Refused(400, "BAD_REQUEST", f"{name} is given {len(values)} times")
-        return values[0] if values else None
-
-    def flag(self, name: str) -> bool:
-        """A parameter that is true or false; raises Refused."""
-        text = self.one(name)
-        if text is None:
-            return False
-        if text.lower() not in _TRUTH:
-            raise Refused(400, "BAD_REQUEST", f"{name}={text[:40]}: expected true or false")
-        return _TRUTH[text.lower()]
-
-    def time(self, name: str) -> int | None:
-        """A time that may be given; the one that is none is refused, or shifted if that is asked for.
-
-        Nothing has the time -1, so what is at or after it is what is at or after 0. Raises Refused.
-        """
-        text = self.one(name)
-        if text is None:
-            return None
-        try:
-            timestamp = parse_instant(text[:100], self.now_ms)
-        except ValueError as error:
-            raise Refused(400, "BAD_TIME", f"{name}: {error}") from None
-        if timestamp != NO_TIMESTAMP:
-            return timestamp
-        if self.flag("shift"):
-            return 0
-        raise Refused(
-            400,
-            "NO_TIME",
-            f'{name}: 1969-12-31T23:59:59.999Z is -1 in milliseconds, which means "no time": no record '
-            "has it. Ask for a millisecond more or less, or have it shifted to 1970-01-01T00:00Z "
-            "(shift=true, --shift)",
-        )
-
-    @property
-    def topic(self) -> Topic:
-        """The topic; raises UnknownTopicOrPartition."""
-        topic = self.node.metadata.image.topics.get(self.path["topic"])
-        if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {self.path['topic'][:260]}")
-        return topic
-
-    def about(self) -> dict[str, Any]:
-        """The topic's name, and its id, which no topic of another cluster has.
-
-        Raises UnknownTopicOrPartition.
-        """
-        return {"topic": self.topic.name, "topic_id": str(self.topic.topic_id)}
-
-    def partitions(self) -> list[int]:
-        """The partitions that are asked for: one, or all of the topic.
-
-        Raises UnknownTopicOrPartition and Refused.
-        """
-        topic = self.topic
-        text = self.path.get("partition") or self.one("partition")
-        if text is None:
-            return list(range(topic.partitions))
-        index = partition_number(text)
-        if index >= topic.partitions:
-            raise UnknownTopicOrPartition(
-                f"there is no partition {topic.name}-{index}: it has {topic.partitions}"
-            )
-        return [index]
-
-    def each(self, told: Callable[[Partition], dict[str, Any]]) -> list[dict[str, Any]]:
-        """What is told of every partition asked for.
-
-        One that fails says so in its place, unless it is the only one asked for: then its BrokerError
-        is raised. Raises Refused when the broker stops.
-        """
-        rows: list[dict[str, Any]] = []
-        for index in self.partitions():
-            if not self.node.ready:
-                raise Refused(503, "NOT_READY", "the broker is stopping")
-            try:
-                partition = self.node.partition(self.path["topic"], index)
-                try:
-                    row = told(partition)
-                except OffsetOutOfRange:  # retention was faster: what it left is told
-                    row = told(partition)
-                rows.append({"partition": index, **row})
-            except BrokerError as error:
-                if "partition" in self.given:
-                    raise
-                rows.append(
-                    {"partition": index, "error": error.code.name, "message": error.message}
-                )
-            time.sleep(_BREATH_S)  # the loop need not wait until the interpreter is taken from here
-        return rows
 
 
 # --- offsets -------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from storage.compaction.explain import CompactionBlocker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.network.http_api import Asked
+    from broker.network.http_question import Asked
     from broker.node import Node
     from config import TopicConfig
     from storage.log.partition import Partition
