@@ -33,11 +33,11 @@ _BASES = ("retention.time.basis", "log.retention.time.basis")
 
 
 async def handle(
-    node: Node, request: AlterConfigsRequest, _context: Context
+    node: Node, request: AlterConfigsRequest, context: Context
 ) -> AlterConfigsResponse:
     """Replace the settings of every resource, each for itself."""
     replace = partial(_replace, validate_only=request.validate_only)
-    outcomes = await altered(node, request.resources, replace, "alter_configs")
+    outcomes = await altered(node, context.session, request.resources, replace, "alter_configs")
     return AlterConfigsResponse(
         responses=[_response(resource, error) for resource, error in outcomes]
     )

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from protocol.acl import Operation, ResourceType
 from protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from protocol.errors import InvalidPartitions, InvalidReplicaAssignment, InvalidRequest
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    node: Node, request: CreatePartitionsRequest, _context: Context
+    node: Node, request: CreatePartitionsRequest, context: Context
 ) -> CreatePartitionsResponse:
     """Add partitions to every topic named, each for itself."""
     times = Counter(topic.name for topic in request.topics)
@@ -34,6 +35,7 @@ async def handle(
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         if times[topic.name] > 1:
             raise InvalidRequest(f"topic {topic.name!r} is named more than once")
+        node.authorizer.require(context.session, Operation.ALTER, ResourceType.TOPIC, topic.name)
         await _grow(node, topic, validate_only=request.validate_only)
         return CreatePartitionsTopicResult(name=topic.name)
 

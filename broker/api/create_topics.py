@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
 from config import topic_entries
+from protocol.acl import Operation, ResourceType
 from protocol.api.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -39,7 +40,7 @@ _CLUSTER_METADATA = "__cluster_metadata"
 
 
 async def handle(
-    node: Node, request: CreateTopicsRequest, _context: Context
+    node: Node, request: CreateTopicsRequest, context: Context
 ) -> CreateTopicsResponse:
     """Create every topic asked for, each for itself."""
     times = Counter(topic.name for topic in request.topics)
@@ -49,6 +50,10 @@ async def handle(
             raise InvalidRequest(f"topic {topic.name!r} is named more than once")
         if topic.name == _CLUSTER_METADATA:
             raise InvalidRequest(f"{topic.name} is no topic that can be made")
+        if not node.authorizer.allows_on_cluster(context.session, Operation.CREATE):
+            node.authorizer.require(
+                context.session, Operation.CREATE, ResourceType.TOPIC, topic.name
+            )
         return await _create(node, topic, validate_only=request.validate_only)
 
     once = {topic.name: topic for topic in request.topics}.values()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from protocol.acl import Operation, ResourceType
 from protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    node: Node, request: DeleteGroupsRequest, _context: Context
+    node: Node, request: DeleteGroupsRequest, context: Context
 ) -> DeleteGroupsResponse:
     """Delete each."""
 
     async def forget(group_id: str) -> DeletableGroupResult:
+        node.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, group_id)
         await node.coordinator.forget(group_id)
         return DeletableGroupResult(group_id=group_id)
 

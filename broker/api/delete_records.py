@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
 from broker.topics.settings import is_internal
+from protocol.acl import Operation, ResourceType
 from protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
@@ -27,6 +28,7 @@ from protocol.errors import InvalidTopic, OffsetOutOfRange, PolicyViolation
 if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
+    from broker.security.session import Session
     from protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
     from protocol.errors import BrokerError
 
@@ -35,7 +37,7 @@ _NO_LOW_WATERMARK = -1
 
 
 async def handle(
-    node: Node, request: DeleteRecordsRequest, _context: Context
+    node: Node, request: DeleteRecordsRequest, context: Context
 ) -> DeleteRecordsResponse:
     """Raise the start of every partition named, each for itself."""
     return DeleteRecordsResponse(
@@ -46,7 +48,7 @@ async def handle(
                     node,
                     "delete_records",
                     topic.partitions,
-                    partial(_one, node, topic.name),
+                    partial(_one, node, context.session, topic.name),
                     _failed,
                 ),
             )
@@ -56,8 +58,9 @@ async def handle(
 
 
 async def _one(
-    node: Node, topic: str, wanted: DeleteRecordsPartition
+    node: Node, session: Session, topic: str, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
+    node.authorizer.require(session, Operation.DELETE, ResourceType.TOPIC, topic)
     partition = await node.open_partition(topic, wanted.partition_index)
     if is_internal(topic):
         raise InvalidTopic(f"{topic} is the broker's own")

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from protocol.acl import Operation, ResourceType
 from protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
 from protocol.errors import InvalidRequest, TopicDeletionDisabled, UnknownTopicId
 
@@ -42,6 +43,8 @@ async def handle(
         if (wanted.name is None) == (wanted.topic_id.int == 0):
             raise InvalidRequest("give the name or the id, one of them")
         name = node.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
+        if not node.authorizer.allows_on_cluster(context.session, Operation.DELETE):
+            node.authorizer.require(context.session, Operation.DELETE, ResourceType.TOPIC, name)
         topic = await node.topics.delete(name)
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition
+from broker.security.authorizer import CLUSTER_NAME
 from config import Source, broker_entries, topic_entries
+from protocol.acl import Operation, ResourceType
 from protocol.api.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -27,7 +29,9 @@ from protocol.errors import InvalidRequest, UnknownTopicOrPartition
 if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
+    from broker.security.session import Session
     from config import Entry
+    from protocol.api import alter_configs, incremental_alter_configs
     from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
     from protocol.errors import BrokerError
 
@@ -37,18 +41,22 @@ _BROKER_LOGGER = 8
 
 
 def handle(
-    node: Node, request: DescribeConfigsRequest, _context: Context
+    node: Node, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
     """Describe every resource, each for itself."""
-    describe = partial(_describe, node, request)
+    describe = partial(_describe, node, context.session, request)
     return DescribeConfigsResponse(
         results=per_partition(node, "describe_configs", request.resources, describe, _failed)
     )
 
 
 def _describe(
-    node: Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    node: Node,
+    session: Session,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
+    require_on(node, session, Operation.DESCRIBE_CONFIGS, resource)
     wanted = resource.configuration_keys
     return DescribeConfigsResult(
         resource_type=resource.resource_type,
@@ -93,6 +101,22 @@ def no_such_resource(kind: int) -> InvalidRequest:
     if kind == _BROKER_LOGGER:
         return InvalidRequest("log levels are set when the broker starts, not by clients")
     return InvalidRequest(f"resources of type {kind} have no settings here")
+
+
+def require_on(
+    node: Node,
+    session: Session,
+    operation: Operation,
+    resource: DescribeConfigsResource
+    | incremental_alter_configs.AlterConfigsResource
+    | alter_configs.AlterConfigsResource,
+) -> None:
+    """Raise TopicAuthorizationFailed or ClusterAuthorizationFailed without a right to the settings."""
+    if resource.resource_type == TOPIC:
+        name = resource.resource_name
+        node.authorizer.require(session, operation, ResourceType.TOPIC, name)
+    else:
+        node.authorizer.require(session, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def check_broker(node: Node, name: str) -> None:

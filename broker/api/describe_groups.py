@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.group import State
 from broker.network.per_partition import per_partition
-from protocol.acl import ResourceType
+from protocol.acl import Operation, ResourceType
 from protocol.api.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -36,6 +36,7 @@ def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> Desc
     """Describe each."""
 
     def describe(group_id: str) -> DescribedGroup:
+        node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         kept = node.coordinator.find(group_id, may_be_empty=True)
         if kept is not None:
             described = _described(kept.group)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
+from protocol.acl import Operation, ResourceType
 from protocol.api.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
@@ -22,13 +23,14 @@ from protocol.api.describe_producers import (
 if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
+    from broker.security.session import Session
     from protocol.api.describe_producers import DescribeProducersRequest
     from protocol.errors import BrokerError
     from storage.log.partition import Partition
 
 
 async def handle(
-    node: Node, request: DescribeProducersRequest, _context: Context
+    node: Node, request: DescribeProducersRequest, context: Context
 ) -> DescribeProducersResponse:
     """Tell of every partition named, each for itself."""
     return DescribeProducersResponse(
@@ -39,7 +41,7 @@ async def handle(
                     node,
                     "describe_producers",
                     topic.partition_indexes,
-                    partial(_one, node, topic.name),
+                    partial(_one, node, context.session, topic.name),
                     _failed,
                 ),
             )
@@ -48,8 +50,9 @@ async def handle(
     )
 
 
-async def _one(node: Node, topic: str, index: int) -> PartitionResponse:
+async def _one(node: Node, session: Session, topic: str, index: int) -> PartitionResponse:
     check_topic_name(topic)
+    node.authorizer.require(session, Operation.READ, ResourceType.TOPIC, topic)
     partition = await node.open_partition(topic, index)
     producers = await node.pools.reads.run(_states, partition)
     return PartitionResponse(partition_index=index, active_producers=producers)

@@ -9,13 +9,14 @@ not exist is UNKNOWN_TOPIC_OR_PARTITION, a name that no topic may have INVALID_T
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition
 from broker.security.authorizer import NOT_ASKED
 from broker.topics.settings import is_internal
-from protocol.acl import ResourceType
+from protocol.acl import Operation, ResourceType
 from protocol.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,
@@ -49,11 +50,10 @@ async def handle(
             next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = node.metadata.image.topics.get(name)
-        if topic is None:
+        if topic is None or not _may_describe(node, context, name):
             if request.topics:
-                topics += per_partition(
-                    node, "describe_topic_partitions", [name], _raise_unknown, _failed
-                )
+                why = partial(_raise_why_not, node, context)
+                topics += per_partition(node, "describe_topic_partitions", [name], why, _failed)
             continue
         indexes = range(begin, topic.partitions)[:left]
         begin = 0
@@ -122,8 +122,13 @@ def _partitions(
         )
 
 
-def _raise_unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Raise why there is no such topic."""
+def _may_describe(node: Node, context: Context, name: str) -> bool:
+    return node.authorizer.allows(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _raise_why_not(node: Node, context: Context, name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Raise why the topic is not described: the client may not, or there is none."""
+    node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
     check_topic_name(name)
     raise UnknownTopicOrPartition
 

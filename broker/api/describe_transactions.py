@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.per_partition import per_partition
+from protocol.acl import Operation, ResourceType
 from protocol.api.describe_transactions import DescribeTransactionsResponse, TransactionState
 from protocol.errors import InvalidRequest, TransactionalIdNotFound
 
@@ -18,14 +20,20 @@ if TYPE_CHECKING:
 
 
 def handle(
-    _node: Node, request: DescribeTransactionsRequest, _context: Context
+    node: Node, request: DescribeTransactionsRequest, context: Context
 ) -> DescribeTransactionsResponse:
     """Find none of them."""
+
+    def find(name: str) -> TransactionState:
+        node.authorizer.require(
+            context.session, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name
+        )
+        raise TransactionalIdNotFound if name else InvalidRequest
+
     return DescribeTransactionsResponse(
-        transaction_states=[
-            _failed(name, TransactionalIdNotFound() if name else InvalidRequest())
-            for name in request.transactional_ids
-        ]
+        transaction_states=per_partition(
+            node, "describe_transactions", request.transactional_ids, find, _failed
+        )
     )
 
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker.network.per_partition import per_partition
 from broker.partitions.offload import WouldConvert, offload, partition_for
 from broker.pools import ON_LOOP
+from protocol.acl import Operation, ResourceType
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -103,12 +104,12 @@ def handle(
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         _name_each_once(request, by_id=context.version >= _TOPIC_IDS_SINCE)
     try:
-        outcome = _attempt(node, request, context.version, ON_LOOP)
+        outcome = _attempt(node, request, context, ON_LOOP)
     except WouldBlock:
-        return _wait(node, request, context.version, None)
+        return _wait(node, request, context, None)
     if _is_enough(request, outcome):
         return _answer(node, outcome)
-    return _wait(node, request, context.version, outcome)
+    return _wait(node, request, context, outcome)
 
 
 def _name_each_once(request: FetchRequest, *, by_id: bool) -> None:
@@ -158,21 +159,21 @@ def _answer(node: Node, outcome: _Outcome) -> FetchResponse:
 
 
 async def _wait(
-    node: Node, request: FetchRequest, version: int, outcome: _Outcome | None
+    node: Node, request: FetchRequest, context: Context, outcome: _Outcome | None
 ) -> FetchResponse:
     """Wait for more, then read again; the last attempt counts whatever it finds."""
     deadline_s = node.clock.monotonic_s() + request.max_wait_ms / 1000
     if outcome is None:
-        outcome = await _attempt_anywhere(node, request, version)
+        outcome = await _attempt_anywhere(node, request, context)
     while not _is_enough(request, outcome):
         if _has_grown(request, outcome):  # since it was read, and nobody was told
-            outcome = await _attempt_anywhere(node, request, version)
+            outcome = await _attempt_anywhere(node, request, context)
             continue
         left_s = deadline_s - node.clock.monotonic_s()
         woken = left_s > 0 and await node.waiting.wait(
             outcome.partitions, request.min_bytes - outcome.size_bytes, left_s
         )
-        outcome = await _attempt_anywhere(node, request, version)
+        outcome = await _attempt_anywhere(node, request, context)
         if not woken:
             break
     return _answer(node, outcome)
@@ -186,10 +187,10 @@ def _has_grown(request: FetchRequest, outcome: _Outcome) -> bool:
     )
 
 
-async def _attempt_anywhere(node: Node, request: FetchRequest, version: int) -> _Outcome:
+async def _attempt_anywhere(node: Node, request: FetchRequest, context: Context) -> _Outcome:
     """Read on the loop, or in a thread if much has to be converted, or read first."""
-    attempt = partial(_attempt, node, request, version)
-    return await offload(node, _names(node, request, version), attempt)
+    attempt = partial(_attempt, node, request, context)
+    return await offload(node, _names(node, request, context.version), attempt)
 
 
 def _names(node: Node, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
@@ -205,22 +206,28 @@ def _names(node: Node, request: FetchRequest, version: int) -> Iterator[tuple[st
             yield name, wanted.partition
 
 
-def _attempt(node: Node, request: FetchRequest, version: int, permit: Permit) -> _Outcome:
+def _attempt(node: Node, request: FetchRequest, context: Context, permit: Permit) -> _Outcome:
     """Read every partition once, within the request's limits.
 
     Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
     """
+    version, session = context.version, context.session
     left = node.connections.fetch_room()
     if version >= _SOFT_LIMIT_SINCE:
         left = min(left, request.max_bytes)
     outcome = _Outcome(FetchResponse(responses=[]), 0, False, [], [], [], [])
     by_id = version >= _TOPIC_IDS_SINCE
+    is_broker = _is_replica(request) and node.authorizer.allows_on_cluster(
+        session, Operation.CLUSTER_ACTION
+    )
     size = 0
 
     def read(topic: FetchTopic, wanted: FetchPartition) -> PartitionData:
         nonlocal left, size
         permit.check()
         name = node.topic_name(topic.topic_id) if by_id else topic.topic
+        if not is_broker:
+            node.authorizer.require(session, Operation.READ, ResourceType.TOPIC, name)
         partition = partition_for(node, name, wanted.partition, permit)
         node.check_leader_epoch(partition, wanted.current_leader_epoch)
         upper_offset = _upper_offset(partition, request)
@@ -261,6 +268,12 @@ def _attempt(node: Node, request: FetchRequest, version: int, permit: Permit) ->
             failed,
         )
     return outcome._replace(size_bytes=size, at_once=bool(outcome.errors))
+
+
+def _is_replica(request: FetchRequest) -> bool:
+    """Whether a broker asks, for a replica of its own."""
+    state = request.replica_state
+    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 
 
 class _Reading(NamedTuple):

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.per_partition import per_partition
+from protocol.acl import Operation, ResourceType
 from protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
 from protocol.errors import InvalidRequest
 
@@ -34,13 +36,20 @@ def handle(
     host, port = context.connection.listener.advertised
     node_id = node.config.node_id
     if context.version < _SEVERAL_KEYS_SINCE:
+        node.authorizer.require(
+            context.session, Operation.DESCRIBE, ResourceType.GROUP, request.key
+        )
         text = _NO_ERROR if context.version > 0 else None
         return FindCoordinatorResponse(node_id=node_id, host=host, port=port, error_message=text)
+
+    def find(key: str) -> Coordinator:
+        node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.GROUP, key)
+        return Coordinator(key=key, node_id=node_id, host=host, port=port)
+
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=node_id, host=host, port=port)
-            for key in request.coordinator_keys
-        ]
+        coordinators=per_partition(
+            node, "find_coordinator", request.coordinator_keys, find, _none_for_key
+        )
     )
 
 
@@ -50,22 +59,21 @@ def _none(error: BrokerError) -> FindCoordinatorResponse:
     )
 
 
-def _none_for_each(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
-    return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(
-                key=key,
-                node_id=-1,
-                host="",
-                port=-1,
-                error_code=error.code,
-                error_message=error.message,
-            )
-            for key in request.coordinator_keys
-        ]
+def _none_for_key(key: str, error: BrokerError) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=-1,
+        host="",
+        port=-1,
+        error_code=error.code,
+        error_message=error.message,
     )
 
 
 def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
     """No coordinator, for the key or for every key."""
-    return _none_for_each(request, error) if request.coordinator_keys else _none(error)
+    if not request.coordinator_keys:
+        return _none(error)
+    return FindCoordinatorResponse(
+        coordinators=[_none_for_key(key, error) for key in request.coordinator_keys]
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from protocol.acl import Operation, ResourceType
 from protocol.api.heartbeat import HeartbeatResponse
 from protocol.errors import CoordinatorLoadInProgress
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
 
 
-def handle(node: Node, request: HeartbeatRequest, _context: Context) -> HeartbeatResponse:
+def handle(node: Node, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
     """Note the sign of life."""
+    node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
     with contextlib.suppress(CoordinatorLoadInProgress):
         node.coordinator.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id

@@ -13,10 +13,11 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
+from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource, require_on
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
 from config import TOPIC_SETTINGS, Type, broker_entries, topic_entries
+from protocol.acl import Operation
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from broker.metadata.image import Topic
     from broker.network.context import Context
     from broker.node import Node
+    from broker.security.session import Session
     from config import Entry
     from protocol.api import alter_configs
     from protocol.api.incremental_alter_configs import (
@@ -43,11 +45,13 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 async def handle(
-    node: Node, request: IncrementalAlterConfigsRequest, _context: Context
+    node: Node, request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:
     """Change every resource, each for itself."""
     alter = partial(_alter, validate_only=request.validate_only)
-    outcomes = await altered(node, request.resources, alter, "incremental_alter_configs")
+    outcomes = await altered(
+        node, context.session, request.resources, alter, "incremental_alter_configs"
+    )
     return IncrementalAlterConfigsResponse(
         responses=[_response(resource, error) for resource, error in outcomes]
     )
@@ -55,6 +59,7 @@ async def handle(
 
 async def altered(
     node: Node,
+    session: Session,
     resources: Sequence[_Resource],
     alter: Callable[[Node, _Resource], Awaitable[None]],
     api: str,
@@ -65,6 +70,7 @@ async def altered(
     async def alter_one(resource: _Resource) -> tuple[_Resource, BrokerError | None]:
         if times[resource.resource_type, resource.resource_name] > 1:
             raise InvalidRequest("the resource is named more than once")
+        require_on(node, session, Operation.ALTER_CONFIGS, resource)
         await alter(node, resource)
         return resource, None
 

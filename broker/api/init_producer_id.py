@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.acl import Operation, ResourceType
 from protocol.api.init_producer_id import InitProducerIdResponse
-from protocol.errors import InvalidRequest
+from protocol.errors import ClusterAuthorizationFailed, InvalidRequest
 
 if TYPE_CHECKING:
     from broker.network.context import Context
@@ -22,11 +23,20 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    node: Node, request: InitProducerIdRequest, _context: Context
+    node: Node, request: InitProducerIdRequest, context: Context
 ) -> InitProducerIdResponse:
     """Give out a producer id."""
+    session, authorizer = context.session, node.authorizer
     if request.transactional_id is not None:
+        authorizer.require(
+            session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        )
         raise InvalidRequest("transactions are not served by this broker")
+    if not (
+        authorizer.allows_on_cluster(session, Operation.IDEMPOTENT_WRITE)
+        or authorizer.allows_on_any(session, Operation.WRITE, ResourceType.TOPIC)
+    ):
+        raise ClusterAuthorizationFailed(f"{session.principal} may not write to any topic")
     return InitProducerIdResponse(producer_id=await node.next_producer_id(), producer_epoch=0)
 
 

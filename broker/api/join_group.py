@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.coordinator import new_member_id
 from broker.groups.group import Join
+from protocol.acl import Operation, ResourceType
 from protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.errors import (
     BrokerError,
@@ -51,6 +52,7 @@ async def handle(node: Node, request: JoinGroupRequest, context: Context) -> Joi
 
 
 async def _joined(node: Node, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+    node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
     instance_id, client_id = request.group_instance_id, context.header.client_id or ""
     has_timeout = context.version >= _REBALANCE_TIMEOUT_SINCE
     joined = await node.coordinator.join(

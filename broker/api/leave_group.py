@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition
+from protocol.acl import Operation, ResourceType
 from protocol.api.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _SEVERAL_SINCE = 3
 
 def handle(node: Node, request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
     """Let them go."""
+    node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
     if context.version < _SEVERAL_SINCE:
         node.coordinator.leave(request.group_id, request.member_id, None)
         return LeaveGroupResponse()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.acl import Operation, ResourceType
 from protocol.api.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 _TYPE = "classic"
 
 
-def handle(node: Node, request: ListGroupsRequest, _context: Context) -> ListGroupsResponse:
-    """List those that match."""
+def handle(node: Node, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+    """List those that match, and that the client may describe."""
+    session, allows = context.session, node.authorizer.allows
+    sees_all = node.authorizer.allows_on_cluster(session, Operation.DESCRIBE)
     states = {state.lower() for state in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     groups = [
@@ -35,6 +38,9 @@ def handle(node: Node, request: ListGroupsRequest, _context: Context) -> ListGro
         for kept in node.coordinator.all()
         if (not states or kept.group.state.value.lower() in states)
         and (not types or _TYPE in types)
+        and (
+            sees_all or allows(session, Operation.DESCRIBE, ResourceType.GROUP, kept.group.group_id)
+        )
     ]
     return ListGroupsResponse(groups=groups)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
 from broker.partitions.offload import answer, partition_for
+from protocol.acl import Operation, ResourceType
 from protocol.api.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -62,13 +63,14 @@ def handle(
         for topic in request.topics
         for wanted in topic.partitions
     )
-    return answer(node, names, partial(_answer, node, request, context.version))
+    return answer(node, names, partial(_answer, node, request, context))
 
 
 def _answer(
-    node: Node, request: ListOffsetsRequest, version: int, permit: Permit
+    node: Node, request: ListOffsetsRequest, context: Context, permit: Permit
 ) -> ListOffsetsResponse:
     """Answer every partition for itself; raises Abandoned when nobody waits for the answer."""
+    version = context.version
     times = Counter(
         (topic.name, wanted.partition_index)
         for topic in request.topics
@@ -77,6 +79,7 @@ def _answer(
 
     def look_up(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         permit.check()
+        node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
         if version > 0 and times[name, wanted.partition_index] > 1:
             raise InvalidRequest("the partition is named more than once")
         partition = partition_for(node, name, wanted.partition_index, permit)

@@ -21,7 +21,7 @@ from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition, per_partition_async
 from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
 from broker.topics.settings import is_internal
-from protocol.acl import ResourceType
+from protocol.acl import Operation, ResourceType
 from protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -91,9 +91,13 @@ def _answer(
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     image = node.metadata.image
     if request.topics is None or (context.version == 0 and not request.topics):
-        return _response(
-            node, request, context, [_describe(node, t) for t in image.topics.values()]
-        )
+        allows, session = node.authorizer.allows, context.session
+        described = [
+            _describe(node, topic)
+            for topic in image.topics.values()
+            if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+        return _response(node, request, context, described)
     wanted = _once(request.topics)
     allowed = node.config.auto_create_topics_enable and (
         context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
@@ -103,7 +107,7 @@ def _answer(
     ):
         return _create_and_answer(node, request, wanted, context)
     failed = partial(_failed, context.version)
-    topics = per_partition(node, "metadata", wanted, partial(_one, node, context.version), failed)
+    topics = per_partition(node, "metadata", wanted, partial(_one, node, context), failed)
     return _response(node, request, context, topics)
 
 
@@ -119,19 +123,31 @@ async def _create_and_answer(
 
     async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         if topic.name is not None and topic.name not in node.metadata.image.topics:
+            _require_creation(node, context, topic.name)
             with suppress(TopicAlreadyExists):  # another request was faster
                 await node.topics.create(topic.name)
-        return _one(node, context.version, topic)
+        return _one(node, context, topic)
 
     failed = partial(_failed, context.version)
     topics = await per_partition_async(node, "metadata", wanted, create, failed)
     return _response(node, request, context, topics)
 
 
-def _one(node: Node, version: int, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+def _require_creation(node: Node, context: Context, name: str) -> None:
+    """Raise TopicAuthorizationFailed unless the client may describe the topic, and create it."""
+    authorizer, session = node.authorizer, context.session
+    authorizer.require(session, Operation.DESCRIBE, ResourceType.TOPIC, name)
+    if not authorizer.allows_on_cluster(session, Operation.CREATE):
+        authorizer.require(session, Operation.CREATE, ResourceType.TOPIC, name)
+
+
+def _one(node: Node, context: Context, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     """Describe one topic, by name or, from version 12 on, by id."""
-    image = node.metadata.image
+    image, version = node.metadata.image, context.version
     if wanted.name is not None:
+        node.authorizer.require(
+            context.session, Operation.DESCRIBE, ResourceType.TOPIC, wanted.name
+        )
         found = image.topics.get(wanted.name)
         if found is None:
             check_topic_name(wanted.name)
@@ -142,6 +158,7 @@ def _one(node: Node, version: int, wanted: MetadataRequestTopic) -> MetadataResp
         found = image.topics_by_id.get(wanted.topic_id)
         if found is None:
             raise UnknownTopicId
+        node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, found.name)
     return _describe(node, found)
 
 

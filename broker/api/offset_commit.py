@@ -25,6 +25,7 @@ from protocol.api.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.errors import GroupAuthorizationFailed
 
 if TYPE_CHECKING:
     import asyncio
@@ -86,7 +87,9 @@ class _Commit:
         self._offsets[name] = _committed(partition, retention_ms, self._now_ms)
 
     def refuse(self, wanted: _Wanted, error: BrokerError) -> None:
-        """One offset is not."""
+        """One offset is not; raises the error again if the client has no right to the group."""
+        if isinstance(error, GroupAuthorizationFailed):
+            raise error
         self._codes[wanted[0]] = error.code
 
     async def store_when_admitted(

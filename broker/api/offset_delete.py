@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.group import State
 from broker.network.per_partition import per_partition
+from protocol.acl import Operation, ResourceType
 from protocol.api.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    node: Node, request: OffsetDeleteRequest, _context: Context
+    node: Node, request: OffsetDeleteRequest, context: Context
 ) -> OffsetDeleteResponse:
     """Delete what nobody uses."""
+    node.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, request.group_id)
     kept = node.coordinator.find(request.group_id)
     if kept is None or kept.group.state is State.DEAD:
         raise GroupIdNotFound(f"there is no group {request.group_id}")
@@ -53,6 +55,7 @@ async def handle(
     )
 
     def check(name: Name) -> None:
+        node.authorizer.require(context.session, Operation.READ, ResourceType.TOPIC, name[0])
         _check(node, name, in_use)
         going.append(name)
 

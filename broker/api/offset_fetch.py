@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition
+from protocol.acl import Operation, ResourceType
 from protocol.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
 
 _SEVERAL_SINCE = 8
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 Found = dict[str, list[tuple[int, "Committed | None"]]]
 
@@ -45,16 +47,26 @@ Found = dict[str, list[tuple[int, "Committed | None"]]]
 def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
     """Look them up."""
     if context.version >= _SEVERAL_SINCE:
-        return _several(node, request)
+        return _several(node, request, context)
+    node.authorizer.require(
+        context.session, Operation.DESCRIBE, ResourceType.GROUP, request.group_id
+    )
     kept = node.coordinator.find(request.group_id, may_be_empty=True)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if context.version == 0 else ErrorCode.NONE
-    topics = [
-        OffsetFetchResponseTopic(
-            name=name, partitions=[_partition(index, at, missing) for index, at in partitions]
-        )
-        for name, partitions in _found(kept, request.topics).items()
-    ]
+    topics = []
+    for name, partitions in _found(kept, request.topics).items():
+        if _may_describe(node, context, name):
+            answers = [_partition(index, at, missing) for index, at in partitions]
+        elif request.topics is None:
+            continue
+        else:
+            answers = [_partition(index, None, _DENIED) for index, _ in partitions]
+        topics.append(OffsetFetchResponseTopic(name=name, partitions=answers))
     return OffsetFetchResponse(topics=topics)
+
+
+def _may_describe(node: Node, context: Context, topic: str) -> bool:
+    return node.authorizer.allows(context.session, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _found(
@@ -88,25 +100,35 @@ def _partition(index: int, at: Committed | None, missing: int) -> OffsetFetchRes
     )
 
 
-def _several(node: Node, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def _several(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         groups=per_partition(
-            node, "offset_fetch", request.groups, partial(_of_group, node), _failed
+            node, "offset_fetch", request.groups, partial(_of_group, node, context), _failed
         )
     )
 
 
-def _of_group(node: Node, wanted: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _of_group(
+    node: Node, context: Context, wanted: OffsetFetchRequestGroup
+) -> OffsetFetchResponseGroup:
+    node.authorizer.require(
+        context.session, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id
+    )
     kept = node.coordinator.find(wanted.group_id, may_be_empty=True)
     answer = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[])
     for name, partitions in _found(kept, wanted.topics).items():
+        is_allowed = _may_describe(node, context, name)
+        if not is_allowed and wanted.topics is None:
+            continue
         topic = OffsetFetchResponseTopics(name=name, partitions=[])
         answer.topics.append(topic)
         for index, at in partitions:
             one = OffsetFetchResponsePartitions(
                 partition_index=index, committed_offset=-1, metadata=""
             )
-            if at is not None:
+            if not is_allowed:
+                one.error_code = _DENIED
+            elif at is not None:
                 one.committed_offset, one.metadata = at.offset, at.metadata
                 one.committed_leader_epoch = at.leader_epoch
             topic.partitions.append(one)

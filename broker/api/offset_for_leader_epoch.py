@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
 from broker.partitions.offload import answer, partition_for
+from protocol.acl import Operation, ResourceType
 from protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -33,19 +34,26 @@ if TYPE_CHECKING:
 
 
 def handle(
-    node: Node, request: OffsetForLeaderEpochRequest, _context: Context
+    node: Node, request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
     """Answer now, or when the partitions have been opened."""
     names = (
         (topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions
     )
-    return answer(node, names, partial(_answer, node, request))
+    return answer(node, names, partial(_answer, node, request, context))
 
 
 def _answer(
-    node: Node, request: OffsetForLeaderEpochRequest, permit: Permit
+    node: Node, request: OffsetForLeaderEpochRequest, context: Context, permit: Permit
 ) -> OffsetForLeaderEpochResponse:
     """Answer every partition for itself."""
+    is_broker = node.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION)
+
+    def find(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        if not is_broker:
+            node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        return _one(node, permit, name, wanted)
+
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -54,7 +62,7 @@ def _answer(
                     node,
                     "offset_for_leader_epoch",
                     topic.partitions,
-                    partial(_one, node, permit, topic.topic),
+                    partial(find, topic.topic),
                     _failed,
                 ),
             )

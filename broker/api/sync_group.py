@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.acl import Operation, ResourceType
 from protocol.api.sync_group import SyncGroupResponse
 from protocol.errors import (
     CoordinatorLoadInProgress,
@@ -30,6 +31,7 @@ _PROTOCOLS_SINCE = 5
 
 async def handle(node: Node, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
     """Wait for the assignment."""
+    node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
     protocols = (request.protocol_type, request.protocol_name)
     if context.version >= _PROTOCOLS_SINCE and None in protocols:
         raise InconsistentGroupProtocol("protocol type and name are needed")

@@ -90,6 +90,15 @@ class Authorizer:
         """Whether the session's principal may do this to the cluster."""
         return self.allows(session, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
+    def allows_on_any(
+        self,
+        session: Session,  # noqa: ARG002 - as above
+        operation: Operation,  # noqa: ARG002
+        resource_type: ResourceType,  # noqa: ARG002
+    ) -> bool:
+        """Whether there may be a resource of that type to which the principal may do this (KIP-679)."""
+        return True
+
     def operations(self, session: Session, resource_type: ResourceType, name: str) -> int:
         """A bit for each operation that the session's principal may do to the resource."""
         return sum(
