@@ -409,16 +409,6 @@ class BrokerConfig:
         """Host and port of the control listener; None if there is none."""
         return split_address(self.control_listener) if self.control_listener else None
 
-    @property
-    def message_max_bytes(self) -> int:
-        """The size, in bytes, of the largest batch that a topic accepts by default."""
-        return self.topic_defaults.max_message_bytes
-
-    @property
-    def metadata_dir(self) -> str:
-        """The log directory that also holds the metadata."""
-        return self.log_dirs[0]
-
 
 BROKER_SETTINGS: Mapping[str, Setting] = declared_in(BrokerConfig)
 """Every broker setting that is no topic default, by attribute, in order of declaration."""

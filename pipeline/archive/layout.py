@@ -78,11 +78,6 @@ def table_of(columns: Columns) -> tuple[Any, Ints]:
     return pa.Table.from_arrays(made, schema=SCHEMA), _sizes(columns.buffers)
 
 
-def sizes_of(table: Any) -> Ints:
-    """About how many bytes each row of a table takes, as `table_of` says it."""
-    return _sizes(buffers_of(table.combine_chunks()))
-
-
 def by_date(table: Any) -> Iterator[tuple[str | None, Any]]:
     """A table parted by event date, those without a time last; rows keep their order."""
     times = table.column("timestamp_ms").to_numpy()

@@ -44,7 +44,7 @@ class AppendedSince(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether the answer is known."""
+        """Whether the answer is known; for tests."""
         return self.unknown_from is None
 
 

@@ -35,7 +35,7 @@ def test_nothing_set_gives_kafkas_defaults():
     assert config.num_partitions == 1
     assert config.auto_create_topics_enable is True
     assert config.socket_request_max_bytes == 104_857_600
-    assert config.message_max_bytes == 1_048_588
+    assert config.topic_defaults.max_message_bytes == 1_048_588
     assert config.listeners == (("PLAINTEXT", "", 9092),)
     assert config.http is None
     assert config.sources == {}
