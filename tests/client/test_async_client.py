@@ -17,104 +17,79 @@ from client.calls import topics
 from protocol.api import fetch, metadata
 from protocol.records.batch import Record, build, records
 
+pytestmark = pytest.mark.timeout(60)
+
 
 def batch(count=3):
     return build([Record(n, 1000 + n, b"k%d" % n, None) for n in range(count)])
 
 
-def run(coroutine):
-    async def bounded():
-        async with asyncio.timeout(60):
-            return await coroutine
-
-    return asyncio.run(bounded())
-
-
-def test_what_is_produced_is_fetched(either, topic):
-    async def all_of_it():
-        async with AsyncClient(either) as client:
-            await client.perform(topics.create(topic, 2, {"retention.ms": "-1"}))
-            assert len((await client.topics([topic]))[topic].partitions) == 2
-            first = await client.perform(calls.append(topic, 1, batch()))
-            second = await client.perform(calls.append(topic, 1, batch()))
-            assert (first.base_offset, second.base_offset) == (0, 3)
-            fetched = await client.perform(calls.fetch_records(topic, 1, 0))
-            assert [one.offset for one in records(fetched.records)] == list(range(6))
-            with pytest.raises(RequestError, match="OFFSET_OUT_OF_RANGE"):
-                await client.perform(calls.fetch_records(topic, 1, 9))
-
-    run(all_of_it())
+async def test_what_is_produced_is_fetched(either, topic):
+    async with AsyncClient(either) as client:
+        await client.perform(topics.create(topic, 2, {"retention.ms": "-1"}))
+        assert len((await client.topics([topic]))[topic].partitions) == 2
+        first = await client.perform(calls.append(topic, 1, batch()))
+        second = await client.perform(calls.append(topic, 1, batch()))
+        assert (first.base_offset, second.base_offset) == (0, 3)
+        fetched = await client.perform(calls.fetch_records(topic, 1, 0))
+        assert [one.offset for one in records(fetched.records)] == list(range(6))
+        with pytest.raises(RequestError, match="OFFSET_OUT_OF_RANGE"):
+            await client.perform(calls.fetch_records(topic, 1, 9))
 
 
-def test_many_requests_share_one_connection_and_do_not_wait_for_each_other(broker, topic):
-    async def all_of_it():
-        async with AsyncClient(broker.bootstrap) as client:
-            await client.perform(topics.create(topic, 4, {}))
-            ends = [calls.list_offset(topic, n % 4, calls.LATEST) for n in range(400)]
-            found = await asyncio.gather(*map(client.perform, ends))
-            assert {one.offset for one in found} == {0}
-            (node,) = (await client.topics([topic]))[topic].partitions[:1]
-            assert await client.connection(node.leader) is await client.connection(node.leader)
-
-    run(all_of_it())
+async def test_many_requests_share_one_connection_and_do_not_wait_for_each_other(broker, topic):
+    async with AsyncClient(broker.bootstrap) as client:
+        await client.perform(topics.create(topic, 4, {}))
+        ends = [calls.list_offset(topic, n % 4, calls.LATEST) for n in range(400)]
+        found = await asyncio.gather(*map(client.perform, ends))
+        assert {one.offset for one in found} == {0}
+        (node,) = (await client.topics([topic]))[topic].partitions[:1]
+        assert await client.connection(node.leader) is await client.connection(node.leader)
 
 
-def test_without_acknowledgement_nobody_answers(broker, topic):
-    async def all_of_it():
-        async with AsyncClient(broker.bootstrap) as client:
-            await client.perform(topics.create(topic, 1, {}))
-            await client.perform(calls.append(topic, 0, batch(), acks=0))
-            # On the same connection, behind it: what is asked next sees the records.
-            assert (await client.perform(calls.list_offset(topic, 0, calls.LATEST))).offset == 3
-
-    run(all_of_it())
+async def test_without_acknowledgement_nobody_answers(broker, topic):
+    async with AsyncClient(broker.bootstrap) as client:
+        await client.perform(topics.create(topic, 1, {}))
+        await client.perform(calls.append(topic, 0, batch(), acks=0))
+        # On the same connection, behind it: what is asked next sees the records.
+        assert (await client.perform(calls.list_offset(topic, 0, calls.LATEST))).offset == 3
 
 
-def test_a_cancelled_request_leaves_the_connection_in_order(broker, topic):
-    async def all_of_it():
-        async with AsyncClient(broker.bootstrap) as client:
-            await client.perform(topics.create(topic, 1, {}))
-            waiting = asyncio.create_task(
-                client.perform(calls.fetch_records(topic, 0, 0, max_wait_ms=400))
-            )
-            await asyncio.sleep(0.1)
-            waiting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await waiting
-            assert (await client.perform(calls.list_offset(topic, 0, calls.LATEST))).offset == 0
-            assert (await client.perform(calls.append(topic, 0, batch()))).base_offset == 0
-
-    run(all_of_it())
+async def test_a_cancelled_request_leaves_the_connection_in_order(broker, topic):
+    async with AsyncClient(broker.bootstrap) as client:
+        await client.perform(topics.create(topic, 1, {}))
+        waiting = asyncio.create_task(
+            client.perform(calls.fetch_records(topic, 0, 0, max_wait_ms=400))
+        )
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+        assert (await client.perform(calls.list_offset(topic, 0, calls.LATEST))).offset == 0
+        assert (await client.perform(calls.append(topic, 0, batch()))).base_offset == 0
 
 
-def test_a_broker_that_is_killed_and_comes_back_is_found_again(broker, topic):
-    async def all_of_it():
-        async with AsyncClient(broker.bootstrap) as client:
-            await client.perform(topics.create(topic, 1, {}))
-            await client.perform(calls.append(topic, 0, batch()))
-            await asyncio.to_thread(broker.kill)
-            back = asyncio.create_task(asyncio.to_thread(broker.restart))
-            ends = [client.perform(calls.list_offset(topic, 0, calls.LATEST)) for _ in range(20)]
-            assert {one.offset for one in await asyncio.gather(*ends)} == {3}
-            await back
-
-    run(all_of_it())
+async def test_a_broker_that_is_killed_and_comes_back_is_found_again(broker, topic):
+    async with AsyncClient(broker.bootstrap) as client:
+        await client.perform(topics.create(topic, 1, {}))
+        await client.perform(calls.append(topic, 0, batch()))
+        await asyncio.to_thread(broker.kill)
+        back = asyncio.create_task(asyncio.to_thread(broker.restart))
+        ends = [client.perform(calls.list_offset(topic, 0, calls.LATEST)) for _ in range(20)]
+        assert {one.offset for one in await asyncio.gather(*ends)} == {3}
+        await back
 
 
-def test_a_wrong_hint_of_a_leader_is_put_right(broker, topic):
+async def test_a_wrong_hint_of_a_leader_is_put_right(broker, topic):
     """Metadata that name a dead address for the leader: what fails there is asked anew."""
-
-    async def all_of_it():
-        async with AsyncClient(broker.bootstrap, timeout_s=30) as client:
-            await client.perform(topics.create(topic, 1, {}))
-            async with contextlib.AsyncExitStack() as opened:
-                proxy = await opened.enter_async_context(lying(broker.bootstrap))
-                async with AsyncClient(proxy.address, timeout_s=30) as deceived:
-                    found = await deceived.perform(calls.list_offset(topic, 0, calls.LATEST))
-                    assert found.offset == 0
-                assert proxy.lies == 1
-
-    run(all_of_it())
+    async with AsyncClient(broker.bootstrap, timeout_s=30) as client:
+        await client.perform(topics.create(topic, 1, {}))
+        async with contextlib.AsyncExitStack() as opened:
+            proxy = await opened.enter_async_context(lying(broker.bootstrap))
+            async with AsyncClient(proxy.address, timeout_s=30) as deceived:
+                found = await deceived.perform(calls.list_offset(topic, 0, calls.LATEST))
+                assert found.offset == 0
+            assert proxy.lies == 1
 
 
 class Lying:
@@ -169,81 +144,68 @@ async def serving(serve):
         server.close()
 
 
-def test_a_broker_that_never_answers_is_given_up_in_time(broker, topic):
+async def test_a_broker_that_never_answers_is_given_up_in_time(broker, topic):
     """Everybody who waits on the connection is told; the next request makes another."""
+    host, _, port = broker.bootstrap.rpartition(":")
+    async with AsyncClient(broker.bootstrap) as client:
+        await client.perform(topics.create(topic, 1, {}))
+    one = await open_connection(host, int(port), "test", timeout_s=30)
+    slow = fetch.FetchRequest(
+        max_wait_ms=30_000,
+        min_bytes=1,
+        max_bytes=100,
+        topics=[
+            fetch.FetchTopic(
+                topic=topic,
+                partitions=[fetch.FetchPartition(partition=0, partition_max_bytes=100)],
+            )
+        ],
+    )
+    began = time.monotonic()
+    both = await asyncio.gather(
+        one.ask(slow, FETCH, timeout_s=0.3),
+        one.ask(metadata.MetadataRequest(topics=[]), METADATA, timeout_s=30),
+        return_exceptions=True,
+    )
+    assert time.monotonic() - began < 20
+    assert [type(each) for each in both] == [ConnectionBroken, ConnectionBroken]
+    assert "did not answer in time" in str(both[0])
+    assert one.is_closed
+    with pytest.raises(ConnectionBroken):
+        await one.ask(slow, FETCH, timeout_s=1)
+    await one.wait_closed()
 
-    async def all_of_it():
-        host, _, port = broker.bootstrap.rpartition(":")
-        async with AsyncClient(broker.bootstrap) as client:
-            await client.perform(topics.create(topic, 1, {}))
-        one = await open_connection(host, int(port), "test", timeout_s=30)
-        slow = fetch.FetchRequest(
-            max_wait_ms=30_000,
-            min_bytes=1,
-            max_bytes=100,
-            topics=[
-                fetch.FetchTopic(
-                    topic=topic,
-                    partitions=[fetch.FetchPartition(partition=0, partition_max_bytes=100)],
-                )
-            ],
-        )
+
+async def test_a_silent_peer_is_given_up_while_it_shakes_hands():
+    async def silent(_reader, writer):
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(2)
+        writer.close()
+
+    async with serving(silent) as port:
         began = time.monotonic()
-        both = await asyncio.gather(
-            one.ask(slow, FETCH, timeout_s=0.3),
-            one.ask(metadata.MetadataRequest(topics=[]), METADATA, timeout_s=30),
-            return_exceptions=True,
-        )
-        assert time.monotonic() - began < 20
-        assert [type(each) for each in both] == [ConnectionBroken, ConnectionBroken]
-        assert "did not answer in time" in str(both[0])
-        assert one.is_closed
-        with pytest.raises(ConnectionBroken):
-            await one.ask(slow, FETCH, timeout_s=1)
-        await one.wait_closed()
-
-    run(all_of_it())
+        with pytest.raises(ConnectionBroken, match="timed out"):
+            await open_connection("127.0.0.1", port, "test", timeout_s=0.2)
+        assert time.monotonic() - began < 2
 
 
-def test_a_silent_peer_is_given_up_while_it_shakes_hands():
-    async def all_of_it():
-        async def silent(_reader, writer):
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(2)
-            writer.close()
+async def test_a_peer_that_talks_nonsense_is_told_apart():
+    async def http(reader, writer):
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
 
-        async with serving(silent) as port:
-            began = time.monotonic()
-            with pytest.raises(ConnectionBroken, match="timed out"):
-                await open_connection("127.0.0.1", port, "test", timeout_s=0.2)
-            assert time.monotonic() - began < 2
-
-    run(all_of_it())
+    async with serving(http) as port:
+        with pytest.raises(ConnectionBroken, match="announces an answer of"):
+            await open_connection("127.0.0.1", port, "test", timeout_s=30)
 
 
-def test_a_peer_that_talks_nonsense_is_told_apart():
-    async def all_of_it():
-        async def http(reader, writer):
-            await reader.read(100)
-            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            await writer.drain()
-            writer.close()
-
-        async with serving(http) as port:
-            with pytest.raises(ConnectionBroken, match="announces an answer of"):
-                await open_connection("127.0.0.1", port, "test", timeout_s=30)
-
-    run(all_of_it())
-
-
-def test_a_cluster_that_is_not_there_is_unreachable_in_time():
-    async def all_of_it():
-        async with serving(lambda *_: None) as port:
-            pass  # nobody listens there any more
-        began = time.monotonic()
-        async with AsyncClient(f"127.0.0.1:{port}", timeout_s=0.5) as client:
-            with pytest.raises(ClusterUnreachable, match="cannot be reached"):
-                await client.topics()
-        assert time.monotonic() - began < 5
-
-    run(all_of_it())
+async def test_a_cluster_that_is_not_there_is_unreachable_in_time():
+    async with serving(lambda *_: None) as port:
+        pass  # nobody listens there any more
+    began = time.monotonic()
+    async with AsyncClient(f"127.0.0.1:{port}", timeout_s=0.5) as client:
+        with pytest.raises(ClusterUnreachable, match="cannot be reached"):
+            await client.topics()
+    assert time.monotonic() - began < 5
