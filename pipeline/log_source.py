@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline.source.reading import Options, read
+from pipeline.source.access import read
+from pipeline.source.reading import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

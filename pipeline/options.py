@@ -4,7 +4,7 @@
         options.add_source(parser)
         options.add_run(parser)
 
-`selection_of` makes of them what `pipeline.source.splits.plan` takes. A time told from now on (`-2h`) means,
+`selection_of` makes of them what `pipeline.source.access.plan` takes. A time told from now on (`-2h`) means,
 whenever a run is repeated, what it meant when the run began: `as_begun` has it from plan.json.
 """
 

@@ -27,7 +27,8 @@ from client import Client
 from pipeline.delivery import POSITION, TRANSACTIONS, Delivery
 from pipeline.log_source import LogSource
 from pipeline.replay import Task, replay_partition
-from pipeline.source.splits import Selection, plan
+from pipeline.source.access import plan
+from pipeline.source.splits import Selection
 from pipeline.transactions import ensure_progress_topic
 from protocol.records.batch import Record, build
 from protocol.records.column_batches import Producer, encode_batches

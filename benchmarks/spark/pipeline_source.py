@@ -24,8 +24,9 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from client import Client
 from pipeline.session import Session
-from pipeline.source.reading import HEADERS, RECORDS, TIMES, Options, read
-from pipeline.source.splits import LOG_END, Selection, plan
+from pipeline.source.access import plan, read
+from pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
+from pipeline.source.splits import LOG_END, Selection
 from protocol.records import kernels
 from protocol.records.batch import Record, build
 from tests.oracle.apache_kafka import ApacheKafka

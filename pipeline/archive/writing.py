@@ -19,7 +19,8 @@ from crc32c import crc32c
 
 from pipeline.archive import layout
 from pipeline.archive.manifests import File, Range
-from pipeline.source.reading import Options, read
+from pipeline.source.access import read
+from pipeline.source.reading import Options
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline import options as shared
 from pipeline.errors import OK, UsageError
+from pipeline.jobs import ARCHIVE
 from pipeline.plan import at_work, described
 
 if TYPE_CHECKING:
     from pipeline.session import Session
 
-JOB: Final = "archive"
 _FILE_BYTES: Final = 128 << 20
 _MOST_FILE_BYTES: Final = 1 << 30
 _TASK_OFFSETS: Final = 1_000_000
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     from pipeline.archive.store import Store
 
     now_ms = time.time_ns() // 1_000_000
-    name = options.run or shared.new_run_id(options.action or JOB, now_ms)
+    name = options.run or shared.new_run_id(options.action or ARCHIVE, now_ms)
     directory = Path(options.out) / name
     if options.action is not None:
         from pipeline.jobs import keeping

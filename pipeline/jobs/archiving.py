@@ -11,13 +11,12 @@ from client import Client
 from pipeline.archive import manifests, writing
 from pipeline.archive.manifests import Archive, Manifest, Range, Topic
 from pipeline.errors import OK, PipelineError
-from pipeline.jobs.archive import JOB
+from pipeline.jobs import ARCHIVE
 from pipeline.jobs.keeping import leave
 from pipeline.jobs.watching import watching
 from pipeline.options import topics_of
 from pipeline.plan import Plan
-from pipeline.source import places
-from pipeline.source import splits as source
+from pipeline.source import access, places
 from pipeline.source.splits import Selection
 from pipeline.times import to_iso
 from protocol.errors import CorruptMessage
@@ -59,13 +58,13 @@ class Run:
             done = Archive.read(self.store).of_run(self.name)
             if done is not None:
                 done.refuse_other(manifests.ARCHIVE)
-                _say(f"{JOB} {self.name}: was done before")
+                _say(f"{ARCHIVE} {self.name}: was done before")
                 return OK
             plan = self.plan(now_ms)
             archive = Archive.read(self.store)
             self._refuse_moved(plan, archive)
             if not plan.offsets:
-                _say(f"{JOB} {self.name}: nothing is new")
+                _say(f"{ARCHIVE} {self.name}: nothing is new")
                 return OK
             chunks = writing.chunks(
                 self.store,
@@ -74,7 +73,7 @@ class Run:
                 offsets=self.options.task_offsets,
                 file_bytes=self.options.file_bytes,
             )
-            with watching(session, JOB, plan.size_bytes) as watch:
+            with watching(session, ARCHIVE, plan.size_bytes) as watch:
                 written: list[Written] = session.run(writing.write, chunks, watch=watch)
             self._refuse_anew(plan)
             made = self._manifest(plan, written)
@@ -90,7 +89,7 @@ class Run:
         options = self.options
         return Plan.open(
             self.directory,
-            job=JOB,
+            job=ARCHIVE,
             run=self.name,
             arguments={
                 "brokers": options.brokers,
@@ -109,7 +108,7 @@ class Run:
 
     def _make(self) -> tuple[Sequence[Split], Mapping[str, Any]]:
         archive = Archive.read(self.store)
-        there = source.ranges(self.selection, **self._place)
+        there = access.ranges(self.selection, **self._place)
         topics = self._topics({topic for topic, _ in there})
         for name, topic in topics.items():
             _refuse_anew(name, topic, archive.topic(name))
@@ -134,7 +133,7 @@ class Run:
 
     def _plan_splits(self, spans: Mapping[Key, tuple[int, int]]) -> list[Split]:
         selection = dataclasses.replace(self.selection, offsets=spans)
-        return covering(source.plan(selection, **self._place), spans) if spans else []
+        return covering(access.plan(selection, **self._place), spans) if spans else []
 
     def _read_again(self, plan: Plan) -> list[Split]:
         """The splits of the plan: those it was made of, or the log cut anew."""
@@ -147,7 +146,7 @@ class Run:
         asked = self.options.brokers or self.options.cluster
         found: dict[str, Topic] = {}
         if asked is None:
-            there = source.ranges(self.selection, **self._place)
+            there = access.ranges(self.selection, **self._place)
             for name in names:
                 count = 1 + max(partition for topic, partition in there if topic == name)
                 found[name] = Topic(count, self._id_on_disk(name), None, {})
@@ -248,7 +247,7 @@ class Run:
             self.options.report,
             self.directory,
             {
-                "job": JOB,
+                "job": ARCHIVE,
                 "run": self.name,
                 "records": records,
                 "files": len(made.files),
@@ -259,7 +258,7 @@ class Run:
             },
         )
         _say(
-            f"{JOB} {self.name}: {records} records of {len(made.ranges)} partitions{span}, in"
+            f"{ARCHIVE} {self.name}: {records} records of {len(made.ranges)} partitions{span}, in"
             f" {len(made.files)} files, {size} bytes; {seconds:.1f} s"
         )
         for gap in made.gaps:

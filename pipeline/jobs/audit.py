@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline import options as common
 from pipeline.errors import OK, UsageError
 from pipeline.plan import PLAN, Plan, described
+from pipeline.source import access
 from pipeline.source import splits as source
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     made: list[Split] = []
 
     def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
-        made.extend(source.plan(selection, logs=options.logs or (), brokers=options.brokers))
+        made.extend(access.plan(selection, logs=options.logs or (), brokers=options.brokers))
         return made, {"now_ms": started_ms if options.at is None else options.at}
 
     plan = Plan.open(
@@ -98,7 +99,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
         return OK
     if not plan.is_new:
         again = common.selection_of(options, upto=options.upto, offsets=plan.offsets)
-        made = list(source.plan(again, logs=options.logs or (), brokers=options.brokers))
+        made = list(access.plan(again, logs=options.logs or (), brokers=options.brokers))
     from pipeline.jobs import auditing
 
     found = auditing.Auditing(options, session, selection, plan).report(made, cluster)

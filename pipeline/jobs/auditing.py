@@ -24,7 +24,7 @@ from pipeline.jobs.watching import watching
 from pipeline.report import audit as page
 from pipeline.report import findings, retention
 from pipeline.report.units import setting
-from pipeline.source import places, reading
+from pipeline.source import access, places, reading
 from storage.time.event_time import event_slack
 from storage.time.retention import APPEND_BASIS
 from storage.time.stamping import LOG_APPEND_TIME
@@ -55,7 +55,7 @@ class Item(NamedTuple):
 def audit_split(item: Item) -> Piece:
     """Read one split, where Spark has put it."""
     auditor = Auditor(item.settings, item.carry)
-    for columns in reading.read(item.split, item.options):
+    for columns in access.read(item.split, item.options):
         auditor.note(
             Times(
                 columns.offset,

@@ -19,7 +19,7 @@ from pipeline.engine import failover as engine
 from pipeline.engine.failover import NOWHERE, Comparison, Spans, TargetLog, TooMany, UnreadTimes
 from pipeline.errors import UsageError
 from pipeline.report.units import count, moment, some, span
-from pipeline.source import reading
+from pipeline.source import access, reading
 from pipeline.source import splits as source
 from protocol.errors import ErrorCode
 from protocol.records import kernels
@@ -365,8 +365,8 @@ def _read(
     selection = source.Selection(
         topics=(key[0],), offsets={key: offsets}, allow_gone=True, isolation=isolation
     )
-    for split in source.plan(selection, brokers=brokers):
-        yield from reading.read(split, reading.Options.of(selection, depth))
+    for split in access.plan(selection, brokers=brokers):
+        yield from access.read(split, reading.Options.of(selection, depth))
 
 
 def _prints(read: Iterator[Columns], with_time: bool) -> Iterator[tuple[int, bytes]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from client import Client
-from pipeline.source import reading
+from pipeline.source import access, reading
 from pipeline.source import splits as source
 from storage.time.timestamp import or_none
 
@@ -88,10 +88,10 @@ def _times_at(
     selection = source.Selection(
         topics=(key[0],), offsets={key: (offset, end)}, allow_gone=True, upto=upto
     )
-    splits = source.plan(selection, logs=logs or (), brokers=None if logs else cluster)
+    splits = access.plan(selection, logs=logs or (), brokers=None if logs else cluster)
     for split in splits:
         options = reading.Options.of(selection, reading.TIMES, batch_bytes=1)
-        for columns in reading.read(split, options):
+        for columns in access.read(split, options):
             if len(columns):
                 append = int(columns.append_time_ms[0])
                 return (

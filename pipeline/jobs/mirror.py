@@ -23,6 +23,7 @@ from pipeline import options as shared
 from pipeline.delivery import POSITION, TRANSACTIONS
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, at_work, described
+from pipeline.source import access
 from pipeline.source import splits as source
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ def _make(options: argparse.Namespace, one: _Round) -> tuple[Sequence[Split], Ma
 
 
 def _splits(options: argparse.Namespace, selection: Selection) -> list[Split]:
-    return source.plan(selection, logs=options.logs or (), brokers=options.brokers)
+    return access.plan(selection, logs=options.logs or (), brokers=options.brokers)
 
 
 def _partition_counts(
@@ -294,7 +295,7 @@ def _partition_counts(
         with Client(options.brokers) as client:
             return {name: len(info.partitions) for name, info in client.topics(names).items()}
     everything = dataclasses.replace(one.selection, isolation=source.READ_UNCOMMITTED)
-    there = source.ranges(everything, logs=options.logs)
+    there = access.ranges(everything, logs=options.logs)
     return {name: 1 + max(part for topic, part in there if topic == name) for name in names}
 
 

@@ -15,17 +15,16 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pipeline import options as shared
 from pipeline import targets
 from pipeline.errors import OK
+from pipeline.jobs import RESTORE
 from pipeline.plan import PLAN, at_work
 
 if TYPE_CHECKING:
     from pipeline.session import Session
-
-JOB: Final = "restore"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +72,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     from pipeline.jobs.restoring import Run
 
     now_ms = time.time_ns() // 1_000_000
-    name = options.run or shared.new_run_id(JOB, now_ms)
+    name = options.run or shared.new_run_id(RESTORE, now_ms)
     directory = Path(options.out) / name
     shared.as_begun(options, directory / PLAN)
     shared.range_of(options)

@@ -15,7 +15,7 @@ from pipeline.archive.reading import ArchiveSource, Bounds
 from pipeline.conclusion import conclude
 from pipeline.engine import foreseen, whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
-from pipeline.jobs.restore import JOB
+from pipeline.jobs import RESTORE
 from pipeline.jobs.trying import OF_RETENTION
 from pipeline.jobs.watching import watching
 from pipeline.options import range_of, time_arguments, topics_of
@@ -295,7 +295,7 @@ class Run:
 
         return Plan.open(
             self.directory,
-            job=JOB,
+            job=RESTORE,
             run=self.name,
             arguments={
                 "archive": options.directory,
@@ -330,7 +330,7 @@ class Run:
                     topic=target.topic,
                     partition=key[1],
                     delivery=targets.delivery_of(
-                        plan.notes, f"{JOB}/{self.name}", target.topic, key[1]
+                        plan.notes, f"{RESTORE}/{self.name}", target.topic, key[1]
                     ),
                     source=ArchiveSource(self.store, self._wanted(key), self.bounds[key]),
                     source_topic=key[0],
@@ -341,10 +341,10 @@ class Run:
                 )
             )
         total = sum(one.records for key in plan.offsets for one in self._wanted(key))
-        with Progress(JOB, total) as progress:
+        with Progress(RESTORE, total) as progress:
             outcomes = replay.replay(session, tasks, progress)
         return conclude(
-            JOB,
+            RESTORE,
             self.name,
             self.directory,
             outcomes,

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.source import columns as c
+from pipeline.source.access import read
 from pipeline.source.append_times import UNKNOWN
 from pipeline.source.arrays import HEADERS as HEADERS_TYPE
-from pipeline.source.reading import HEADERS, RECORDS, TIMES, Options, read
+from pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
 from pipeline.source.splits import SourceError
 from protocol.records.layout import CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT, Compression
 

@@ -10,7 +10,6 @@ does. Other partitions can be read meanwhile.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,10 +20,13 @@ from pipeline.source.splits import (
     ALL_TRUSTED,
     HIGH_WATERMARK,
     READ_COMMITTED,
+    Log,
     Part,
+    Segment,
     SourceError,
     Split,
 )
+from pipeline.source.transactions import last_stable_offset
 from storage import checkpoints, filenames
 from storage.log import partition_times
 from storage.segment import offset_index, transaction_index
@@ -37,40 +39,6 @@ if TYPE_CHECKING:
     from storage.log.partition_times import PartitionTimes
 
 _SMALL = 1 << 20  # a log up to this size is walked from its start, without asking an index
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A segment: its log, and what else there is of it (suffixes)."""
-
-    directory: str
-    base_offset: int
-    size: int
-    suffixes: frozenset[str]
-
-    def place(self, suffix: str = filenames.LOG_SUFFIX) -> str:
-        """Where one of its files lies."""
-        return places.join(self.directory, filenames.segment_file(self.base_offset, suffix))
-
-
-@dataclass(slots=True)
-class Log:
-    """One partition's log as it was found."""
-
-    topic: str
-    partition: int
-    directory: str
-    segments: list[Segment]
-    high_watermark: int | None
-    log_start_offset: int
-    was_clean: bool
-    snapshots: list[int] = field(default_factory=list)
-    unfinished: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The partition, as people call it."""
-        return f"{self.topic}-{self.partition}"
 
 
 def plan(selection: Selection, roots: Sequence[str]) -> list[Split]:
@@ -292,8 +260,6 @@ class _Planner:
                 )
             end = watermark
         if selection.isolation == READ_COMMITTED:
-            from pipeline.source.transactions import last_stable_offset
-
             end = min(end, last_stable_offset(log, end))
         return end, walk.position
 

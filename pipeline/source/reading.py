@@ -1,4 +1,4 @@
-"""From a split to columns: `read` yields `Columns`; `levels` makes Arrow batches of them.
+"""From a split to columns: `access.read` yields `Columns`; `levels` makes Arrow batches of them.
 
 Every record from the split's first offset to below its end is there once, in order: those of control
 batches and (read_committed) of aborted transactions are left out, and with event times those outside or
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pipeline.source.splits import Part, Selection, Split
     from protocol.records.layout import Buffer
 
-__all__ = ["HEADERS", "RECORDS", "TIMES", "UNKNOWN", "Columns", "Filling", "Options", "read"]
+__all__ = ["HEADERS", "RECORDS", "TIMES", "UNKNOWN", "Columns", "Filling", "Options", "read_file"]
 
 BATCH_BYTES: Final = 16 << 20
 _CHUNK: Final = 4 << 20
@@ -96,15 +96,8 @@ class Options:
         )
 
 
-def read(split: Split, options: Options | None = None) -> Iterator[Columns]:
-    """Read a split. Raises SourceError for what is broken or gone, and OSError."""
-    options = options or Options()
-    if split.part is None:
-        from pipeline.source import brokers
-
-        yield from brokers.read(split, options)
-        return
-    part = split.part
+def read_file(split: Split, part: Part, options: Options) -> Iterator[Columns]:
+    """Read a split from a part of a segment. Raises SourceError for what is broken or gone, and OSError."""
     try:
         with places.File(part.place) as file:
             _refuse_changed(part, file.size)

@@ -1,6 +1,6 @@
-"""What is read in one piece: `Split`, and how logs are cut into splits.
+"""What is read in one piece: `Split`, and what is wanted of logs: `Selection`.
 
-`plan` cuts the logs of directories or of a cluster into splits, offsets frozen. A split is a range of
+`access.plan` cuts the logs of directories or of a cluster into splits, offsets frozen. A split is a range of
 offsets of one partition and where to read it: a part of one segment file, or brokers. Splits of a partition
 do not overlap, leave nothing out, and come in the order of their offsets; what is read does not depend on
 where they are cut. A segment is cut only where its `.index` names a batch that is there, whole and with
@@ -17,6 +17,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from pipeline.source import places
+from storage import filenames
 
 HIGH_WATERMARK: Final = "high-watermark"
 LOG_END: Final = "log-end"
@@ -38,6 +41,40 @@ Spans = Mapping[int, Sequence[tuple[int, int]]]
 
 class SourceError(Exception):
     """What cannot be planned or read, in a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment: its log, and what else there is of it (suffixes)."""
+
+    directory: str
+    base_offset: int
+    size: int
+    suffixes: frozenset[str]
+
+    def place(self, suffix: str = filenames.LOG_SUFFIX) -> str:
+        """Where one of its files lies."""
+        return places.join(self.directory, filenames.segment_file(self.base_offset, suffix))
+
+
+@dataclass(slots=True)
+class Log:
+    """One partition's log as it was found."""
+
+    topic: str
+    partition: int
+    directory: str
+    segments: list[Segment]
+    high_watermark: int | None
+    log_start_offset: int
+    was_clean: bool
+    snapshots: list[int] = field(default_factory=list)
+    unfinished: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The partition, as people call it."""
+        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,45 +222,6 @@ class Selection:
         if last > end:
             raise SourceError(f"{name} ends at offset {end}: there is no {end} to {last - 1}")
         return first, last
-
-
-def plan(
-    selection: Selection,
-    *,
-    logs: Sequence[str] = (),
-    brokers: str | None = None,
-) -> list[Split]:
-    """Cut what is wanted into splits: of log directories (places, see `places`), or of a cluster.
-
-    Raises SourceError, and OSError or the client's errors for what cannot be reached.
-    """
-    if bool(logs) == (brokers is not None):
-        raise SourceError("give either log directories or brokers to read from")
-    if brokers is not None:
-        from pipeline.source import brokers as cluster
-
-        return cluster.plan(selection, brokers)
-    from pipeline.source import logs as directories
-
-    return directories.plan(selection, logs)
-
-
-def ranges(
-    selection: Selection,
-    *,
-    logs: Sequence[str] = (),
-    brokers: str | None = None,
-) -> dict[Key, tuple[int, int]]:
-    """Return from where to where the wanted partitions reach now, at any event time. Raises as `plan`."""
-    if bool(logs) == (brokers is not None):
-        raise SourceError("give either log directories or brokers to read from")
-    if brokers is not None:
-        from pipeline.source import brokers as cluster
-
-        return cluster.ranges(selection, brokers)
-    from pipeline.source import logs as directories
-
-    return directories.ranges(selection, logs)
 
 
 def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list[Split]]:

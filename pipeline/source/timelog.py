@@ -307,9 +307,9 @@ class _Reading:
         return (batch for split in splits for batch in rows(split, settings.level, options))
 
     def _plan(self, settings: _Settings) -> list[InputPartition]:
-        from pipeline.source import splits
+        from pipeline.source import access, splits
 
-        planned = splits.plan(settings.selection, logs=settings.logs, brokers=settings.brokers)
+        planned = access.plan(settings.selection, logs=settings.logs, brokers=settings.brokers)
         groups = splits.grouped(planned, settings.selection.split_bytes)
         return [InputPartition(pickle.dumps(group)) for group in groups]
 
@@ -401,9 +401,9 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
 
 
 def _ranges(settings: _Settings) -> dict[Key, tuple[int, int]]:
-    from pipeline.source import splits
+    from pipeline.source import access
 
-    return splits.ranges(settings.selection, logs=settings.logs, brokers=settings.brokers)
+    return access.ranges(settings.selection, logs=settings.logs, brokers=settings.brokers)
 
 
 def _nested(offsets: Mapping[Key, int]) -> Offsets:

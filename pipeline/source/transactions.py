@@ -18,7 +18,7 @@ from storage.log.producers import producer_snapshots
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.source.logs import Log, Segment
+    from pipeline.source.splits import Log, Segment
     from protocol.records.layout import Batch
 
 _CHUNK = 4 << 20

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from config.topic import TopicConfig
+from pipeline.source.access import plan, read
 from pipeline.source.append_times import UNKNOWN
-from pipeline.source.reading import Options, read
-from pipeline.source.splits import LOG_END, Selection, plan
+from pipeline.source.reading import Options
+from pipeline.source.splits import LOG_END, Selection
 from protocol.records.batch import Record, build
 from storage.directory.store import LogStore
 from tests.oracle.record_rows import rows_of

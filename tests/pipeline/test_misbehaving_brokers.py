@@ -15,7 +15,8 @@ from client import ConnectionBroken
 from client.apis import METADATA
 from client.appender import Appender
 from client.sync_connection import Connection
-from pipeline.source.reading import Options, read
+from pipeline.source.access import read
+from pipeline.source.reading import Options
 from pipeline.source.splits import READ_COMMITTED, SourceError, Split
 from protocol.api import api_versions, describe_configs, fetch, metadata, produce
 from protocol.message import api_of, codec

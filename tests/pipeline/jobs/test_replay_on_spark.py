@@ -18,7 +18,8 @@ from pipeline.log_source import LogSource
 from pipeline.progress import Progress
 from pipeline.replay import replay
 from pipeline.session import Session
-from pipeline.source.splits import Selection, plan
+from pipeline.source.access import plan
+from pipeline.source.splits import Selection
 from tests.pipeline.jobs.test_killed_replays import task_of
 from tests.pipeline.jobs.test_mirror import KEEP, check, everything, fill, plain, some
 

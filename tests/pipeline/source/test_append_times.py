@@ -12,10 +12,11 @@ from client.apis import FETCH
 from pipeline import cli
 from pipeline.errors import OK
 from pipeline.source import brokers
+from pipeline.source.access import plan, read
 from pipeline.source.append_times import UNKNOWN, Answer, ToldTimes
 from pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
-from pipeline.source.reading import Options, read
-from pipeline.source.splits import LOG_END, Selection, plan
+from pipeline.source.reading import Options
+from pipeline.source.splits import LOG_END, Selection
 from protocol.records.batch import Record, build
 from storage.segment.append_entries import END
 from tests.pipeline.logs import seen_in, truth

@@ -12,8 +12,9 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as Partition
 
 from client import Client
+from pipeline.source.access import plan, ranges, read
 from pipeline.source.append_times import UNKNOWN
-from pipeline.source.reading import HEADERS, TIMES, Options, read
+from pipeline.source.reading import HEADERS, TIMES, Options
 from pipeline.source.splits import (
     HIGH_WATERMARK,
     LOG_END,
@@ -22,8 +23,6 @@ from pipeline.source.splits import (
     Selection,
     SourceError,
     offsets_of,
-    plan,
-    ranges,
 )
 from protocol.records.batch import Record, build
 from tests.oracle.brokers import wait_for_markers

@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from pipeline.source import logs, places, reading
+from pipeline.source.access import plan, read
 from pipeline.source.columns import LAST_OFFSET, POSITION, SIZE
-from pipeline.source.reading import HEADERS, TIMES, Options, read
-from pipeline.source.splits import (
-    LOG_END,
-    Selection,
-    SourceError,
-    Within,
-    grouped,
-    offsets_of,
-    plan,
-)
+from pipeline.source.reading import HEADERS, TIMES, Options
+from pipeline.source.splits import LOG_END, Selection, SourceError, Within, grouped, offsets_of
 from protocol.records.batch import Record, build, scan
 from storage import checkpoints
 from tests.pipeline.logs import FORMATS, Writer, read_all, segments, truth

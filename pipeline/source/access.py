@@ -1,0 +1,67 @@
+"""Log directories and clusters alike: cut what is wanted into splits, and read a split.
+
+It knows which module plans and reads which; `logs` and `brokers` do the work and are imported when they are
+needed, for a worker needs one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.source.reading import Options, read_file
+from pipeline.source.splits import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pipeline.source.columns import Columns
+    from pipeline.source.splits import Key, Selection, Split
+
+
+def plan(
+    selection: Selection,
+    *,
+    logs: Sequence[str] = (),
+    brokers: str | None = None,
+) -> list[Split]:
+    """Cut what is wanted into splits: of log directories (places, see `places`), or of a cluster.
+
+    Raises SourceError, and OSError or the client's errors for what cannot be reached.
+    """
+    if bool(logs) == (brokers is not None):
+        raise SourceError("give either log directories or brokers to read from")
+    if brokers is not None:
+        from pipeline.source import brokers as cluster
+
+        return cluster.plan(selection, brokers)
+    from pipeline.source import logs as directories
+
+    return directories.plan(selection, logs)
+
+
+def ranges(
+    selection: Selection,
+    *,
+    logs: Sequence[str] = (),
+    brokers: str | None = None,
+) -> dict[Key, tuple[int, int]]:
+    """Return from where to where the wanted partitions reach now, at any event time. Raises as `plan`."""
+    if bool(logs) == (brokers is not None):
+        raise SourceError("give either log directories or brokers to read from")
+    if brokers is not None:
+        from pipeline.source import brokers as cluster
+
+        return cluster.ranges(selection, brokers)
+    from pipeline.source import logs as directories
+
+    return directories.ranges(selection, logs)
+
+
+def read(split: Split, options: Options | None = None) -> Iterator[Columns]:
+    """Read a split. Raises SourceError for what is broken or gone, OSError and the client's errors."""
+    options = options or Options()
+    if split.part is not None:
+        return read_file(split, split.part, options)
+    from pipeline.source import brokers
+
+    return brokers.read(split, options)
