@@ -390,9 +390,9 @@ def test_a_planted_mistake_is_seen(tmp_path, monkeypatch, plant, changes):
         partition = inside.node.partition(topic, 0)
         odds = inside.node.time_watch.topics[topic]
         seen = {
-            "suspects": dict(odds.suspects),
+            "suspects": dict(odds.unit_mismatches),
             "late": partition.arrivals.most_late_ms // DAY_MS,
-            "doomed": dict(odds.doomed),
+            "doomed": dict(odds.expired_on_arrival),
             "delays": sum(partition.arrivals.delays[:-1]),
         }
     right = {"suspects": {"seconds": 1}, "late": 31, "doomed": {"retention.ms": 2}, "delays": 4}
