@@ -201,7 +201,7 @@ class Appender:
                     settings.index_interval_bytes,
                 )
                 if is_unseen:
-                    state.largest_event.appended(prepared, limit)
+                    state.largest_event.appended(prepared.batches, limit)
             except OSError as error:
                 raise state.storage_error("the records were not stored", error) from error
             state.last_append_time_ms = append_time_ms

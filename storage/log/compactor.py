@@ -57,12 +57,20 @@ class Compaction(NamedTuple):
 class Compactor:
     """Compacts one log."""
 
-    __slots__ = ("_cleaning", "_flusher", "_is_cleaning", "_state", "last_compaction")
+    __slots__ = (
+        "_cleaning",
+        "_flusher",
+        "_is_cleaning",
+        "_is_overtaken",
+        "_state",
+        "last_compaction",
+    )
 
     def __init__(self, state: LogState, flusher: Flusher) -> None:
         self._state = state
         self._flusher = flusher
         self._is_cleaning = False
+        self._is_overtaken = False  # by a truncation
         self._cleaning: tuple[Segment, ...] = ()  # the sources of the cleaning under way
         self.last_compaction: Compaction | None = None
 
@@ -178,7 +186,7 @@ class Compactor:
                 or state.version.segments[: len(wanted)] != wanted
             ):
                 return False
-            self._is_cleaning, self._cleaning = True, wanted
+            self._is_cleaning, self._cleaning, self._is_overtaken = True, wanted, False
         return True
 
     def _discard_leftovers(self) -> None:
@@ -219,13 +227,17 @@ class Compactor:
             if not expired(each.last_append_time_ms, now_ms, idle_ms)
         }
 
+    def overtake(self) -> None:
+        """Have the cleaning under way come to nothing: the log is truncated. Under the append lock."""
+        self._cleaning, self._is_overtaken = (), True
+
     def end_cleaning(
         self, first_dirty_offset: int | None, compaction: Compaction | None = None
     ) -> None:
         """Have the cleaning under way ended; up to where it came, None where it failed."""
         with self._state.append_lock:
             self._is_cleaning, self._cleaning = False, ()
-            if first_dirty_offset is not None:
+            if first_dirty_offset is not None and not self._is_overtaken:
                 self._state.cleaned_offset = first_dirty_offset
             if compaction is not None:
                 self.last_compaction = compaction

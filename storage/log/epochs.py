@@ -47,6 +47,7 @@ class LeaderEpochs:
         self._last_begun = entries[-1].epoch if entries else NO_EPOCH
         self._entries = [entry for entry in entries if entry.start_offset < end_offset]
         self._is_durable = True
+        self._has_more_in_file = len(self._entries) < len(entries)  # of batches that were lost
 
     @property
     def latest(self) -> int:
@@ -79,7 +80,8 @@ class LeaderEpochs:
         for entry in entries:
             if entry.epoch > (known[-1].epoch if known else NO_EPOCH):
                 known = _with(known, entry)
-        if known != self._entries:
+        # Epochs of batches that a power loss took would be taken for those of the batches to come.
+        if known != self._entries or self._has_more_in_file:
             self._write(known)
             files.sync(self._path.parent)
 
@@ -102,6 +104,7 @@ class LeaderEpochs:
         checkpoints.write_epochs(self._path, entries)
         self._entries = entries
         self._is_durable = False
+        self._has_more_in_file = False
 
     def forget_before(self, start_offset: int) -> None:
         """Drop the epochs that ended before the log's start; raises OSError."""

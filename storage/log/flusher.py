@@ -35,6 +35,10 @@ class Flusher:
         state = self._state
         return state.ends.log_end_offset - state.durable_offset >= state.config.flush_messages
 
+    def forget_flushed(self) -> None:
+        """Have the next commit make the names of the active segment durable: it is another now."""
+        self._flushed_base = _NO_SEGMENT
+
     def commit(self) -> int:
         """Make the batches appended so far, and their append times, durable; return up to where.
 

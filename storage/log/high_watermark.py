@@ -54,5 +54,18 @@ class AfterFlush:
         state.advance_high_watermark(durable_offset)
 
 
+class Follower:
+    """Others may read what the leader says: an append and a flush move nothing."""
+
+    waits_for_flush = True
+
+    def appended(self, state: LogState, end_offset: int) -> None:
+        """Wait for the leader's word."""
+
+    def flushed(self, state: LogState, durable_offset: int) -> None:
+        """Wait for the leader's word."""
+
+
 AT_ONCE = AtOnce()
 AFTER_FLUSH = AfterFlush()
+FOLLOWER = Follower()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from storage.time.timestamp import later
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from protocol.records.prepare import Prepared
+    from protocol.records.plan import PreparedBatch
     from storage.segment.segment import Segment
 
 
@@ -43,13 +43,13 @@ class LargestEvent:
         if not self._pending:
             self.keep(active.times.event)
 
-    def appended(self, prepared: Prepared, limit: int) -> None:
+    def appended(self, batches: Iterable[PreparedBatch], limit: int) -> None:
         """Note what has been appended above the high watermark, counted at most as `limit`."""
-        event = None
-        for batch in prepared.batches:
+        for batch in batches:
+            event = None
             if not batch.is_control and batch.largest is not None:
-                event = later(min(batch.largest, limit), event)
-        self._pending.append(_Pending(prepared.last_offset + 1, event))
+                event = min(batch.largest, limit)
+            self._pending.append(_Pending(batch.last_offset + 1, event))
 
     def keep(self, event: int | None) -> None:
         """Count an event time for good."""
@@ -60,6 +60,11 @@ class LargestEvent:
         pending = self._pending
         while pending and pending[0].end_offset <= high_watermark:
             self.keep(pending.popleft().event)
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Forget what lay above the high watermark and has been cut off."""
+        while self._pending and self._pending[-1].end_offset > end_offset:
+            self._pending.pop()
 
     def below(self, high_watermark: int, segments: Sequence[Segment]) -> int | None:
         """Return the largest event time below the high watermark.

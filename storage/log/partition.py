@@ -16,7 +16,9 @@ from storage.log.compactor import Compactor
 from storage.log.flusher import Flusher
 from storage.log.reader import Reader
 from storage.log.recovery.opening import open_log
+from storage.log.replica import Replica
 from storage.log.retainer import Retainer
+from storage.log.truncater import Truncater
 
 if TYPE_CHECKING:
     import uuid
@@ -62,6 +64,8 @@ class Partition:
         self.flusher = Flusher(state)
         self.compactor = Compactor(state, self.flusher)
         self.retainer = Retainer(state, self.appender, self.flusher, self.compactor)
+        self.truncater = Truncater(state, self.flusher, self.compactor)
+        self.replica = Replica(state, self.appender, self.retainer, self.truncater)
         # Called for every request, so without a call in between.
         self.append = self.appender.append
         self.read = self.reader.read

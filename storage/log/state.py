@@ -32,8 +32,9 @@ from protocol.errors import (
 )
 from storage import files
 from storage.log import partition_times
-from storage.log.high_watermark import AFTER_FLUSH, AT_ONCE
+from storage.log.high_watermark import AFTER_FLUSH, AT_ONCE, FOLLOWER
 from storage.log.largest_event import LargestEvent
+from storage.log.partition_times import Cut
 from storage.log.producers.recovered_producers import load_producers
 from storage.log.retention import deletion
 from storage.log.retention.pending_deletes import PendingDeletes
@@ -73,6 +74,7 @@ class LogState:
         "cleaned_offset",
         "commit_lock",
         "covered_offset",
+        "cutting",
         "directory",
         "durable_offset",
         "ends",
@@ -84,6 +86,7 @@ class LogState:
         "internal_settings",
         "is_closed",
         "is_deleted",
+        "is_follower",
         "is_read",
         "is_stopped",
         "largest_event",
@@ -105,6 +108,7 @@ class LogState:
         "topic_id",
         "version",
         "version_lock",
+        "was_cut",
     )
 
     def __init__(
@@ -127,6 +131,7 @@ class LogState:
         boot_id: str,
         now_ms: int,
         producer_id_expiration_ms: int,
+        was_cut: bool = False,
     ) -> None:
         """Take what was found on disk; the log ends, and others may read, where its segments end."""
         self.directory = directory
@@ -169,7 +174,10 @@ class LogState:
         self.is_closed = False
         self.is_stopped = False  # deleted, offline or closed: takes no batch
         self.logged_errors: set[tuple[str, str]] = set()  # logged once, until a flush succeeds
+        self.cutting: tuple[int, bool] | tuple[()] = ()  # a truncation under way: see `Cut`
+        self.was_cut = was_cut  # truncated since the last clean stop: checkpoints may be older
         self.arrivals = Arrivals(config)
+        self.is_follower = False  # a leader says up to where others may read
         self.config = config
 
     def __repr__(self) -> str:
@@ -185,7 +193,7 @@ class LogState:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self._config = config
-        self.policy: HighWatermarkPolicy = AFTER_FLUSH if config.flush_messages == 1 else AT_ONCE
+        self.choose_policy()
         self.has_flush_rules = (config.flush_messages, config.flush_ms) != (LONG_MAX, LONG_MAX)
         self.event_slack_ms = event_slack(config)
         for segment in self.version.segments:
@@ -285,6 +293,23 @@ class LogState:
 
     # --- ends -------------------------------------------------------------------------------------
 
+    def follow(self, is_follower: bool) -> None:
+        """Have a leader advance the high watermark from now on, or the log's own policy again."""
+        with self.append_lock:
+            self.is_follower = is_follower
+            self.choose_policy()
+
+    def choose_policy(self) -> None:
+        """Go by the high watermark policy that the role and the settings ask for."""
+        own = AFTER_FLUSH if self._config.flush_messages == 1 else AT_ONCE
+        self.policy: HighWatermarkPolicy = FOLLOWER if self.is_follower else own
+
+    def cut_ends(self, end_offset: int, high_watermark: int) -> None:
+        """Let a truncated log end at an offset; under the append lock."""
+        self.ends = Ends(end_offset, high_watermark, high_watermark)
+        self.durable_offset = min(self.durable_offset, end_offset)
+        self.producers, self.is_read = None, False
+
     def publish(self, end_offset: int) -> None:
         """Let the log end at an offset, behind a batch that is stored; under the append lock."""
         _, high_watermark, last_stable_offset = self.ends
@@ -344,6 +369,7 @@ class LogState:
             self.boot_id,
             tuple(lines),
             self.back_offset,
+            Cut(self.recovery_point, self.cleaned_offset, *self.cutting) if self.was_cut else None,
         )
 
     def covered_times(self) -> partition_times.PartitionTimes:

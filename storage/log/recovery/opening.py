@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
+from storage import files
 from storage.log import partition_times, reading
 from storage.log.epochs import NO_EPOCH, LeaderEpochs
 from storage.log.recovery import loading
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config.topic import TopicConfig
+    from storage.log.partition_times import Cut
     from storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
@@ -49,6 +51,13 @@ def open_log(
     known = partition_times.read(directory)
     if known is not None:
         log_start_offset = max(log_start_offset, known.log_start_offset)
+    cut = None if known is None else known.cut
+    if known is not None and cut is not None and was_clean and cut.offset is None:
+        known = known._replace(cut=None)  # the directory's checkpoints are newer
+    elif known is not None and cut is not None:
+        recovery_point = min(recovery_point, cut.recovery_point)
+        cleaned_offset = _smaller(cleaned_offset, cut.cleaned_offset)
+        log_start_offset, was_clean = known.log_start_offset, False
     loaded = loading.load(
         directory,
         recovery_point=recovery_point,
@@ -80,6 +89,7 @@ def open_log(
         boot_id=boot_id,
         now_ms=now_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
+        was_cut=known is not None and known.cut is not None,
     )
     if state.epochs.last_begun == NO_EPOCH:
         state.leader_epoch = max(0, _epoch_of_last_batch(segments))
@@ -89,11 +99,31 @@ def open_log(
             "partition.times missing: the largest event time is that of what the log holds",
             extra={"topic": topic, "partition": index},
         )
-    if known is None or (known.boot_id, known.back_offset) != (boot_id, state.back_offset):
+    if cut is not None and cut.offset is not None:
+        _complete(state, cut)
+    elif known is None or (known.boot_id, known.back_offset) != (boot_id, state.back_offset):
         state.save_times(state.covered_times(), durable=False, losable=known is None)
     elif was_clean:
         state.note_saved_times(known)  # as the last close left it, durably
     return state
+
+
+def _complete(state: LogState, cut: Cut) -> None:
+    """Complete a truncation that a crash has interrupted, durably; raises OSError."""
+    if cut.begins_anew:
+        state.epochs.forget_all()
+    else:
+        state.epochs.truncate_to(state.ends.log_end_offset)
+    state.active.sync()
+    files.sync(state.directory)
+    state.save_times(state.covered_times(), durable=True)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    """Return the smaller of two offsets before which a log was compacted; None is never."""
+    if one is None or other is None:
+        return None if one is other else 0
+    return min(one, other)
 
 
 def _epoch_of_last_batch(segments: Sequence[Segment]) -> int:

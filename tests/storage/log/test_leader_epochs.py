@@ -62,3 +62,8 @@ def test_what_is_known_is_not_written_again(tmp_path, epochs):
 def test_an_emptied_log_has_no_epoch(tmp_path, epochs):
     epochs.forget_all()
     assert (epochs.entries, epochs.last_begun, kept(tmp_path)) == ((), NO_EPOCH, [])
+
+
+def test_epochs_of_lost_batches_do_not_speak_of_those_that_take_their_place(tmp_path, epochs):
+    LeaderEpochs(tmp_path, 15).adopt([])  # batches without an epoch follow
+    assert LeaderEpochs(tmp_path, 100).entries == ((0, 0), (2, 10))

@@ -1,0 +1,257 @@
+"""A log that follows a leader: it appends what it is sent, as it comes.
+
+A follower keeps its leader's bytes, offsets and append times. It neither stamps nor rejects by time. It
+rolls its segments by its own settings, from the sizes, record times and append times it is given: segment
+borders may differ between replicas, answers to lookups do not.
+"""
+
+from __future__ import annotations
+
+import logging
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import CorruptMessage, KafkaStorageError
+from storage.checkpoints import EpochStart
+from storage.log.producers.recovered_producers import sequenced
+from storage.log.received import receive
+from storage.time.append_time import goes_back
+from storage.time.event_time import capped
+from storage.time.rolling import should_roll
+from storage.time.timestamp import later
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from storage import files
+    from storage.log.appender import Appender
+    from storage.log.received import AppendedFrom, Received
+    from storage.log.retainer import Retainer
+    from storage.log.state import LogState
+    from storage.log.truncater import Truncater
+    from storage.segment.segment import Segment
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class LeaderState(NamedTuple):
+    """What a leader says of its log beside the batches of a fetch."""
+
+    high_watermark: int
+    log_start_offset: int
+    last_append_time_ms: int | None  # of its last batch; None: unknown
+    max_event_time: int | None  # below its high watermark
+    back_offset: int = 0  # where an operator last let append times go back; 0: nowhere
+
+
+class Replica:
+    """The part of a partition that follows a leader. One thread appends at a time."""
+
+    __slots__ = ("_appender", "_retainer", "_state", "_truncater")
+
+    def __init__(
+        self, state: LogState, appender: Appender, retainer: Retainer, truncater: Truncater
+    ) -> None:
+        self._state = state
+        self._appender = appender
+        self._retainer = retainer
+        self._truncater = truncater
+
+    def append_as_follower(
+        self,
+        records: files.Buffer,
+        append_times: Sequence[AppendedFrom],
+        epochs: Sequence[EpochStart],
+        leader: LeaderState,
+        *,
+        now_ms: int,
+    ) -> int:
+        """Store batches as the leader has them, and take over what it says of its log.
+
+        A batch cut short at the end of the bytes is left for the next fetch. `epochs` are the
+        leader's entries for these offsets: formats 0 and 1 have none in their bytes. A batch whose
+        append time nobody knows ages from `now_ms`. Returns where the log ends. Raises
+        CorruptMessage for what cannot follow this log, and then nothing is stored;
+        KafkaStorageError.
+        """
+        state = self._state
+        state.check_online()
+        if not state.is_read:
+            self._appender.read_for_appends()
+        if not state.is_follower:
+            state.follow(True)
+        received = receive(records, append_times)
+        if received:
+            self._begin_at_first(received[0])
+            self._check_times(received, leader.back_offset)
+            self._store_all(received, epochs, leader.back_offset, now_ms)
+        self._follow(leader)
+        return state.ends.log_end_offset
+
+    def _begin_at_first(self, first: Received) -> None:
+        """Check that a batch follows the log; one that holds an empty log's start becomes its first.
+
+        A leader's log may start within a batch, and whoever begins there gets the whole batch.
+        """
+        state, base_offset = self._state, first.prepared.base_offset
+        end_offset = state.ends.log_end_offset
+        if base_offset >= end_offset:
+            return
+        if state.size or first.prepared.last_offset < end_offset:
+            raise CorruptMessage(
+                f"{state.topic}-{state.index}: the leader sent offset {base_offset} where {end_offset} "
+                "comes next"
+            )
+        self._truncater.start_at(base_offset)
+
+    def _check_times(self, received: Sequence[Received], back_offset: int) -> None:
+        """Raise CorruptMessage where an append time goes back that no operator let go back."""
+        last: int | None = None
+        if self._state.back_offset >= back_offset:
+            last = self._last_stored_time()
+        for batch in received:
+            time, base_offset = batch.append_time_ms, batch.prepared.base_offset
+            if time is None or base_offset < back_offset:
+                continue  # times behind an earlier mark may go back: only the last one is told
+            if last is not None and goes_back(last, time):
+                raise CorruptMessage(
+                    f"{self._state.topic}-{self._state.index}: offset {base_offset} was appended at "
+                    f"{time}, and the batch before it at {last}"
+                )
+            last = time
+
+    def _last_stored_time(self) -> int | None:
+        """Return the last known append time of the log's batches."""
+        times = (
+            segment.append_times.last_time for segment in reversed(self._state.version.segments)
+        )
+        return next((time for time in times if time is not None), None)
+
+    def _store_all(
+        self,
+        received: Sequence[Received],
+        epochs: Sequence[EpochStart],
+        back_offset: int,
+        now_ms: int,
+    ) -> None:
+        state = self._state
+        with state.append_lock:
+            if state.is_stopped:
+                state.check_usable()
+                raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
+            try:
+                state.epochs.adopt(self._epochs_of(received, epochs))
+                for batch in received:
+                    self._store(batch, back_offset, now_ms)
+            except OSError as error:
+                raise state.storage_error("the records were not stored", error) from error
+
+    def _epochs_of(
+        self, received: Sequence[Received], epochs: Sequence[EpochStart]
+    ) -> Iterator[EpochStart]:
+        """Return the epochs of batches: those told, and those that format 2 has in its headers."""
+        first_offset = self._state.version.segments[0].base_offset
+        end_offset = received[-1].prepared.last_offset + 1
+        entries = [
+            EpochStart(entry.epoch, max(entry.start_offset, first_offset))
+            for entry in epochs
+            if entry.start_offset < end_offset
+        ]
+        latest = max((entry.epoch for entry in entries), default=-1)
+        for each in received:
+            if each.batch.leader_epoch > latest:
+                latest = each.batch.leader_epoch
+                entries.append(EpochStart(latest, each.prepared.base_offset))
+        return iter(sorted(entries, key=attrgetter("epoch", "start_offset")))
+
+    def _store(self, received: Received, back_offset: int, now_ms: int) -> None:
+        """Put a batch behind the last one and publish it; raises OSError."""
+        state, time = self._state, received.append_time_ms
+        prepared, settings = received.prepared, state.settings
+        first_offset = prepared.base_offset
+        active = self._active_for(received, back_offset)
+        append_time_ms = now_ms if time is None else time
+        limit = capped(append_time_ms, active.event_slack_ms)
+        producers = state.read_producers()  # read from the log before the batch is in it
+        state.largest_event.appending(active)
+        active.append(
+            (received.data,),
+            prepared.size,
+            (prepared._replace(position=0),),
+            append_time_ms,
+            limit,
+            settings.index_interval_bytes,
+            is_time_known=time is not None,
+        )
+        active.is_true = active.is_true and received.is_true
+        state.largest_event.appended((prepared,), limit)
+        if time is not None:
+            state.last_append_time_ms = later(state.last_append_time_ms, time)
+        batch = received.batch
+        if batch.producer_id >= 0 and not batch.is_control:
+            offsets = (first_offset, prepared.last_offset)
+            producers.appended(sequenced(batch), offsets, append_time_ms)
+        state.publish(prepared.last_offset + 1)
+
+    def _active_for(self, received: Received, back_offset: int) -> Segment:
+        """Return the segment a batch goes to, a new one where it has to be; raises OSError.
+
+        By the limits of size and index of this log's settings, and by the time rules, as if the
+        batch had come at its append time; where that is unknown no time rule applies. Within a
+        segment append times never go back, so an operator's mark begins a new one.
+        """
+        state, time = self._state, received.append_time_ms
+        prepared, settings, active = received.prepared, state.settings, state.active
+        if state.back_offset < back_offset <= prepared.base_offset:
+            self._take_mark(back_offset, None)
+            return state.active
+        last_time = active.append_times.last_time
+        if not active.tail.size:
+            return active
+        is_back = time is not None and last_time is not None and goes_back(last_time, time)
+        is_full = not active.has_room(
+            prepared.size,
+            prepared.last_offset,
+            settings.segment_bytes,
+            settings.max_index_entries,
+        )
+        is_old = time is not None and should_roll(
+            active.times,
+            prepared.largest,
+            time,
+            settings.segment_ms,
+            settings.min_roll_interval_ms,
+        )
+        return self._appender.roll() if is_back or is_full or is_old else active
+
+    def _take_mark(self, back_offset: int, last_append_time_ms: int | None) -> None:
+        """Let append times go back from the log's end on, as the leader did."""
+        state = self._state
+        if state.active.tail.size:
+            self._appender.roll()
+        state.back_offset, state.last_append_time_ms = back_offset, last_append_time_ms
+
+    # --- what the leader says of its log ----------------------------------------------------------
+
+    def _follow(self, leader: LeaderState) -> None:
+        """Take over the leader's high watermark, log start, times and mark, as far as the log goes."""
+        state = self._state
+        with state.append_lock:
+            state.check_usable()
+            end_offset = state.ends.log_end_offset
+            try:
+                if state.back_offset < leader.back_offset == end_offset:
+                    self._take_mark(end_offset, leader.last_append_time_ms)
+                elif leader.back_offset < state.back_offset == end_offset:
+                    state.back_offset = leader.back_offset  # of batches that have been cut off
+            except OSError as error:
+                raise state.storage_error("no segment could be begun", error) from error
+            if state.back_offset == leader.back_offset:
+                state.last_append_time_ms = later(
+                    state.last_append_time_ms, leader.last_append_time_ms
+                )
+            state.largest_event.keep(leader.max_event_time)
+            state.advance_high_watermark(min(leader.high_watermark, end_offset))
+        start_offset = min(leader.log_start_offset, state.ends.high_watermark)
+        if start_offset > state.version.log_start_offset:
+            self._retainer.delete_records_before(start_offset)

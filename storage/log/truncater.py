@@ -1,0 +1,244 @@
+"""Cutting a log back, and beginning it anew: what a follower does whose log is not its leader's.
+
+A truncation cuts, at the end of a batch, everything that belongs to the log. Its intention is written
+to `partition.times` first, durably: a crash before that leaves the log as it was, and the next start
+completes what was interrupted after it. Until a clean stop `partition.times` also says what the
+checkpoints of the directory are not to be believed: they may be older than the truncation.
+
+Readers find the shorter log before the files are cut. A read that began before, or meanwhile, is
+answered NOT_LEADER_OR_FOLLOWER: the generation of the log has changed when it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaStorageError, OffsetOutOfRange
+from storage import filenames, files
+from storage.log import reading
+from storage.log.partition_times import Cut
+from storage.log.recovery import loading
+from storage.segment.log_file import Tail
+from storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from storage.log.compactor import Compactor
+    from storage.log.flusher import Flusher
+    from storage.log.state import LogState
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class Truncater:
+    """The part of a partition that cuts it back."""
+
+    __slots__ = ("_compactor", "_flusher", "_state")
+
+    def __init__(self, state: LogState, flusher: Flusher, compactor: Compactor) -> None:
+        self._state = state
+        self._flusher = flusher
+        self._compactor = compactor
+
+    def truncate_to(self, offset: int, *, below_high_watermark: bool = False) -> int:
+        """Drop every batch that reaches `offset` or lies behind it; return where the log ends.
+
+        The log ends where its last batch that lies before the offset as a whole ends; where none
+        is left, and the offset lies before the log's start, it begins anew there. It is durable
+        then. What lies below the high watermark may have been read and acknowledged: it is cut
+        only with `below_high_watermark`, for an unclean election. Raises OffsetOutOfRange and
+        KafkaStorageError; when the files cannot be cut half way the log is offline.
+        """
+        state = self._state
+        state.check_online()
+        with state.commit_lock, state.flush_lock, state.append_lock:
+            self._check_open()
+            if offset < 0 or (offset < state.ends.high_watermark and not below_high_watermark):
+                raise OffsetOutOfRange(
+                    f"{state.topic}-{state.index} is not truncated to {offset}: what lies below its "
+                    f"high watermark {state.ends.high_watermark} may have been read"
+                )
+            if offset >= state.ends.log_end_offset:
+                return state.ends.log_end_offset
+            if offset < state.version.log_start_offset:
+                self._begin_anew(offset)
+            else:
+                self._cut(offset)
+        return state.ends.log_end_offset
+
+    def start_at(self, offset: int) -> None:
+        """Drop every batch, and let the log begin, and end, at an offset. It is durable then.
+
+        For a follower whose leader's log starts behind the end of its own. Raises OffsetOutOfRange
+        and KafkaStorageError; when the files cannot be removed half way the log is offline.
+        """
+        state = self._state
+        state.check_online()
+        with state.commit_lock, state.flush_lock, state.append_lock:
+            self._check_open()
+            if offset < 0:
+                raise OffsetOutOfRange(f"{state.topic}-{state.index} cannot start at {offset}")
+            self._begin_anew(offset)
+
+    def _check_open(self) -> None:
+        state = self._state
+        if state.is_stopped:
+            state.check_usable()
+            raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
+
+    def _cut(self, offset: int) -> None:
+        state = self._state
+        segments, log_start_offset = state.version.segments, state.version.log_start_offset
+        number = max(n for n, segment in enumerate(segments) if segment.base_offset <= offset)
+        kept, old, gone = segments[:number], segments[number], segments[number + 1 :]
+        with self._as_before():
+            state.active.repair_tail()
+            state.active.complete_indexes()
+            tail = old.end_before(offset) if offset > old.base_offset else Tail(offset, 0)
+            start_offset = min(log_start_offset, tail.end_offset)
+            self._intend(kept, start_offset, tail.end_offset, begins_anew=False)
+        cut = Segment(state.directory, old.base_offset, tail)
+        cut.event_slack_ms, cut.is_true = old.event_slack_ms, old.is_true or not tail.size
+        state.largest_event.truncate_to(tail.end_offset)
+        high_watermark = min(state.ends.high_watermark, tail.end_offset)
+        with self._half_way():
+            self._publish((*kept, cut), start_offset, tail.end_offset, high_watermark)
+            self._remove(gone)
+            old.rest()
+            cut.cut(tail)
+            cut.activate()
+            self._finish(tail.end_offset, begins_anew=False)
+
+    def _begin_anew(self, offset: int) -> None:
+        state = self._state
+        gone = state.version.segments
+        first = Segment(state.directory, offset, Tail(offset, 0))
+        first.event_slack_ms = state.event_slack_ms
+        with self._as_before():
+            self._intend((), offset, offset, begins_anew=True)
+        state.largest_event.truncate_to(0)
+        with self._half_way():
+            self._publish((first,), offset, offset, offset)
+            self._remove(gone)
+            first.activate()
+            self._finish(offset, begins_anew=True)
+
+    def _intend(
+        self, kept: Sequence[Segment], start_offset: int, end_offset: int, *, begins_anew: bool
+    ) -> None:
+        """Write down, durably, what is about to be cut; raises OSError.
+
+        No line of `partition.times` speaks of a segment that is about to be another.
+        """
+        state = self._state
+        state.largest_event.keep(state.max_event_time)
+        last_append_time_ms, back_offset = self._last_times(end_offset, begins_anew=begins_anew)
+        recovery_point, bases = min(state.recovery_point, end_offset), {s.base_offset for s in kept}
+        cleaned_offset = state.cleaned_offset
+        if cleaned_offset is not None:
+            cleaned_offset = min(cleaned_offset, end_offset)
+        times = state.current_times()
+        times = times._replace(
+            last_append_time_ms=last_append_time_ms,
+            back_offset=back_offset,
+            log_start_offset=start_offset,
+            covered_offset=min(state.covered_offset, end_offset),
+            segments=tuple(line for line in times.segments if line.base_offset in bases),
+            cut=Cut(recovery_point, cleaned_offset, end_offset, begins_anew),
+        )
+        state.save_times(times, durable=True)
+        state.last_append_time_ms, state.back_offset = last_append_time_ms, back_offset
+        state.recovery_point, state.cleaned_offset = recovery_point, cleaned_offset
+        state.covered_offset, state.was_cut = times.covered_offset, True
+        state.cutting = end_offset, begins_anew
+
+    def _last_times(self, end_offset: int, *, begins_anew: bool) -> tuple[int | None, int]:
+        """Return the last append time of what is left, and the operator's mark in it; raises OSError.
+
+        Where nothing is left, or nobody knows, time does not go back.
+        """
+        state = self._state
+        back_offset = state.back_offset if state.back_offset <= end_offset else 0
+        if end_offset == back_offset > 0:
+            return None, back_offset
+        last_time = None
+        segment = reading.segment_of(state.version.segments, end_offset - 1)
+        if not begins_anew and segment is not None:
+            last_time = segment.append_times.at(end_offset - 1)
+        return state.last_append_time_ms if last_time is None else last_time, back_offset
+
+    def _publish(
+        self,
+        segments: tuple[Segment, ...],
+        start_offset: int,
+        end_offset: int,
+        high_watermark: int,
+    ) -> None:
+        """Have readers find the shorter log from now on; those that have begun are overtaken."""
+        state = self._state
+        state.cut_ends(end_offset, high_watermark)
+        state.replace_segments(segments, start_offset)
+        state.begin_generation()
+        self._compactor.overtake()
+
+    def _remove(self, gone: Sequence[Segment]) -> None:
+        """Remove the files of segments, the last one first; raises OSError."""
+        for segment in reversed(gone):
+            for path in segment.rename_away():
+                files.unlink(path)
+            segment.give_up()
+
+    def _finish(self, end_offset: int, *, begins_anew: bool) -> None:
+        """Cut what the whole log shares, make all durable, and say that it is done; raises OSError."""
+        state = self._state
+        self._drop_snapshots(-1 if begins_anew else end_offset)
+        if begins_anew:
+            state.epochs.forget_all()
+        else:
+            state.epochs.truncate_to(end_offset)
+        self._flusher.sync(state.active.sync)
+        state.epochs.sync()
+        files.sync(state.directory)
+        self._flusher.forget_flushed()
+        state.cutting = ()
+        state.save_times(state.covered_times(), durable=True)
+        state.begin_generation()
+        _log.warning(
+            "log truncated",
+            extra={
+                "topic": state.topic,
+                "partition": state.index,
+                "end_offset": end_offset,
+                "begins_anew": begins_anew,
+            },
+        )
+
+    def _drop_snapshots(self, end_offset: int) -> None:
+        """Remove what is known of producers behind an offset; raises OSError."""
+        directory = self._state.directory
+        for offset in loading.listed(directory).snapshot_offsets:
+            if offset > end_offset:
+                files.unlink(filenames.snapshot_path(directory, offset))
+
+    @contextlib.contextmanager
+    def _as_before(self) -> Iterator[None]:
+        """Raise what went wrong while nothing has been changed yet."""
+        try:
+            yield
+        except OSError as error:
+            raise self._state.storage_error("the log cannot be truncated", error) from error
+
+    @contextlib.contextmanager
+    def _half_way(self) -> Iterator[None]:
+        """Take the log offline where the disk refuses the next step: the next start completes it."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self._state.go_offline(f"a truncation was interrupted: {reason}")
+            raise KafkaStorageError(
+                f"{self._state.topic}-{self._state.index}: a truncation was interrupted: {reason}"
+            ) from error

@@ -1,0 +1,215 @@
+"""Does a partition hold what its model says? Asked of everything that is cut with a log."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from protocol.records.batch import records
+from storage.log import reading
+from storage.segment import append_entries
+from storage.segment.batch_headers import last_offset_at
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.log.partition import Partition
+    from tests.storage.log_model.model import ModelLog
+
+TIMES = (-7, 0, 400, 500, 501, 3_000, 8_999, 12_000)
+
+
+def check(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
+    """Demand that everything agrees."""
+    assert partition.high_watermark == model.high_watermark
+    assert partition.state.back_offset == model.mark
+    assert partition.last_append_time == model.last_append
+    assert partition.reader.read_max_event_time() == model.counted
+    contents(partition, model, is_trimmed=is_trimmed)
+
+
+def contents(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
+    """Demand what a log keeps through a crash."""
+    assert (partition.log_start_offset, partition.log_end_offset) == (model.start, model.end)
+    assert read(partition) == [(row.offset, row.time, row.value) for row in model.rows]
+    for batch in model.batches:
+        if batch.end > partition.log_start_offset:
+            offset = batch.end - 1
+            assert append_time(partition, offset) == batch.append, batch
+            assert partition.reader.leader_epoch_at(offset) == model.epoch_of(offset), batch
+    found = [tuple(entry) for entry in partition.state.epochs.entries]
+    assert found == model.epochs, (found, model.epochs)
+    indexes(partition, model)
+    segment_times(partition, model)
+    lookups(partition, model)
+    producers(partition, model, is_trimmed=is_trimmed)
+
+
+def read(partition: Partition) -> list[tuple]:
+    """Read everything as a consumer would."""
+    found: list[tuple] = []
+    offset, end = partition.log_start_offset, partition.log_end_offset
+    while offset < end:
+        fetched = partition.read(offset, 2_000, upper_offset=end, minimum_one=True)
+        assert fetched.size, f"nothing at {offset}"
+        for data in fetched.buffers:
+            for record in records(data):
+                if record.offset >= offset:
+                    assert record.offset == offset, "a gap, or a record twice"
+                    time = None if record.timestamp == -1 else record.timestamp
+                    found.append((record.offset, time, record.value))
+                    offset += 1
+    return found
+
+
+def append_time(partition: Partition, offset: int) -> int | None:
+    segment = reading.segment_of(partition.segments, offset)
+    assert segment is not None
+    return segment.append_times.at(offset)
+
+
+def indexes(partition: Partition, model: ModelLog) -> None:
+    """Every entry of an index leads to its batch, and no entry lies behind the log's end."""
+    times = {row.offset: row.time for batch in model.batches for row in batch.rows}
+    for segment in partition.segments:
+        data = segment.path.read_bytes()
+        assert len(data) == segment.tail.size
+        index = segment.index
+        for offset, position in zip(index._offsets, index._positions, strict=True):
+            assert last_offset_at(data, position) == segment.base_offset + offset
+        for time, offset in segment.time_index.entries():
+            here = [t for o, t in times.items() if segment.base_offset <= o <= offset]
+            if offset in times:
+                assert max(t for t in here if t is not None) == time
+            else:
+                assert offset < segment.tail.end_offset
+        entries = list(segment.append_times.entries())
+        assert all(
+            entry.offset + segment.base_offset < segment.tail.end_offset for entry in entries
+        )
+        stored = segment.append_times.size() - len(append_entries.HEADER)
+        ends = segment.append_times.has_end
+        assert stored <= (len(entries) + ends) * append_entries.ENTRY_SIZE
+
+
+def segment_times(partition: Partition, model: ModelLog) -> None:
+    for segment in partition.segments:
+        here = [
+            b for b in model.batches if segment.base_offset <= b.first < segment.tail.end_offset
+        ]
+        if not here or here[0].first != segment.base_offset:
+            continue  # a part of it lies before what the model still has
+        times = [time for batch in here for time in batch.times]
+        assert segment.times.largest == max(times, default=None)
+        assert segment.times.has_missing == any(
+            row.time is None for batch in here for row in batch.rows
+        )
+        known = [batch.append for batch in here]
+        assert segment.times.has_unknown >= (None in known)
+        if None not in known:
+            assert segment.times.last_append == known[-1]
+            assert segment.times.created == known[0]
+
+
+def lookups(partition: Partition, model: ModelLog) -> None:
+    end, rows = partition.log_end_offset, model.rows
+    for time in TIMES:
+        wanted = next(
+            ((row.offset, row.time) for row in rows if row.time is not None and row.time >= time),
+            None,
+        )
+        assert partition.reader.find_by_time(time, upper_offset=end) == wanted, time
+    largest = partition.reader.find_largest_time(upper_offset=end)
+    wanted_time = max((row.time for row in rows if row.time is not None), default=None)
+    assert (None if largest is None else largest[1]) == wanted_time
+    appends = [batch.append for batch in model.batches if batch.end > model.start]
+    if None in appends or appends != sorted(appends):
+        return
+    here = [batch for batch in model.batches if batch.end > model.start]
+    for batch in here[-2:]:
+        since = partition.reader.find_by_append_time(batch.append, upper_offset=end)
+        first = next(each for each in here if each.append >= batch.append)
+        assert since.offset == max(first.first, model.start), since
+
+
+def producers(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
+    wanted = model.producers()
+    known = {each.producer_id: each for each in partition.state.read_producers()}
+    if not is_trimmed:
+        assert set(known) == set(wanted)
+    for number, (epoch, batches) in wanted.items():
+        found = known[number]
+        assert found.epoch == epoch
+        here = [tuple(batch) for batch in found.batches]
+        count = 1 if is_trimmed else len(here)
+        assert here[-count:] == batches[-count:], (number, here, batches)
+        assert is_trimmed or len(here) == len(batches)
+
+
+class HoleError(Exception):
+    """A power loss left a hole among segments that recovery takes for another program's; see README."""
+
+
+# --- after a crash --------------------------------------------------------------------------------
+
+
+def learn(partition: Partition, model: ModelLog) -> None:
+    """Take over what a crash may take, after checking that it took no more than that."""
+    assert partition.high_watermark == partition.log_end_offset
+    model.high_watermark = model.end
+    behind = [b.append for b in model.batches if b.first >= partition.state.back_offset]
+    stored = [append for append in behind if append is not None]
+    if stored:
+        assert partition.last_append_time is not None
+        assert partition.last_append_time >= stored[-1]
+    model.last_append, model.mark = partition.last_append_time, partition.state.back_offset
+    model.counted = partition.reader.read_max_event_time()
+
+
+def which(partition: Partition, candidates: Sequence[ModelLog], *, is_trimmed: bool) -> ModelLog:
+    """Return which of some logs a partition holds."""
+    errors = []
+    for candidate in candidates:
+        candidate.forget_epochs_without_batches()
+        try:
+            contents(partition, candidate, is_trimmed=is_trimmed)
+        except AssertionError as error:
+            errors.append(error)
+        else:
+            return candidate.copy()
+    raise AssertionError(f"neither as before nor as after: {errors[0]} / {errors[-1]}")
+
+
+def after_power_loss(
+    partition: Partition,
+    candidates: Sequence[ModelLog],
+    acknowledged: int,
+    covered: int,
+    *,
+    is_trimmed: bool,
+) -> ModelLog:
+    """Return what is left of one of some logs: its first batches, at least what was made durable."""
+    logs = []
+    for candidate in candidates:
+        log, end = candidate.copy(), partition.log_end_offset
+        if not min(acknowledged, candidate.end) <= end <= candidate.end:
+            continue
+        log.high_watermark = min(log.high_watermark, end)
+        log.start = min(log.start, end)
+        log.cut(end)
+        before, log.epochs = log.copy(), [tuple(entry) for entry in partition.state.epochs.entries]
+        durable = [b for b in log.batches if log.start < b.end <= min(acknowledged, end)]
+        if any(log.epoch_of(b.end - 1) != before.epoch_of(b.end - 1) for b in durable):
+            continue  # not this one
+        for number, batch in enumerate(log.batches):
+            with contextlib.suppress(AssertionError):
+                if batch.end > covered and append_time(partition, batch.end - 1) is None:
+                    log.batches[number] = batch._replace(append=None)
+        logs.append(log)
+    if any(s.tail.size and s.append_times.first_time is None for s in partition.segments):
+        try:
+            read(partition)
+        except AssertionError as error:
+            raise HoleError from error
+    assert logs, f"the log ends at {partition.log_end_offset}"
+    return which(partition, logs, is_trimmed=is_trimmed)

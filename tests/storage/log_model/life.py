@@ -1,0 +1,370 @@
+"""The random life of one partition that leads, follows, is truncated, crashes and comes back.
+
+Every step happens to a partition on a `Disk` and to its `ModelLog`; after each the two have to agree.
+A crash may come in the middle of a step: then the log has to be as before it or as after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import uuid
+from typing import TYPE_CHECKING
+
+from config.topic import TopicConfig
+from protocol.records.batch import Record, build
+from storage import files
+from storage.checkpoints import EpochStart
+from storage.directory.store import LogStore
+from storage.log.received import AppendedFrom
+from storage.log.replica import LeaderState
+from tests.simulation.power_loss import Disk, PowerLoss
+from tests.storage.log_model import agreement
+from tests.storage.log_model.model import Batch, ModelLog, Row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RELEASES = ("0.9.0", "0.10.2", "3.0")
+TOPIC_ID = uuid.UUID(int=7)
+CODECS = {0: (0, 0, 1, 2), 1: (0, 0, 1, 3), 2: (0, 0, 1, 4)}
+STEPS = 40
+
+
+class Life:
+    """One partition, its disk and its model."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.random, self.path = random.Random(seed), path
+        self.now, self.boot, self.number = 1_000, 0, 0
+        self.epoch = 0
+        self.model = ModelLog()
+        self.acknowledged = self.covered = 0  # durable before these offsets: batches, append times
+        self.settings = self.choose_settings()
+        self.said: list[str] = []
+        self.choose_config()
+        self.is_trimmed = False
+        (path / "0").mkdir(parents=True)
+        self.open()
+        self.store.create_partition("t", TOPIC_ID, 0, self.config, self.now)
+        self.store._release()
+        self.use_disk()  # whatever is in it by now is durable
+        self.open()
+
+    def choose_settings(self) -> dict:
+        pick = self.random.choice
+        return {
+            "segment_bytes": pick([400, 1_000, 4_000, 1 << 20]),
+            "index_interval_bytes": pick([0, 0, 150, 4096]),
+            "segment_ms": pick([50, 2_000, 1 << 40]),
+            "segment_min_roll_interval_ms": pick([0, 100]),
+            "retention_ms": -1,
+        }
+
+    def choose_config(self) -> None:
+        """Choose what the next appends as a leader are: their format, their stamps."""
+        pick = self.random.choice
+        self.magic, self.is_stamped = pick([0, 1, 2, 2]), pick([False, False, True])
+        self.config = TopicConfig(
+            **self.settings,
+            message_format_version=RELEASES[self.magic],
+            message_timestamp_type="LogAppendTime" if self.is_stamped else "CreateTime",
+        )
+
+    def use_disk(self) -> None:
+        self.disk = Disk(self.path / str(self.number))
+        files.use(self.disk)
+
+    def open(self) -> None:
+        self.store = LogStore(
+            [self.path / str(self.number)],
+            default_config=self.config,
+            boot_id=f"boot {self.boot}",
+        )
+        self.store.open(self.now, {"t": self.config})
+        self.partition = self.store.partition("t", 0)
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def live(self) -> None:
+        with contextlib.suppress(agreement.HoleError):
+            for _ in range(self.random.choice([5, STEPS])):
+                self.step()
+                agreement.check(self.partition, self.model, is_trimmed=self.is_trimmed)
+        self.store._release()
+
+    def step(self) -> None:
+        self.now += self.random.choice([0, 0, 1, 7, 300])
+        weights = {
+            self.lead: 8,
+            self.follow: 12,
+            self.truncate: 5,
+            self.begin_anew: 0.7,
+            self.flush: 2,
+            self.checkpoint: 1,
+            self.alter: 1,
+            self.let_time_go_back: 0.4,
+            self.trim: 0.5,
+            self.stop: 0.7,
+            self.kill: 1.5,
+            self.lose_power: 1,
+        }
+        (do,) = self.random.choices(list(weights), list(weights.values()))
+        self.said.append(do.__name__)
+        if do in {self.truncate, self.begin_anew, self.follow} and self.random.random() < 0.25:
+            self.interrupted(do)
+        else:
+            do()
+
+    def alter(self) -> None:
+        self.choose_config()
+        self.store.set_config("t", self.config)
+
+    def records(self, first: int, magic: int) -> list[Record]:
+        pick = self.random
+        return [
+            Record(
+                first + i, self.time() if magic else -1, b"k", pick.randbytes(pick.choice([3, 40]))
+            )
+            for i in range(pick.choice([1, 1, 2, 4]))
+        ]
+
+    def time(self) -> int:
+        pick = self.random
+        return pick.choice([self.now, 500, pick.randrange(9_000), -1, -7, self.now + 5_000])
+
+    def batches_of(
+        self, sent: list[Record], magic, codec, append: int | None, epoch: int, producer, stamp
+    ) -> list[Batch]:
+        """Say what the log has of these records: one batch, or one a message."""
+        rows = [
+            Row(
+                record.offset,
+                stamp
+                if stamp is not None
+                else None
+                if record.timestamp == -1
+                else record.timestamp,
+                record.value,
+            )
+            for record in sent
+        ]
+        parts = [rows] if codec or magic == 2 else [[row] for row in rows]
+        return [Batch(tuple(part), append, epoch, producer) for part in parts]
+
+    def producer(self, count: int, magic: int) -> tuple[dict, tuple | None]:
+        if magic < 2 or self.random.random() < 0.4:
+            return {}, None
+        number = self.random.choice([1, 2])
+        epoch, batches = self.model.producers().get(number, (0, []))
+        first = batches[-1][1] + 1 if batches else 0
+        known = self.partition.state.read_producers().get(number)
+        if not batches and known is not None:  # its batches went with the log's first segments
+            assert self.is_trimmed
+            epoch, first = known.epoch, known.next_sequence
+        fields = {"producer_id": number, "producer_epoch": epoch, "base_sequence": first}
+        return fields, (number, epoch, first, first + count - 1)
+
+    def lead(self) -> None:
+        """Append as a leader."""
+        model, magic = self.model, self.magic
+        if self.random.random() < 0.3:
+            self.epoch += 1
+        self.epoch = self.partition.leader_epoch = max(self.epoch, self.partition.leader_epoch)
+        sent = self.records(0, magic)
+        codec = self.random.choice(CODECS[magic])
+        fields, producer = self.producer(len(sent), magic)
+        data = build(sent, magic=magic, compression=codec, **fields)
+        self.partition.state.follow(False)
+        append = self.now if model.last_append is None else max(self.now, model.last_append)
+        stamp = append if self.is_stamped and magic else None
+        told = self.partition.append(data, now_ms=self.now, produce_version=9 if magic == 2 else 2)
+        placed = [record._replace(offset=told.base_offset + i) for i, record in enumerate(sent)]
+        assert told.base_offset == model.end
+        model.begin_epoch(self.epoch, model.end)
+        model.append(self.batches_of(placed, magic, codec, append, self.epoch, producer, stamp))
+        model.advance(model.end)
+
+    def follow(self) -> None:
+        """Append what a leader sends: some batches, times and epochs beside them."""
+        pick, model = self.random, self.model
+        after, data, times, epochs = model.copy(), b"", [], []
+        last, told_all = self.last_stored(), pick.random() < 0.8
+        now = last if last is not None else self.now
+        for _ in range(pick.choice([0, 1, 2, 5])):
+            magic = pick.choice([0, 1, 2, 2])
+            sent, codec = self.records(after.end, magic), pick.choice(CODECS[magic])
+            now += pick.choice([0, 0, 1, 40])
+            append = None if pick.random() < 0.05 else now
+            if pick.random() < 0.2:
+                self.epoch += 1
+            knows = told_all or magic == 2
+            if knows and self.epoch > (after.epochs[-1][0] if after.epochs else -1):
+                after.begin_epoch(self.epoch, after.end)
+                if told_all:
+                    epochs.append(EpochStart(self.epoch, after.end))
+            stamp = now if magic and pick.random() < 0.3 else None
+            stamping = {} if stamp is None else {"timestamp_type": 1, "log_append_time": stamp}
+            fields, producer = self.sent_by(after, len(sent), magic)
+            data += build(
+                sent, magic=magic, compression=codec, leader_epoch=self.epoch, **fields, **stamping
+            )
+            times.append(AppendedFrom(after.end, append))
+            after.append(self.batches_of(sent, magic, codec, append, self.epoch, producer, stamp))
+        told = LeaderState(
+            high_watermark=pick.randint(model.high_watermark, after.end + 3),
+            log_start_offset=after.start,
+            last_append_time_ms=after.last_append,
+            max_event_time=None,
+            back_offset=after.mark,
+        )
+        after.advance(min(told.high_watermark, after.end))
+        self.after = after
+        if pick.random() < 0.3:
+            data += build([Record(after.end, 5, b"k", b"torn" * 9)])[: pick.choice([5, 30, 70])]
+        self.partition.replica.append_as_follower(data, times, epochs, told, now_ms=self.now)
+        self.model = after
+
+    def sent_by(self, after: ModelLog, count: int, magic: int) -> tuple[dict, tuple | None]:
+        model, self.model = self.model, after
+        try:
+            return self.producer(count, magic)
+        finally:
+            self.model = model
+
+    def last_stored(self) -> int | None:
+        known = [b.append for b in self.model.batches if b.append is not None]
+        return known[-1] if known else None
+
+    def truncate(self) -> None:
+        pick, model = self.random, self.model
+        unclean = pick.random() < 0.4
+        lowest = 0 if unclean and pick.random() < 0.2 else model.start if unclean else 0
+        lowest = lowest if unclean else model.high_watermark
+        offset = pick.randint(min(lowest, model.end), model.end + 1)
+        self.after = model.copy()
+        self.after.cut(offset)
+        self.partition.truncater.truncate_to(offset, below_high_watermark=unclean)
+        self.model = self.after
+        self.now_acknowledged(self.after.end)
+
+    def begin_anew(self) -> None:
+        offset = self.random.randint(0, self.model.end + 50)
+        self.after = self.model.copy()
+        self.after.begin_at(offset)
+        self.partition.truncater.start_at(offset)
+        self.model = self.after
+        self.acknowledged = self.covered = offset
+
+    def now_acknowledged(self, end: int) -> None:
+        self.acknowledged, self.covered = min(self.acknowledged, end), min(self.covered, end)
+
+    def let_time_go_back(self) -> None:
+        model = self.model
+        if self.partition.appender.reset_append_clock(self.now) is not None:
+            model.mark, model.last_append = model.end, None
+            self.partition.flusher.save_times()
+
+    def trim(self) -> None:
+        model = self.model
+        offset = self.random.randint(model.start, model.high_watermark)
+        model.start = self.partition.retainer.delete_records_before(offset)
+        assert model.start == offset
+        if self.random.random() < 0.5:
+            self.is_trimmed = True
+            if self.partition.retainer.apply_retention(self.now):
+                model.forget_before(self.partition.segments[0].base_offset)
+                model.base = max(model.base, self.partition.segments[0].base_offset)
+
+    def flush(self) -> None:
+        assert self.partition.flush() == self.model.end
+        self.made_durable()
+
+    def checkpoint(self) -> None:
+        self.store.checkpoint()
+        self.made_durable()
+
+    def made_durable(self) -> None:
+        self.acknowledged = self.covered = self.model.end
+        if not self.partition.state.is_follower:
+            self.model.advance(self.model.end)
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        self.store.close()
+        self.acknowledged = self.covered = self.model.end
+        self.boot += self.random.random() < 0.3
+        self.come_back()
+
+    def kill(self) -> None:
+        self.store._release()
+        self.come_back()
+
+    def come_back(self) -> None:
+        """Open the log again on a machine that has gone on."""
+        self.open()
+        self.model = agreement.which(self.partition, [self.model], is_trimmed=self.is_trimmed)
+        agreement.learn(self.partition, self.model)
+
+    def interrupted(self, do) -> None:
+        """Kill the process, or cut the power, in the middle of a step."""
+        before, self.after = self.model.copy(), None
+        self.disk.failing_call_counts = self.random.random() < 0.5
+        self.disk.fails_at = self.disk.calls + self.random.randint(1, 60)
+        with contextlib.suppress(PowerLoss):
+            do()
+            self.disk.fails_at = None
+            return
+        after = self.after if self.after is not None else before
+        self.said.append("interrupted")
+        if self.random.random() < 0.5:
+            self.power_goes(before, after)
+            return
+        self.store._release()
+        shutil.copytree(self.path / str(self.number), self.path / str(self.number + 1))
+        self.next_disk()
+        self.open()
+        candidates = [before, *prefixes(before, after)] if do == self.follow else [before, after]
+        self.model = agreement.which(self.partition, candidates, is_trimmed=self.is_trimmed)
+        self.now_acknowledged(self.model.end)
+        agreement.learn(self.partition, self.model)
+
+    def next_disk(self) -> None:
+        shutil.rmtree(self.path / str(self.number))
+        self.number += 1
+        self.use_disk()
+
+    def lose_power(self) -> None:
+        self.power_goes(self.model, self.model)
+
+    def power_goes(self, before: ModelLog, after: ModelLog) -> None:
+        """Cut the power: of what was not made durable anything may be missing."""
+        self.store._release()
+        self.disk.is_off = True
+        self.said.append(self.disk.lose_power(self.path / str(self.number + 1), self.random))
+        self.boot += 1
+        self.next_disk()
+        self.open()
+        self.model = agreement.after_power_loss(
+            self.partition,
+            [before, after],
+            self.acknowledged,
+            self.covered,
+            is_trimmed=self.is_trimmed,
+        )
+        self.now_acknowledged(self.model.end)
+        agreement.learn(self.partition, self.model)
+
+
+def prefixes(before: ModelLog, after: ModelLog) -> list[ModelLog]:
+    """Return the logs with only the first few of the batches that a step was to append."""
+    found = []
+    for batch in after.batches:
+        if batch.end > before.end:
+            log = after.copy()
+            log.high_watermark = before.high_watermark
+            log.cut(batch.end)
+            found.append(log)
+    return found

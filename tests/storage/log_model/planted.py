@@ -1,0 +1,79 @@
+"""Bugs to plant, each a way not to cut, or to take over wrongly, what belongs to a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.log import partition_times, replica, truncater
+from storage.log.epochs import LeaderEpochs
+from storage.log.largest_event import LargestEvent
+from storage.log.partition_times import Cut
+from storage.log.state import LogState
+from storage.log.truncater import Truncater
+from storage.segment.append_times import AppendTimes
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage import files
+
+CUT_ENDS = LogState.cut_ends
+RECEIVE = replica.receive
+PARSE_CUT = partition_times._cut
+
+
+def nothing(*_: object, **__: object) -> None:
+    """Do nothing."""
+
+
+def keep_producers(state: LogState, end_offset: int, high_watermark: int) -> None:
+    producers = state.producers
+    CUT_ENDS(state, end_offset, high_watermark)
+    state.producers, state.is_read = producers, producers is not None
+
+
+def keep_high_watermark(state: LogState, end_offset: int, high_watermark: int) -> None:
+    CUT_ENDS(state, end_offset, state.ends.high_watermark)
+
+
+def keep_last_times(self: Truncater, end_offset: int, *, begins_anew: bool) -> tuple:
+    return self._state.last_append_time_ms, self._state.back_offset
+
+
+def without_intention(recovery_point: int, cleaned_offset: int, *_: object) -> Cut:
+    return Cut(recovery_point, cleaned_offset)
+
+
+def without_append_times(data: files.Buffer, _: object) -> list:
+    return [each._replace(append_time_ms=7) for each in RECEIVE(data, ())]
+
+
+def checkpoint_believed(data: memoryview) -> Cut | None:
+    cut = PARSE_CUT(data)
+    return None if cut is None else cut._replace(recovery_point=1 << 40)
+
+
+# What each is, and what is replaced by what.
+PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "append times are not cut": (AppendTimes, "truncate", nothing),
+    "producer state is not cut": (LogState, "cut_ends", keep_producers),
+    "epochs are not cut": (LeaderEpochs, "truncate_to", nothing),
+    "the time index is not cut": (TimeIndex, "truncate", nothing),
+    "the offset index is not cut": (OffsetIndex, "truncate", nothing),
+    "the high watermark is not cut": (LogState, "cut_ends", keep_high_watermark),
+    "the last append time is not cut": (Truncater, "_last_times", keep_last_times),
+    "the largest event time is not cut": (LargestEvent, "truncate_to", nothing),
+    "the intention is not written": (truncater, "Cut", without_intention),
+    "the checkpoint's recovery point is believed": (partition_times, "_cut", checkpoint_believed),
+    "snapshots of producers are not cut": (Truncater, "_drop_snapshots", nothing),
+    "segments behind the cut stay": (Truncater, "_remove", nothing),
+    "told append times are not stored": (replica, "receive", without_append_times),
+    "told epochs are not stored": (LeaderEpochs, "adopt", nothing),
+    "the leader's word does not move the high watermark": (
+        LogState,
+        "advance_high_watermark",
+        nothing,
+    ),
+}

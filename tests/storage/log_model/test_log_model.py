@@ -1,0 +1,54 @@
+"""Follower appends, truncation and new beginnings against a model (see README.md).
+
+TIDELOG_LOG_MODEL_RUNS=n says how many lives are tried, TIDELOG_LOG_MODEL_SEED=n replays from one on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from storage import files
+from tests.storage.log_model.life import Life
+from tests.storage.log_model.planted import PLANTED
+
+RUNS = int(os.environ.get("TIDELOG_LOG_MODEL_RUNS", "300"))
+FIRST = int(os.environ.get("TIDELOG_LOG_MODEL_SEED", "0"))
+PARTS = 10
+MOST_LIVES_FOR_A_BUG = 300
+
+
+def live(path, seed):
+    """Live one life; say with which seed it went wrong."""
+    before, life = files.use(files.System()), None
+    try:
+        life = Life(path, seed)
+        life.live()
+    except Exception as error:
+        said = [] if life is None else life.said[-4:]
+        raise AssertionError(f"TIDELOG_LOG_MODEL_SEED={seed} {said}: {error!r}") from error
+    finally:
+        if life is not None and life.store is not None:
+            life.store._release()
+        files.use(before)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_log_is_what_its_model_says(tmp_path, part):
+    for seed in range(FIRST + part, FIRST + RUNS, PARTS):
+        live(tmp_path / "life", seed)
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_caught(tmp_path, monkeypatch, bug):
+    monkeypatch.setattr(*PLANTED[bug])
+    for seed in range(MOST_LIVES_FOR_A_BUG):
+        try:
+            live(tmp_path / "life", seed)
+        except AssertionError:
+            return
+    pytest.fail("nobody noticed", pytrace=False)
