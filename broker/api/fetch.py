@@ -63,6 +63,7 @@ Buffer = bytes | bytearray | memoryview
 
 _NOTHING: tuple[Sequence[Buffer], int, int] = ((), 0, 0)  # what _read returns where nothing is
 _READ_COMMITTED = 1
+_READ, _TOPIC = Operation.READ, ResourceType.TOPIC  # looked up once: it costs a call
 _ZSTD_SINCE = 10
 _TOPIC_IDS_SINCE = 13
 _SOFT_LIMIT_SINCE = 3
@@ -212,6 +213,7 @@ def _attempt(node: Node, request: FetchRequest, context: Context, permit: Permit
     Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
     """
     version, session = context.version, context.session
+    require = node.authorizer.require
     left = node.connections.fetch_room()
     if version >= _SOFT_LIMIT_SINCE:
         left = min(left, request.max_bytes)
@@ -227,7 +229,7 @@ def _attempt(node: Node, request: FetchRequest, context: Context, permit: Permit
         permit.check()
         name = node.topic_name(topic.topic_id) if by_id else topic.topic
         if not is_broker:
-            node.authorizer.require(session, Operation.READ, ResourceType.TOPIC, name)
+            require(session, _READ, _TOPIC, name)
         partition = partition_for(node, name, wanted.partition, permit)
         node.check_leader_epoch(partition, wanted.current_leader_epoch)
         upper_offset = _upper_offset(partition, request)

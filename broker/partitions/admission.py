@@ -35,6 +35,10 @@ _MAGIC_AT = 16
 _ATTRIBUTES_AT = 22  # the low byte
 _TRANSACTIONAL = 0x10
 
+# Looked up once: a member of an enumeration costs a call to reach, and every produce and commit asks.
+_READ, _WRITE = Operation.READ, Operation.WRITE
+_TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
+
 
 def admit_produce(
     node: Node,
@@ -55,7 +59,7 @@ def admit_produce(
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
     if not isinstance(topic, str):
         topic = node.topic_name(topic)
-    node.authorizer.require(session, Operation.WRITE, ResourceType.TOPIC, topic)
+    node.authorizer.require(session, _WRITE, _TOPIC, topic)
     partition = node.leader_partition(topic, index)
     if is_internal(topic):
         raise InvalidTopic(f"{topic} is the broker's own: clients do not write there")
@@ -64,9 +68,7 @@ def admit_produce(
     if _is_transactional(records):
         if transactional_id is None:
             raise TransactionalIdAuthorizationFailed("transactional records without an id")
-        node.authorizer.require(
-            session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-        )
+        node.authorizer.require(session, _WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         raise InvalidTxnState("transactions are not served by this broker")
     return partition
 
@@ -89,8 +91,8 @@ def admit_commit(
     GroupAuthorizationFailed, TopicAuthorizationFailed, UnknownTopicOrPartition, OffsetMetadataTooLarge.
     """
     name, index = partition
-    node.authorizer.require(session, Operation.READ, ResourceType.GROUP, group_id)
-    node.authorizer.require(session, Operation.READ, ResourceType.TOPIC, name)
+    node.authorizer.require(session, _READ, _GROUP, group_id)
+    node.authorizer.require(session, _READ, _TOPIC, name)
     topic = node.metadata.image.topics.get(name)
     if topic is None or not 0 <= index < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
