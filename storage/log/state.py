@@ -312,8 +312,9 @@ class LogState:
 
     def publish(self, end_offset: int) -> None:
         """Let the log end at an offset, behind a batch that is stored; under the append lock."""
-        _, high_watermark, last_stable_offset = self.ends
-        self.ends = Ends(end_offset, high_watermark, last_stable_offset)
+        ends = self.ends
+        # What Ends(...) does, without the Python frame of a NamedTuple's constructor.
+        self.ends = tuple.__new__(Ends, (end_offset, ends[1], ends[2]))
         self.policy.appended(self, end_offset)
 
     def advance_high_watermark(self, offset: int) -> None:
@@ -325,7 +326,7 @@ class LogState:
         end_offset, high_watermark, _ = self.ends
         offset = min(offset, end_offset)
         if offset > high_watermark:
-            self.ends = Ends(end_offset, offset, offset)
+            self.ends = tuple.__new__(Ends, (end_offset, offset, offset))
 
     def mark_durable(self, end_offset: int) -> None:
         """Note that batches and append times are durable up to an offset."""
