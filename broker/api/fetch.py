@@ -296,7 +296,7 @@ class _Reading(NamedTuple):
             self.limit,
             upper_offset=self.upper_offset,
             minimum_one=minimum_one,
-            at_hand=not self.permit.may_block,
+            may_block=self.permit.may_block,
         )
 
     def may_convert(self, batches: Sequence[Batch]) -> None:
@@ -343,7 +343,7 @@ def _read_with_append_times(
         reading.limit,
         upper_offset=reading.upper_offset,
         minimum_one=reading.is_first,
-        at_hand=not reading.permit.may_block,
+        may_block=reading.permit.may_block,
     )
     if fetched.size < fetched.first_batch_size:
         return (), 0, None

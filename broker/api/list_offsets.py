@@ -27,9 +27,7 @@ from protocol.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from protocol.errors import InvalidRequest, UnsupportedVersion
-from storage.log import lookup
 from storage.time.lookup import Target, is_target
-from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -51,7 +49,6 @@ _TARGET_SINCE = {
     Target.EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED = 1
-_LONG_LOG_BYTES = 4 << 20
 
 
 def handle(
@@ -84,9 +81,7 @@ def _answer(
             raise InvalidRequest("the partition is named more than once")
         partition = partition_for(node, name, wanted.partition_index, permit)
         node.check_leader_epoch(partition, wanted.current_leader_epoch)
-        if not permit.may_block:
-            _check_cached(partition, wanted.timestamp)
-        return _look_up(partition, wanted, request.isolation_level, version)
+        return _look_up(partition, wanted, request.isolation_level, version, permit.may_block)
 
     return ListOffsetsResponse(
         topics=[
@@ -101,33 +96,30 @@ def _answer(
     )
 
 
-def _check_cached(partition: Partition, target: int) -> None:
-    """Raise WouldBlock if looking up a time would read so much that other connections would feel it."""
-    if is_target(target) and target != Target.MAX_TIMESTAMP:
-        return
-    if partition.size <= _LONG_LOG_BYTES:
-        return
-    if not lookup.is_at_hand(partition.segments, target, start_offset=partition.log_start_offset):
-        raise WouldBlock(f"{partition.topic}-{partition.index}: the indexes are not in memory")
-
-
 def _look_up(
-    partition: Partition, wanted: ListOffsetsPartition, isolation_level: int, version: int
+    partition: Partition,
+    wanted: ListOffsetsPartition,
+    isolation_level: int,
+    version: int,
+    may_block: bool,
 ) -> ListOffsetsPartitionResponse:
+    """Answer for one partition; raises WouldBlock only without `may_block`."""
     target = wanted.timestamp
     if is_target(target) and _TARGET_SINCE[Target(target)] > version:
         raise UnsupportedVersion(f"version {version} does not know the value {target}")
     if version == 0:
         return ListOffsetsPartitionResponse(
             partition_index=wanted.partition_index,
-            old_style_offsets=partition.reader.offsets_before_v0(target, wanted.max_num_offsets),
+            old_style_offsets=partition.reader.offsets_before_v0(
+                target, wanted.max_num_offsets, may_block=may_block
+            ),
         )
     upper = (
         partition.last_stable_offset
         if isolation_level == _READ_COMMITTED
         else partition.high_watermark
     )
-    offset, timestamp = _find(partition, target, upper)
+    offset, timestamp = _find(partition, target, upper, may_block)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         offset=offset,
@@ -136,12 +128,12 @@ def _look_up(
     )
 
 
-def _find(partition: Partition, target: int, upper: int) -> tuple[int, int]:
+def _find(partition: Partition, target: int, upper: int, may_block: bool) -> tuple[int, int]:
     """The offset asked for and its time, -1 where there is none."""
     if not is_target(target):
-        found = partition.reader.find_by_time(target, upper_offset=upper)
+        found = partition.reader.find_by_time(target, upper_offset=upper, may_block=may_block)
     elif target == Target.MAX_TIMESTAMP:
-        found = partition.reader.find_largest_time(upper_offset=upper)
+        found = partition.reader.find_largest_time(upper_offset=upper, may_block=may_block)
     elif target == Target.LATEST:
         found = (upper, -1)
     elif target in (Target.EARLIEST, Target.EARLIEST_LOCAL):

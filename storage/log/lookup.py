@@ -79,11 +79,10 @@ def find_time(
     return None
 
 
-def is_at_hand(segments: Sequence[Segment], target: int, *, start_offset: int) -> bool:
+def is_cached(segments: Sequence[Segment], target: int, *, start_offset: int) -> bool:
     """Tell whether looking up a time, or MAX_TIMESTAMP, reads no more than an index interval.
 
-    Then it need not leave the thread that serves everybody; otherwise an index may have to be read
-    first, or a good part of a segment.
+    Otherwise an index may have to be read first, or a good part of a segment.
     """
     largest: int | None = None
     holder: Segment | None = None  # the segment that will be searched

@@ -4,6 +4,9 @@ Any thread may ask, beside an append, retention or compaction. An answer is of o
 which is held until it is found. An answer that a new leader epoch or a truncation overtakes is
 NOT_LEADER_OR_FOLLOWER. Where answers are found is written in `reading` and `lookup`; here is what they
 are asked about, and what their errors mean to a client.
+
+Who serves others in the same thread asks with `may_block=False`: where the answer takes a long read,
+WouldBlock is raised instead.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from protocol.errors import CorruptMessage, OffsetOutOfRange
 from storage.log import lookup, reading
+from storage.time.lookup import Target, is_target
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from storage.log.version import Ends, Version
 
 _Answer = TypeVar("_Answer")
+
+_SHORT_LOG_BYTES = 4 << 20  # a lookup by time in a smaller log is short, whatever it reads
 
 
 class Reader:
@@ -38,14 +45,15 @@ class Reader:
         *,
         upper_offset: int,
         minimum_one: bool,
-        at_hand: bool = False,
+        may_block: bool = True,
     ) -> Fetched:
         """Read from the batch that holds `offset`, at most `max_bytes`, below `upper_offset`.
 
         Whole slices of the log, unchanged: the first batch may begin before `offset`, the last may
         be cut short by `max_bytes`. With `minimum_one` the first batch comes whole, whatever
-        its size. Raises OffsetOutOfRange, NotLeaderOrFollower and KafkaStorageError; with `at_hand`
-        WouldBlock where much has to be read before it is known where the offset lies.
+        its size. Raises OffsetOutOfRange, NotLeaderOrFollower and KafkaStorageError; without
+        `may_block` also WouldBlock where much has to be read before it is known where the offset
+        lies.
         """
         state = self._state
         if state.offline is not None:
@@ -60,7 +68,7 @@ class Reader:
                 max_bytes,
                 upper_offset=upper_offset,
                 minimum_one=minimum_one,
-                at_hand=at_hand,
+                may_block=may_block,
             )
         except (OSError, CorruptMessage) as error:
             raise state.read_error(version, error) from error
@@ -77,7 +85,7 @@ class Reader:
         *,
         upper_offset: int,
         minimum_one: bool,
-        at_hand: bool = False,
+        may_block: bool = True,
     ) -> tuple[Fetched, list[SliceAppendTimes]]:
         """As `read`, and when what was read was appended: of these batches, whatever compaction does."""
 
@@ -90,7 +98,7 @@ class Reader:
                 max_bytes,
                 upper_offset=upper_offset,
                 minimum_one=minimum_one,
-                at_hand=at_hand,
+                may_block=may_block,
             )
             return fetched, reading.append_times_of(version.segments, fetched)
 
@@ -118,33 +126,53 @@ class Reader:
 
     # --- times ------------------------------------------------------------------------------------
 
-    def find_by_time(self, timestamp: int, *, upper_offset: int) -> tuple[int, int] | None:
+    def find_by_time(
+        self, timestamp: int, *, upper_offset: int, may_block: bool = True
+    ) -> tuple[int, int] | None:
         """Return (offset, time) of the first data record at or after a time, or None.
 
         Exact, in offset order, below `upper_offset`; any time is a real one here, -1 excepted.
-        Raises NotLeaderOrFollower and KafkaStorageError.
+        Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock.
         """
-        return self._look(
-            lambda version, _: lookup.find_time(
+
+        def look(version: Version, _: Ends) -> tuple[int, int] | None:
+            if not may_block:
+                self._check_cached(version, timestamp)
+            return lookup.find_time(
                 version.segments,
                 timestamp,
                 start_offset=version.log_start_offset,
                 upper_offset=upper_offset,
             )
-        )
 
-    def find_largest_time(self, *, upper_offset: int) -> tuple[int, int] | None:
+        return self._look(look)
+
+    def find_largest_time(
+        self, *, upper_offset: int, may_block: bool = True
+    ) -> tuple[int, int] | None:
         """Return (offset, time) of the first record with the largest time, or None (KIP-734).
 
-        Raises NotLeaderOrFollower and KafkaStorageError.
+        Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock.
         """
-        return self._look(
-            lambda version, _: lookup.find_largest(
+
+        def look(version: Version, _: Ends) -> tuple[int, int] | None:
+            if not may_block:
+                self._check_cached(version, Target.MAX_TIMESTAMP)
+            return lookup.find_largest(
                 version.segments,
                 start_offset=version.log_start_offset,
                 upper_offset=upper_offset,
             )
-        )
+
+        return self._look(look)
+
+    def _check_cached(self, version: Version, target: int) -> None:
+        """Raise WouldBlock if looking up a time, or MAX_TIMESTAMP, would read for long."""
+        state = self._state
+        if state.size > _SHORT_LOG_BYTES and not lookup.is_cached(
+            version.segments, target, start_offset=version.log_start_offset
+        ):
+            raise WouldBlock(f"{state.topic}-{state.index}: the indexes are not in memory")
 
     def find_by_append_time(
         self, append_time_ms: int, *, upper_offset: int
@@ -228,20 +256,27 @@ class Reader:
             )
         )
 
-    def offsets_before_v0(self, timestamp: int, max_offsets: int) -> list[int]:
+    def offsets_before_v0(
+        self, timestamp: int, max_offsets: int, *, may_block: bool = True
+    ) -> list[int]:
         """Answer ListOffsets v0; see `lookup.offsets_before`.
 
-        Raises UnsupportedVersion, NotLeaderOrFollower and KafkaStorageError.
+        Raises UnsupportedVersion, NotLeaderOrFollower and KafkaStorageError; without `may_block`
+        also WouldBlock.
         """
-        return self._look(
-            lambda version, ends: lookup.offsets_before(
+
+        def look(version: Version, ends: Ends) -> list[int]:
+            if not may_block and not is_target(timestamp):
+                self._check_cached(version, timestamp)
+            return lookup.offsets_before(
                 version.segments,
                 timestamp,
                 max_offsets,
                 start_offset=version.log_start_offset,
                 upper_offset=ends.high_watermark,
             )
-        )
+
+        return self._look(look)
 
     # --- leader epochs ----------------------------------------------------------------------------
 

@@ -44,11 +44,11 @@ def read(
     *,
     upper_offset: int,
     minimum_one: bool,
-    at_hand: bool = False,
+    may_block: bool = True,
 ) -> Fetched:
     """Read from the batch that holds `offset`, or the next one, below `upper_offset`.
 
-    See `Partition.read`; raises OSError, and WouldBlock with `at_hand`.
+    See `Partition.read`; raises OSError, and WouldBlock without `may_block`.
     """
     buffers: list[memoryview] = []
     size = first_batch_size = 0
@@ -62,7 +62,7 @@ def read(
             max_bytes - size,
             upper_offset,
             minimum_one=minimum_one and not size,
-            at_hand=at_hand,
+            may_block=may_block,
         )
         if part is None:
             break
@@ -132,7 +132,7 @@ def _read_part(
     upper_offset: int,
     *,
     minimum_one: bool,
-    at_hand: bool,
+    may_block: bool,
 ) -> Slice | None:
     """Read from the first segment that has something from `offset` on."""
     number = len(segments) - 1
@@ -146,7 +146,7 @@ def _read_part(
             max_bytes,
             upper_offset=upper_offset,
             minimum_one=minimum_one,
-            at_hand=at_hand,
+            may_block=may_block,
         )
         if part is not None:
             return part

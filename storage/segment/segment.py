@@ -207,14 +207,14 @@ class Segment(SegmentFiles):
         *,
         upper_offset: int,
         minimum_one: bool,
-        at_hand: bool = False,
+        may_block: bool = True,
     ) -> Slice | None:
         """Read up to `max_bytes`, from the batch that holds `offset` or the next one.
 
         Returns only batches that end before `upper_offset`. With `minimum_one` the first batch is
         returned whole, whatever its size. Returns None if the segment has nothing there. Raises
-        OSError; with `at_hand` also WouldBlock, if the index of a long segment must be read or
-        rebuilt first.
+        OSError; without `may_block` also WouldBlock, if the index of a long segment must be read
+        or rebuilt first.
         """
         tail = self.tail
         descriptor = self._reader()
@@ -223,7 +223,7 @@ class Segment(SegmentFiles):
         if position is None and offset <= self.base_offset:
             position = 0
         if position is None or position >= tail.size:
-            if at_hand and self._index is None and tail.size > _SHORT_LOG_BYTES:
+            if not may_block and self._index is None and tail.size > _SHORT_LOG_BYTES:
                 raise WouldBlock(f"{self.path}: the index is not in memory")
             data, position = self._locate(descriptor, offset, max_bytes, tail)
         else:

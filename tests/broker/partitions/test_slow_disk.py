@@ -24,7 +24,6 @@ import pytest
 import pytest_asyncio
 
 from broker import pools
-from broker.api import list_offsets
 from broker.clock import ManualClock
 from broker.maintenance.retention_rounds import delete_due
 from broker.metadata.local import local_metadata
@@ -463,14 +462,14 @@ def appends_read_on_the_loop(monkeypatch):
 def fetches_read_on_the_loop(monkeypatch):
     read = Reader.read
 
-    def whatever_it_takes(reader, *arguments, at_hand=False, **more):
+    def whatever_it_takes(reader, *arguments, may_block=True, **more):
         return read(reader, *arguments, **more)
 
     monkeypatch.setattr(Reader, "read", whatever_it_takes)
 
 
 def lookups_read_on_the_loop(monkeypatch):
-    monkeypatch.setattr(list_offsets, "_check_cached", lambda *_: None)
+    monkeypatch.setattr(Reader, "_check_cached", lambda *_: None)
 
 
 @pytest.mark.parametrize(

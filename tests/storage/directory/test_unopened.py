@@ -1,12 +1,14 @@
 """Retention asks closed partitions: those it would leave as they are need not be opened."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from storage.directory.store import LogStore
 from storage.log import lookup, partition_times
 from storage.time.lookup import Target
+from storage.would_block import WouldBlock
 
 DAY = 86_400_000
 SETTINGS = {"retention_ms": DAY, "segment_bytes": 200, "index_interval_bytes": 100}
@@ -100,22 +102,22 @@ def test_a_log_that_somebody_has_changed_is_opened(log):
     assert not store.keeps_everything("t", 0, 1000)
 
 
-def test_lookups_are_at_hand_once_the_indexes_are_in_memory(log):
+def test_lookups_are_cached_once_the_indexes_are_in_memory(log):
     segments = log.partition.segments
-    assert lookup.is_at_hand(segments, 1004, start_offset=0)  # in the active segment
-    assert lookup.is_at_hand(segments, Target.MAX_TIMESTAMP, start_offset=0)
-    assert lookup.is_at_hand(segments, 1005, start_offset=0)  # nowhere
-    assert not lookup.is_at_hand(segments, 1000, start_offset=0)  # sealed: its indexes rest
+    assert lookup.is_cached(segments, 1004, start_offset=0)  # in the active segment
+    assert lookup.is_cached(segments, Target.MAX_TIMESTAMP, start_offset=0)
+    assert lookup.is_cached(segments, 1005, start_offset=0)  # nowhere
+    assert not lookup.is_cached(segments, 1000, start_offset=0)  # sealed: its indexes rest
     assert log.partition.reader.find_by_time(1000, upper_offset=5) == (0, 1000)
-    assert lookup.is_at_hand(segments, 1000, start_offset=0)
+    assert lookup.is_cached(segments, 1000, start_offset=0)
 
 
-def test_a_lookup_is_not_at_hand_where_the_log_starts_within_a_segment(log):
+def test_a_lookup_is_not_cached_where_the_log_starts_within_a_segment(log):
     segment = log.partition.segments[0]
     assert segment.tail.end_offset > 1
     log.partition.reader.find_by_time(1000, upper_offset=5)
-    assert lookup.is_at_hand([segment], 1000, start_offset=0)
-    assert not lookup.is_at_hand([segment], 1000, start_offset=1)
+    assert lookup.is_cached([segment], 1000, start_offset=0)
+    assert not lookup.is_cached([segment], 1000, start_offset=1)
 
 
 def test_a_stop_writes_nothing_of_a_partition_that_was_only_read(log, monkeypatch):
@@ -133,3 +135,35 @@ def test_a_stop_writes_nothing_of_a_partition_that_was_only_read(log, monkeypatc
     log.append([1005], now=2000)
     log.close()
     assert written
+
+
+def test_a_lookup_that_may_not_block_raises_until_the_indexes_are_cached(log, monkeypatch):
+    reader = log.partition.reader
+    asked = [
+        (partial(reader.find_by_time, 1000, upper_offset=5), (0, 1000)),
+        (partial(reader.offsets_before_v0, 1000, 1), [0]),
+    ]
+    for ask, _ in asked:
+        ask(may_block=False)  # the log is short
+    log.partition.segments[0].rest()
+    monkeypatch.setattr("storage.log.reader._SHORT_LOG_BYTES", 0)
+    for ask, _ in asked:
+        with pytest.raises(WouldBlock):
+            ask(may_block=False)
+    assert reader.find_by_time(1004, upper_offset=5, may_block=False) == (4, 1004)
+    assert reader.find_largest_time(upper_offset=5, may_block=False) == (4, 1004)
+    assert reader.offsets_before_v0(Target.EARLIEST, 1, may_block=False) == [0]
+    for ask, answer in asked:
+        assert ask() == answer
+        assert ask(may_block=False) == answer
+
+
+def test_the_largest_time_in_a_segment_at_rest_would_block(log, monkeypatch):
+    log.append([9000], now=9000)
+    log.append([1006], now=9001)
+    log.partition.appender.roll()
+    monkeypatch.setattr("storage.log.reader._SHORT_LOG_BYTES", 0)
+    with pytest.raises(WouldBlock):
+        log.partition.reader.find_largest_time(upper_offset=7, may_block=False)
+    assert log.partition.reader.find_largest_time(upper_offset=7) == (5, 9000)
+    assert log.partition.reader.find_largest_time(upper_offset=7, may_block=False) == (5, 9000)
