@@ -10,6 +10,7 @@ from broker.api import fetch as handler
 from broker.clock import SystemClock
 from broker.metrics.counters import Metrics
 from broker.node import Node
+from broker.security.session import ANONYMOUS, Session
 from config import BrokerConfig
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from storage.directory.store import LogStore
@@ -45,7 +46,8 @@ async def test_what_is_appended_before_the_wait_begins_wakes_it(store):
             )
         ],
     )
-    waiting = handler.handle(node, request, types.SimpleNamespace(version=4))
+    context = types.SimpleNamespace(version=4, session=Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT"))
+    waiting = handler.handle(node, request, context)
     node.append(partition, asking.batch_of("early"), 7)
     response = await asyncio.wait_for(waiting, 60)
     node.pools.stop()
