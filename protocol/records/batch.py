@@ -1,11 +1,12 @@
 """Reading and building batches of any message format.
 
-`scan` lists batches from their headers, `verify` checks one, `records` is the readable slow door
-to what is inside, `summarize` and `find_time` answer about times without building records, and
-`build` writes. Offsets are absolute and times are what a consumer sees: the stamp of a
-LogAppendTime batch, else the record's own, -1 for none (KIP-32).
+`scan` lists batches from their headers. `verify` checks one batch. `records` yields readable
+objects, slowly. `summarize` and `find_time` answer about times without building records. `build`
+writes batches. Offsets are absolute. Times are those that a consumer sees: the append time of a
+LogAppendTime batch, else the record's own time, -1 for none (KIP-32).
 
-Readers raise CorruptMessage for anything that does not add up: here bytes were accepted once.
+The functions read bytes that were accepted once, so they raise CorruptMessage for everything that
+is inconsistent.
 """
 
 from __future__ import annotations
@@ -65,17 +66,18 @@ __all__ = [
 ]
 
 
-# A header in two parts: what its checksum does not cover, and what it does.
+# The header in two parts: the fields that its checksum does not cover, and those that it does.
 _PLAIN_HEAD = Struct(">qiibI").pack
 _PLAIN_CHECKED = Struct(">hiqqqhii").pack
 
 
 class Summary(NamedTuple):
-    """What one pass over a batch's records found; its header was not believed.
+    """What one pass over the records of a batch found; the header's claims are not used.
 
-    `largest` and `first` are over records that have a time (None if none has), `has_missing`
-    whether one has not. `largest_offset` is what Kafka's time index stores with the largest time:
-    the last offset of a format-2 or compressed batch, the own offset of a plain message.
+    `largest` and `first` are over the records that have a time; they are None if no record has one.
+    `has_missing` says whether a record has no time. `largest_offset` is the offset that Kafka's
+    time index stores with the largest time: the last offset of a format-2 or compressed batch, the
+    own offset of a plain message.
     """
 
     count: int  # type: ignore[assignment]  # hides tuple.count
@@ -90,22 +92,21 @@ class Summary(NamedTuple):
 def scan(buffer: Buffer, start: int = 0, end: int | None = None) -> list[Batch]:
     """List the whole batches in buffer[start:end] from their headers; nothing is verified.
 
-    Stops before a partial batch at the end. Raises CorruptMessage for a size or a magic no batch
-    can have.
+    Stops before a partial batch at the end. Raises CorruptMessage for an impossible size or magic.
     """
     return kernels.scan(buffer, start, len(buffer) if end is None else end)
 
 
 def find_offset(buffer: Buffer, offset: int, start: int = 0) -> int:
-    """Return the position of the first batch from `start` on whose last offset is >= `offset`.
+    """Return the position of the first batch, from `start` on, whose last offset is >= `offset`.
 
-    Where none is, the end of the last whole batch. Raises CorruptMessage as `scan` does.
+    If there is none, returns the end of the last whole batch. Raises CorruptMessage as `scan` does.
     """
     return kernels.find_offset(buffer, offset, start, len(buffer))
 
 
 def find_last(buffer: Buffer) -> int:
-    """Return the position of the last whole batch, -1 where there is none.
+    """Return the position of the last whole batch, or -1 if there is none.
 
     Raises CorruptMessage as `scan` does.
     """
@@ -113,9 +114,9 @@ def find_last(buffer: Buffer) -> int:
 
 
 def verify(buffer: Buffer, batch: Batch) -> None:
-    """Check the CRC of one batch and that its header can be true; else CorruptMessage.
+    """Check the CRC of one batch and that its header is consistent; raise CorruptMessage if not.
 
-    The records inside are not walked: `summarize` does that.
+    The records inside are not read: `summarize` does that.
     """
     if not kernels.checksum_ok(buffer, batch.position, batch.size, batch.magic):
         raise CorruptMessage(f"the batch at byte {batch.position} fails its CRC")
@@ -129,7 +130,7 @@ def verify(buffer: Buffer, batch: Batch) -> None:
 
 
 def region_of(buffer: Buffer, batch: Batch, limit: int = STORED_LIMIT) -> Region:
-    """Say where the records of a batch lie, unpacked if need be to at most `limit` bytes.
+    """Return the region of a batch's records, decompressed if necessary to at most `limit` bytes.
 
     Raises InvalidRecord, CorruptMessage or UnsupportedCompressionType for what cannot be read.
     """
@@ -149,7 +150,7 @@ def region_of(buffer: Buffer, batch: Batch, limit: int = STORED_LIMIT) -> Region
 
 
 def stored_region(buffer: Buffer, batch: Batch) -> Region:
-    """Do as `region_of` for a stored batch: whatever is wrong is CorruptMessage."""
+    """Return the region as `region_of` does, for a stored batch: every fault is CorruptMessage."""
     try:
         return region_of(buffer, batch)
     except (InvalidRecord, UnsupportedCompressionType) as error:
@@ -157,15 +158,15 @@ def stored_region(buffer: Buffer, batch: Batch) -> Region:
 
 
 def _corrupt(batch: Batch, error: InvalidRecord | UnsupportedCompressionType) -> CorruptMessage:
-    """Turn what is wrong inside a stored batch into CorruptMessage."""
+    """Turn an error found inside a stored batch into CorruptMessage."""
     return CorruptMessage(f"the batch at byte {batch.position} is broken: {error.message}")
 
 
 def records(buffer: Buffer, batch: Batch | None = None) -> Iterator[Record]:
-    """Yield the records of one batch, or of every whole batch in `buffer`, control ones too.
+    """Yield the records of one batch, or of every whole batch in `buffer`, with control records.
 
-    Raises CorruptMessage where a batch is broken, after the records before the break. Slow: one
-    object per record.
+    Raises CorruptMessage at a broken batch, after the records before the fault. This is slow,
+    because it builds an object for each record.
     """
     for each in scan(buffer) if batch is None else (batch,):
         try:
@@ -175,7 +176,7 @@ def records(buffer: Buffer, batch: Batch | None = None) -> Iterator[Record]:
 
 
 def _examine(buffer: Buffer, batch: Batch) -> Findings:
-    """Walk the records of a stored batch once."""
+    """Read the records of a stored batch once."""
     region = stored_region(buffer, batch)
     try:
         return kernels.examine(*region, INT64_MIN, INT64_MAX, False)
@@ -184,11 +185,12 @@ def _examine(buffer: Buffer, batch: Batch) -> Findings:
 
 
 def summarize(buffer: Buffer, batch: Batch) -> Summary:
-    """Count the records of a batch and find its times, unpacking it if need be.
+    """Count the records of a batch and find its times; decompress it if necessary.
 
-    Control batches are summarized like others: whether their times count is the caller's rule.
-    Offsets of a format-2 batch are its header's (compaction may have taken records away), those
-    of a wrapper its messages'. Raises CorruptMessage for a broken batch.
+    Control batches are summarized like others: the caller decides whether their times count.
+    Offsets of a format-2 batch are those of its header, because compaction may have removed
+    records. Offsets of a wrapper are those of its messages. Raises CorruptMessage for a broken
+    batch.
     """
     if batch.magic == 2 and batch.attributes & LOG_APPEND_TIME_BIT and batch.count > 0:
         stamp = None if batch.max_timestamp == NO_TIMESTAMP else batch.max_timestamp
@@ -203,10 +205,10 @@ def summarize(buffer: Buffer, batch: Batch) -> Summary:
 def find_time(
     buffer: Buffer, batch: Batch, timestamp: int, min_offset: int = 0
 ) -> tuple[int, int] | None:
-    """Return (offset, time) of a batch's first data record at or after `timestamp`, else None.
+    """Return (offset, time) of the first data record at or after `timestamp`, or None.
 
-    Records below `min_offset` and records without a time are passed over; a control batch has
-    none to find. Raises CorruptMessage for a batch that is broken before the answer.
+    Records below `min_offset` and records without a time are skipped. A control batch has no data
+    records. Raises CorruptMessage if the batch is broken before the record that is found.
     """
     if batch.attributes & CONTROL_BIT and batch.magic == 2:
         return None
@@ -234,7 +236,7 @@ def pack_v2_header(
     base_sequence: int,
     count: int,
 ) -> bytes:
-    """Return the 61 bytes that go before the records of a format-2 batch, CRC included."""
+    """Return the 61 bytes that precede the records of a format-2 batch, CRC included."""
     head = bytearray(
         V2_HEADER.pack(
             base_offset,
@@ -270,12 +272,12 @@ def build(
     is_control: bool = False,
     leader_epoch: int = -1,
 ) -> bytes:
-    """Write records as one batch: format 2, a wrapper, or (uncompressed 0/1) plain messages.
+    """Write records as one batch: format 2, a wrapper, or (formats 0/1) plain messages.
 
-    Offsets must ascend; gaps are kept. `timestamp_type` 1 (LogAppendTime) stamps as a broker
-    does: the header of format 2, the wrapper or the plain messages of format 1. The header's largest
-    time is that of the records that have one. Format 0/1 drops headers. Raises ValueError for no records
-    and for offsets that do not ascend.
+    Offsets must ascend; gaps are kept. With `timestamp_type` 1 (LogAppendTime) the append time is
+    written as a broker writes it: into the header of format 2, into the wrapper, or into the plain
+    messages of format 1. The header's largest time is that of the records that have one. Formats 0
+    and 1 drop headers. Raises ValueError for no records and for offsets that do not ascend.
     """
     if not records:
         raise ValueError("a batch needs a record")
@@ -320,16 +322,16 @@ def build(
 
 
 def build_plain(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytes:
-    """Write keys and values as one uncompressed batch of format 2, from offset 0 on, all of one time.
+    """Write keys and values as one uncompressed format-2 batch, from offset 0 on, with one time.
 
-    The bytes are those of `build`, at a third of its cost: what the broker writes for itself, it writes
-    for nearly every commit of a group. Raises ValueError for no records.
+    The bytes are the same as those of `build`, at a third of its cost: the broker writes such a
+    batch for nearly every commit of a group. Raises ValueError for no records.
     """
     if not pairs:
         raise ValueError("a batch needs a record")
     payload = bytearray()
     for delta, (key, value) in enumerate(pairs):
-        body = bytearray(2)  # no attributes, and no time but the batch's
+        body = bytearray(2)  # no attributes, and a time delta of 0
         put_varint(body, delta)
         put_varint(body, len(key))
         body += key
@@ -349,7 +351,7 @@ def build_plain(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> 
 
 
 def _encode_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytearray:
-    """Encode the headers of a format-2 record, without their number."""
+    """Encode the headers of a format-2 record, without their count."""
     out = bytearray()
     for name, content in headers:
         put_varint(out, len(name))

@@ -1,8 +1,9 @@
-"""Columns into batches: what `columns.append_set` filled, or any columns in that layout, written anew.
+"""Encoding columns as format-2 batches.
 
-`encode_batches` writes format 2, as an idempotent or transactional producer does: base offset 0, sequences
-that follow each other, CreateTime, the time of every record as its column has it, any int64. What the rows
-hold is written and nothing else: null stays null, empty stays empty, headers keep their order.
+`encode_batches` takes columns that `columns.append_set` filled, or any columns in that layout. It
+writes format 2 as an idempotent or transactional producer does: base offset 0, consecutive
+sequences, CreateTime. Every record gets the time in its column, which may be any int64. Only what
+the rows hold is written: null stays null, empty stays empty, headers keep their order.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_LIMIT", "NOBODY", "EncodedBatch", "Producer", "encode_batches"]
 
 BATCH_LIMIT = 512 * 1024
-_SEQUENCE_MASK = 0x7FFFFFFF  # the sequence after the largest int32 is 0
+_SEQUENCE_MASK = 0x7FFFFFFF  # sequences wrap to 0 after the largest int32
 
 
 class Producer(NamedTuple):
-    """Who writes; without an id nobody can tell a batch that is sent twice."""
+    """The producer that a batch names; without an id a duplicate batch cannot be recognized."""
 
     id: int = NO_PRODUCER_ID
     epoch: int = -1
@@ -37,7 +38,7 @@ NOBODY = Producer()
 
 
 class EncodedBatch(NamedTuple):
-    """One batch, and the rows from `start` to below `end` that are in it."""
+    """One batch, and the rows in it: from `start` to before `end`."""
 
     data: bytes
     start: int
@@ -55,10 +56,10 @@ def encode_batches(
     compression: int = Compression.NONE,
     limit: int = BATCH_LIMIT,
 ) -> Iterator[EncodedBatch]:
-    """Yield batches of at most `limit` bytes before compression, or of one record that is larger.
+    """Yield batches of at most `limit` bytes before compression; one larger record is one batch.
 
-    `base_sequence` is that of the first row; it needs a producer with an id. Raises ValueError for columns
-    that do not add up.
+    `base_sequence` is the sequence of the first row; it needs a producer with an id. Raises
+    ValueError for inconsistent columns.
     """
     limit = max(1, limit - V2_HEADER_SIZE)
     attributes = compression | (TRANSACTIONAL_BIT if producer.is_transactional else 0)

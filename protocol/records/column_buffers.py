@@ -1,11 +1,12 @@
-"""Records as columns: the buffers that `kernels.append_set` fills, and what it is asked for.
+"""Records as columns: the buffers that `kernels.append_set` fills, and the request it gets.
 
-The buffers are bytearrays in the layout of Apache Arrow (little-endian numbers on the machines we run on,
-offsets of n + 1 ends, validity as bits), so that a library of columns takes them over as they are. There is
-one row for each batch, in `batches`: the fields of `layout.Batch` as int64, then the number of records
-after it; and, but for `HEADERS`, one for each record.
+The buffers are bytearrays in the layout of Apache Arrow: little-endian numbers on the machines we
+run on, offsets as n + 1 ends, validity as bits. So a columnar library can use them without a copy.
+`batches` has one row for each batch: the fields of `layout.Batch` as int64, then the number of
+records up to its end. The other buffers have one row for each record, except at depth `HEADERS`.
 
-A *broken* batch is one whose size, magic, CRC, codec, counts or lengths cannot be: `BrokenBatch` names it.
+A *broken* batch is one with an impossible size, magic, CRC, codec, count or length: `BrokenBatch`
+names it.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# How deep to look.
-HEADERS: Final = 0  # batch headers alone: nothing is unpacked
-TIMES: Final = 1  # offset and time of every record; other fields are passed over unread
+# How much of each batch to read.
+HEADERS: Final = 0  # batch headers only: nothing is decompressed
+TIMES: Final = 1  # offset and time of every record; other fields are skipped
 RECORDS: Final = 2  # everything
 
 # Why `append_set` stopped.
-MORE: Final = 0  # what is left of the data is not a whole batch
+MORE: Final = 0  # the rest of the data is not a whole batch
 FULL: Final = 1  # `limit` is reached
 PAST: Final = 2  # no batch from here on holds an offset below `high_offset`
 
-BATCH_FIELDS: Final = 14  # of a row in `batches`: those of layout.Batch, then `ROW_END`
+BATCH_FIELDS: Final = 14  # fields of a row in `batches`: those of layout.Batch, then `ROW_END`
 ROW_END: Final = 13
 
 _NUMBERS: Final = 8  # bytes of an int64
@@ -34,7 +35,7 @@ _LEAST: Final = 64
 
 
 class BrokenBatch(Exception):  # noqa: N818 - it is what it names
-    """A batch that cannot be read: where it begins in the data, its offset as its head says, and why."""
+    """A batch that cannot be read: its position, the offset in its header, and the reason."""
 
     def __init__(self, position: int, offset: int, reason: str) -> None:
         super().__init__(position, offset, reason)
@@ -47,14 +48,15 @@ class BrokenBatch(Exception):  # noqa: N818 - it is what it names
 
 
 class Wanted(NamedTuple):
-    """Which records `append_set` is to append, and how much of them.
+    """Which records `append_set` appends, and how much of each.
 
-    Offsets from `low_offset` to below `high_offset`. With `timed` only records that have a time, from
-    `low_time` to `high_time`, both inclusive; a format-2 batch whose header says that its largest time is
-    smaller is passed over unread. Control batches give no records. `aborted` maps a producer id to the
-    (first, last) offsets of its aborted transactions: their records are left out. At depth `HEADERS` a batch
-    belongs to the range that holds its last offset, and times are those of headers: a batch is left
-    out only where they prove it. `limit`: stop behind the batch with which so many bytes are filled.
+    Records have offsets from `low_offset` to before `high_offset`. With `timed`, only records with
+    a time from `low_time` to `high_time`, both inclusive, are appended; a format-2 batch whose
+    header has a smaller largest time is skipped without reading it. Control batches give no
+    records. `aborted` maps a producer id to the (first, last) offsets of its aborted transactions,
+    whose records are skipped. At depth `HEADERS` a batch belongs to the range that holds its last
+    offset, and times are those of headers: a batch is skipped only if its header proves that no
+    record matches. `limit`: stop after the batch with which the columns reach this many bytes.
     """
 
     depth: int = RECORDS
@@ -69,9 +71,10 @@ class Wanted(NamedTuple):
 
 
 class EncodedRows(NamedTuple):
-    """Rows as the records of one format-2 batch, uncompressed and without its header.
+    """Rows encoded as the records of one format-2 batch, uncompressed and without its header.
 
-    `end` is the first row that is not among them; `largest` is over rows that have a time, -1 if none has.
+    `end` is the first row that is not encoded. `largest` is the largest time, or -1 if no row has
+    one.
     """
 
     data: bytes
@@ -81,10 +84,11 @@ class EncodedRows(NamedTuple):
 
 
 class ColumnBuffers:
-    """Columns as they are filled; the counts say how much of each buffer is used.
+    """Growing columns; the counts say how much of each buffer is used.
 
-    Of `*_ends` one entry more than the rows is used, and the first is 0. `header_ends` ends the list of
-    headers of each record, the other header buffers have one row for each header.
+    Each `*_ends` buffer uses one entry more than there are rows, and the first entry is 0.
+    `header_ends` holds the end of each record's list of headers. The other header buffers have one
+    row for each header.
     """
 
     __slots__ = (
@@ -113,7 +117,7 @@ class ColumnBuffers:
     )
 
     def __init__(self) -> None:
-        """Begin with empty columns."""
+        """Create empty columns."""
         self.batch_count = self.record_count = self.header_count = 0
         self.key_bytes = self.value_bytes = self.header_key_bytes = self.header_value_bytes = 0
         self.batches = bytearray()
@@ -133,7 +137,7 @@ class ColumnBuffers:
         self.header_values = bytearray()
 
     def filled(self) -> int:
-        """Return about how many bytes of columns are filled."""
+        """Return approximately how many bytes of the columns are used."""
         return (
             self.batch_count * BATCH_FIELDS * _NUMBERS
             + self.record_count * 32
@@ -149,7 +153,7 @@ class ColumnBuffers:
         _grow(self.batches, (self.batch_count + more) * BATCH_FIELDS * _NUMBERS)
 
     def reserve_times(self, records: int) -> None:
-        """Make room for offsets and times."""
+        """Make room for offsets and times of records."""
         _grow(self.offsets, (self.record_count + records) * _NUMBERS)
         _grow(self.timestamps, (self.record_count + records) * _NUMBERS)
 
@@ -162,7 +166,7 @@ class ColumnBuffers:
         header_key_bytes: int,
         header_value_bytes: int,
     ) -> None:
-        """Make room for whole records. Raises ValueError beyond what int32 ends can say."""
+        """Make room for whole records. Raises ValueError if the ends would exceed int32."""
         self.reserve_times(records)
         rows = self.record_count + records
         for ends in (self.key_ends, self.value_ends, self.header_ends):
@@ -181,7 +185,7 @@ class ColumnBuffers:
 
 
 def _grow(buffer: bytearray, size: int) -> None:
-    """Have at least `size` bytes, new ones zero."""
+    """Extend a buffer with zeros to at least `size` bytes."""
     if len(buffer) < size:
         buffer += bytes(max(size + size // 2, _LEAST) - len(buffer))
 

@@ -1,7 +1,7 @@
-"""The door to records as columns: one loop over a record set of any formats and codecs.
+"""Reading records as columns: one loop over a record set of any formats and codecs.
 
-`append_set` fills `ColumnBuffers` (see `column_buffers`) with the records of every whole batch; it is
-compiled where the kernels are built.
+`append_set` fills `ColumnBuffers` (see `column_buffers`) with the records of every whole batch. Its
+loop is compiled if the kernels are built.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = [
 def append_set(
     data: Buffer, out: ColumnBuffers, wanted: Wanted, start: int = 0, end: int | None = None
 ) -> tuple[int, int]:
-    """Append what is wanted of the batches in data[start:end]; return where it stopped, and why.
+    """Append the wanted records of the batches in data[start:end]; return where and why it stopped.
 
-    That is the position of the first batch that was not looked at, and MORE, FULL or PAST. Raises
-    BrokenBatch for a batch that cannot be read (the rows of those before it are there, none of its own),
-    and ValueError where the columns would be too large for int32 offsets.
+    Returns the position of the first batch that was not read, and MORE, FULL or PAST. Raises
+    BrokenBatch for a batch that cannot be read: the rows of the batches before it are appended,
+    none of its own. Raises ValueError if the columns would be too large for int32 offsets.
     """
     return kernels.append_set(data, start, len(data) if end is None else end, out, wanted, _unpack)
 
 
 def _unpack(data: Buffer, batch: Batch) -> Region:
-    """Say where the records of a compressed batch lie, unpacked."""
+    """Return the region of a compressed batch's records, decompressed."""
     try:
         return region_of(data, batch)
     except BrokerError as error:

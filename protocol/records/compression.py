@@ -1,14 +1,14 @@
-"""Codecs as Kafka's clients write and read them, with a bound on what they may unpack to.
+"""Codecs as Kafka's clients write and read them, with a limit on the decompressed size.
 
-gzip        any number of members; written with one, the header bytes as the JDK writes them
-snappy      written in xerial's framing (magic, two versions, then length-prefixed blocks), which
-            the Java clients and all old ones read; a single raw block (librdkafka) is read too
-lz4         a frame; written with independent 64 KB blocks and no content size, which is all that
-            Kafka's reader takes. In format 0 the header checksum is wrong by tradition (KIP-57):
-            it covers the frame's magic too, so it is ignored on reading and written that way
-zstd        a frame, format 2 only
+  gzip        any number of members; written as one, with the header bytes that the JDK writes
+  snappy      written in xerial's framing (magic, two versions, then length-prefixed blocks), which
+              the Java clients and all old clients read; a single raw block (librdkafka) is read too
+  lz4         a frame; written with independent 64 KB blocks and no content size, because Kafka's
+              reader takes nothing else. In format 0 the header checksum is wrong by tradition
+              (KIP-57): it covers the frame's magic too. It is ignored on reading and written so.
+  zstd        a frame, format 2 only
 
-Whatever the input claims, no output beyond `limit` is built: CorruptMessage instead.
+Whatever the input claims, no output beyond `limit` is built: CorruptMessage is raised instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from protocol.records.layout import Compression
 if TYPE_CHECKING:
     from protocol.records.layout import Buffer
 
-# What a stored batch may unpack to. The broker wrote nothing that exceeds `produce_limit`.
+# The limit for a stored batch. The broker wrote nothing that exceeds `produce_limit`.
 STORED_LIMIT = 1 << 30
 _LEAST_LIMIT = 64 << 20
 
@@ -42,12 +42,12 @@ _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEAD = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
 _XERIAL_BLOCK = 32 * 1024
 _XERIAL_SIZE = Struct(">i")
-_SNAPPY_RATIO = 32  # a copy of 64 bytes takes 3; nothing honest unpacks further
+_SNAPPY_RATIO = 32  # a copy of 64 bytes takes 3 bytes, so no valid block has a higher ratio
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK = 64 * 1024
 _LZ4_HEAD = _LZ4_MAGIC + b"\x60\x40\x82"  # version 1, independent 64 KB blocks, checksum
-_LZ4_HEAD_V0 = _LZ4_MAGIC + b"\x60\x40\x1a"  # the checksum of all six bytes: wrong, but expected
+_LZ4_HEAD_V0 = _LZ4_MAGIC + b"\x60\x40\x1a"  # the checksum of all six bytes, as readers expect
 _LZ4_RAW = 0x80000000
 _LZ4_SIZE = Struct("<I")
 _LZ4_CONTENT_SIZE = Struct("<Q")
@@ -58,7 +58,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class _Zstd(local):
-    """One pair of zstd contexts per thread: they are costly to make and not to be shared."""
+    """One pair of zstd contexts for each thread: they are costly to create and cannot be shared."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=3)
@@ -69,19 +69,19 @@ _zstd = _Zstd()
 
 
 def produce_limit(max_message_bytes: int) -> int:
-    """Return how far one produced batch may unpack: 100 times the largest batch, in bytes.
+    """Return the limit in bytes for a decompressed produced batch: 100 times the largest batch.
 
-    At least 64 MiB, so that small limits do not forbid text that compresses well, and at most
-    STORED_LIMIT, so that what was accepted can be read again.
+    The limit is at least 64 MiB, so that a small `max_message_bytes` does not forbid text that
+    compresses well. It is at most STORED_LIMIT, so that every accepted batch can be read again.
     """
     return min(max(_LEAST_LIMIT, 100 * max_message_bytes), STORED_LIMIT)
 
 
 def decompress(codec: int, data: Buffer, magic: int, limit: int = STORED_LIMIT) -> Buffer:
-    """Unpack the records of a batch of format `magic`; `codec` NONE returns `data` itself.
+    """Decompress the records of a batch of format `magic`; `codec` NONE returns `data` itself.
 
-    Raises CorruptMessage for what is not of that codec, is cut short, or exceeds `limit` bytes;
-    UnsupportedCompressionType for a number that is no codec.
+    Raises CorruptMessage for data that is not of that codec, is truncated, or exceeds `limit` bytes
+    when decompressed. Raises UnsupportedCompressionType for a number that is not a codec.
     """
     unpack = _UNPACK.get(codec)
     if unpack is None:
@@ -96,7 +96,7 @@ def decompress(codec: int, data: Buffer, magic: int, limit: int = STORED_LIMIT) 
 
 
 def compress(codec: int, data: Buffer, magic: int) -> bytes:
-    """Pack the records of a batch of format `magic`, as Kafka's Java code packs them.
+    """Compress the records of a batch of format `magic`, as Kafka's Java code does.
 
     Raises UnsupportedCompressionType for an unknown number, and for zstd in formats 0 and 1.
     """
@@ -114,7 +114,7 @@ def compress(codec: int, data: Buffer, magic: int) -> bytes:
 
 
 def _too_large(limit: int) -> CorruptMessage:
-    """Build what is raised for an output beyond its bound."""
+    """Build the error for an output that exceeds its limit."""
     return CorruptMessage(f"a compressed batch unpacks to more than {limit} bytes")
 
 
@@ -122,14 +122,14 @@ def _too_large(limit: int) -> CorruptMessage:
 
 
 def _gzip(data: Buffer, level: int) -> bytes:
-    """Write one gzip member with the header bytes the JDK writes."""
+    """Write one gzip member with the header bytes that the JDK writes."""
     deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data) + deflate.flush()
     return _GZIP_HEAD + body + _GZIP_TAIL.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
 def _gunzip(data: Buffer, _magic: int, limit: int) -> Buffer:
-    """Read one gzip member, or several behind each other."""
+    """Read one gzip member, or several in a row."""
     member = zlib.decompressobj(wbits=31)
     first = member.decompress(data, limit + 1)
     if member.eof and not member.unused_data and len(first) <= limit:
@@ -142,7 +142,7 @@ def _gunzip(data: Buffer, _magic: int, limit: int) -> Buffer:
 
 
 def _gunzip_members(first: bytes, rest: bytes, limit: int) -> bytes:
-    """Read the members after the first, in small steps: each leaves a copy of what it left."""
+    """Read the members after the first in small chunks, because each copies its unused input."""
     parts, total, position = [first], len(first), 0
     while position < len(rest):
         member = zlib.decompressobj(wbits=31)
@@ -191,7 +191,7 @@ def _snappy_block(block: Buffer, limit: int) -> bytearray:
 
 
 def _unsnappy(data: Buffer, _magic: int, limit: int) -> Buffer:
-    """Read xerial's framing or one raw block, told apart by the first bytes."""
+    """Read xerial's framing or one raw block; the first bytes tell which."""
     if bytes(data[:8]) != _XERIAL_MAGIC:
         return _snappy_block(data, limit)
     view = memoryview(data)
@@ -253,7 +253,7 @@ def _unlz4(data: Buffer, magic: int, limit: int) -> Buffer:
 
 
 def _with_true_checksum(frame: Buffer) -> Buffer:
-    """Return a frame whose header checksum is right, whatever it was (format 0, KIP-57)."""
+    """Return the frame with the right header checksum, whatever it was (format 0, KIP-57)."""
     end = 14 if frame[4] & 0x08 else 6
     checksum = (_xxh32(bytes(frame[4:end])) >> 8) & 0xFF
     if len(frame) <= end or frame[end] == checksum:
@@ -264,7 +264,7 @@ def _with_true_checksum(frame: Buffer) -> Buffer:
 
 
 def _xxh32(data: bytes) -> int:
-    """Return xxHash-32 (seed 0) of fewer than 16 bytes, all an lz4 frame header ever needs."""
+    """Return xxHash-32 (seed 0) of fewer than 16 bytes, which is enough for an lz4 frame header."""
     mask = 0xFFFFFFFF
     value = (374761393 + len(data)) & mask
     position = 0
@@ -286,7 +286,7 @@ def _xxh32(data: bytes) -> int:
 
 
 def _unzstd(data: Buffer, _magic: int, limit: int) -> Buffer:
-    """Read zstd frames; the size they claim is a bound, not a promise."""
+    """Read zstd frames; the size that they claim is checked against the limit, not trusted."""
     if bytes(data[:4]) != _ZSTD_MAGIC:
         raise CorruptMessage("the zstd data of a batch does not begin with a frame")
     claimed = zstandard.frame_content_size(data)
@@ -296,7 +296,7 @@ def _unzstd(data: Buffer, _magic: int, limit: int) -> Buffer:
         try:
             return _zstd.decompressor.decompress(data, allow_extra_data=False)
         except zstandard.ZstdError:
-            pass  # more frames follow, or it is broken: the reader below tells
+            pass  # more frames follow, or the data is broken: the reader below decides
     reader = _zstd.decompressor.stream_reader(data, read_across_frames=True)
     parts, total = [], 0
     step = min(limit + 1, max(_LZ4_BLOCK, 8 * len(data)))
@@ -317,7 +317,7 @@ _UNPACK = {
     int(Compression.LZ4): _unlz4,
     int(Compression.ZSTD): _unzstd,
 }
-# What the libraries raise for bytes they do not like.
+# The errors that the libraries raise for invalid input.
 _FOREIGN = (
     zlib.error,
     zstandard.ZstdError,

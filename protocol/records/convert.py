@@ -1,13 +1,13 @@
-"""What a fetch by a client older than the stored batches needs (KIP-32, phase 1; KIP-110).
+"""Conversions for a fetch by a client that is older than the stored batches (KIP-32, KIP-110).
 
-`down_convert` writes batches in an older message format: 2 to 1, 2 to 0, 1 to 0; what is old
-enough goes through byte for byte. Offsets never change. Control batches, headers and what
-belongs to producers and transactions have no place there and are left out; times have none in
-format 0. A LogAppendTime batch stays one in format 1. As Kafka does it, records below the fetch
-offset are left out of uncompressed batches only: readers of compressed ones skip by themselves.
+`down_convert` writes batches in an older message format: 2 to 1, 2 to 0, 1 to 0. Batches that are
+old enough are copied byte for byte. Offsets never change. The older formats cannot hold control
+batches, headers, or the fields of producers and transactions, so these are dropped; format 0 cannot
+hold times. A LogAppendTime batch stays one in format 1. As in Kafka, records below the fetch offset
+are dropped from uncompressed batches only: readers of compressed batches skip them.
 
-`transcode_zstd` keeps the format and replaces zstd, which came later than format 2, by gzip, the
-one codec every client has.
+`transcode_zstd` keeps the format and replaces zstd, which is newer than format 2, by gzip, the one
+codec that every client has.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 class Converted(NamedTuple):
     """Batches in an older format.
 
-    `records` counts those written anew, not those that went through untouched. `next_offset`
-    follows the last whole batch that was read, also where nothing of it was left over: a caller
-    who has got no data goes on reading there, so that no client waits at a control batch.
+    `records` counts the records that were written again, without those that were copied.
+    `next_offset` follows the last whole batch that was read, even if nothing of it remained. A
+    caller that got no data reads on from there, so that no client gets stuck at a control batch.
     """
 
     data: bytes
@@ -51,11 +51,11 @@ class Converted(NamedTuple):
 
 
 def _go_on() -> None:
-    """Let a conversion nobody can abandon go on."""
+    """Let a conversion continue that cannot be cancelled."""
 
 
 def _joined(buffers: Sequence[Buffer]) -> Buffer:
-    """Return one buffer of all: a batch may lie across two."""
+    """Return one buffer of all the buffers, because a batch may span two."""
     return buffers[0] if len(buffers) == 1 else b"".join(buffers)
 
 
@@ -66,10 +66,10 @@ def down_convert(
     fetch_offset: int,
     check: Callable[[], None] = _go_on,
 ) -> Converted:
-    """Write stored batches so that format `target_magic` (0 or 1) is the newest among them.
+    """Convert stored batches so that none has a newer format than `target_magic` (0 or 1).
 
-    A partial batch at the end is left out. `check` is called before each step of converting a batch;
-    what it raises ends the conversion. Raises CorruptMessage for a batch that is broken.
+    A partial batch at the end is dropped. `check` is called before each step of converting a batch;
+    an exception that it raises ends the conversion. Raises CorruptMessage for a broken batch.
     """
     stored = _joined(buffers)
     parts: list[Buffer] = []
@@ -89,7 +89,7 @@ def down_convert(
 def _down_convert_batch(
     stored: Buffer, batch: Batch, target_magic: int, fetch_offset: int, check: Callable[[], None]
 ) -> tuple[bytes, int]:
-    """Write one batch as messages, or as one wrapper if it is compressed; (bytes, records)."""
+    """Write one batch as messages, or as one wrapper if compressed; return (bytes, records)."""
     codec = batch.attributes & CODEC_MASK
     region = stored_region(stored, batch)
     relative = target_magic == 1 and codec != Compression.NONE
@@ -122,11 +122,11 @@ def _down_convert_batch(
 
 
 def transcode_zstd(buffers: Sequence[Buffer], check: Callable[[], None] = _go_on) -> bytes:
-    """Return the whole batches with those of codec zstd compressed by gzip instead.
+    """Return the whole batches, with gzip in place of zstd.
 
-    Nothing but the codec, the size and the CRC of a batch changes. A partial batch at the end is
-    left out. `check` is called before each batch is unpacked, and packed; what it raises ends the work.
-    Raises CorruptMessage for what cannot be unpacked.
+    Only the codec, the size and the CRC of a batch change. A partial batch at the end is dropped.
+    `check` is called before each batch is decompressed and before it is compressed; an exception
+    that it raises ends the work. Raises CorruptMessage for what cannot be decompressed.
     """
     stored = _joined(buffers)
     parts: list[Buffer] = []

@@ -1,8 +1,8 @@
-"""Reading records one by one, in plain Python: the slow door and the twin's loops.
+"""Reading records one by one, in plain Python: for `batch.records` and the kernels' twin.
 
-`raw_records` yields what is written in a region of any format; `walk` makes `Record`s of it, with
-absolute offsets and the times a consumer sees. No length is trusted: what does not add up is
-InvalidRecord, an inner CRC that is wrong is CorruptMessage. All integers wrap as int64.
+`raw_records` yields what is written in a region of any format. `walk` turns that into `Record`s,
+with absolute offsets and the times that a consumer sees. No length is trusted: inconsistent data
+raises InvalidRecord, a wrong inner CRC raises CorruptMessage. All integers wrap as int64.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Raw = tuple[int, int, Buffer | None, Buffer | None, tuple[int, int], bool]
 
 
 def check_span(data: Buffer, start: int, end: int) -> None:
-    """Raise ValueError for a caller's mistake: a span outside the buffer."""
+    """Raise ValueError for a span outside the buffer, which is a caller's mistake."""
     if not 0 <= start <= end <= len(data):
         raise ValueError(f"{start}..{end} is not within {len(data)} bytes")
 
@@ -189,7 +189,7 @@ def raw_records(
     *,
     check_crc: bool = False,
 ) -> Iterator[Raw]:
-    """Yield the records of a region of any format, offsets as they are written there."""
+    """Yield the records of a region of any format, with the offsets that are written there."""
     check_span(data, start, end)
     if magic == 2:
         return _raw_v2(data, start, end, count, base_timestamp)
@@ -199,7 +199,7 @@ def raw_records(
 def times_of(
     data: Buffer, start: int, end: int, magic: int, count: int, base_timestamp: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield (offset as written, time) of the records of a region; of format 2 nothing else is looked at."""
+    """Yield (written offset, time) of a region's records; other fields of format 2 are skipped."""
     if magic < 2:
         yield from ((raw[0], raw[1]) for raw in raw_records(data, start, end, magic, -1, -1))
         return
@@ -230,7 +230,7 @@ def walk(
     base_timestamp: int,
     stamp: int | None,
 ) -> Iterator[Record]:
-    """Yield Record after Record: the readable, slow door. Raises InvalidRecord on the way."""
+    """Yield the records of a region as `Record`s, slowly. Raises InvalidRecord at a broken one."""
     raws = raw_records(data, start, end, magic, count, base_timestamp)
     for offset, timestamp, key, value, (headers_start, stop), _ in raws:
         yield Record(

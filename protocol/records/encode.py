@@ -1,7 +1,7 @@
 """Writing single records and messages, in plain Python.
 
-`build` and the kernels' twin write with these; the compiled kernels have their own. Integers are
-taken modulo 2**64, as the subtraction of two times may exceed an int64.
+`build` and the kernels' twin write with these functions; the compiled kernels have their own.
+Integers are taken modulo 2**64, because the difference of two times may exceed an int64.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CRC = Struct(">I")
 
 def put_varint(out: bytearray, value: int) -> None:
     """Append `value` (an int64, taken modulo 2**64) as a zig-zag varint."""
-    if -64 <= value < 64:  # nearly all of them
+    if -64 <= value < 64:  # nearly all values
         out.append((value << 1) ^ (value >> 63))
         return
     value = int64(value)
@@ -71,7 +71,7 @@ def put_message(
     key: Buffer | None,
     value: Buffer | None,
 ) -> None:
-    """Append one message of format 0 or 1, its CRC included."""
+    """Append one message of format 0 or 1, CRC included."""
     start = len(out)
     size = MESSAGE_OVERHEAD[magic] + len(key or b"") + len(value or b"")
     if magic:
@@ -82,5 +82,5 @@ def put_message(
         out += _INT32.pack(-1 if field is None else len(field))
         if field is not None:
             out += field
-    # The slice is a copy: a view on `out` would forbid it to grow.
+    # The slice is a copy, because a bytearray with a view on it cannot grow.
     _CRC.pack_into(out, start + 12, crc32(out[start + 16 :]))

@@ -1,12 +1,13 @@
-"""Which record of each key stays when a log is compacted, in plain Python.
+"""Which record of each key remains when a log is compacted, in plain Python.
 
-The twin of what `_kernels.pyx` has under the same names; here a reader sees what they mean. Keys are
-entered in the order of the log (`note`), then records are judged (`sift`) and those that stay are written
-(`select`): untouched, but for the time differences of format 2, which may count from another time.
+This is the twin of the functions in `_kernels.pyx` with the same names, and their documentation.
+First the keys are added in the order of the log (`note`). Then records are judged (`sift`), and the
+remaining ones are written (`select`). They are copied unchanged, except for the time deltas of
+format 2, which may count from another base.
 
-By offset a record replaces every earlier one of its key. By time it replaces the one that stood if its
-record time is as large or larger, or if either has none; what is left of two logs that were compacted
-one after the other is the same as of both at once.
+By offset, a record replaces every earlier record of its key. By time, a record replaces the current
+one if its record time is as large or larger, or if either has none. Compacting two logs one after
+the other gives the same records as compacting both at once.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ MASK_LENGTH = "the records of a batch are not as many as they were"
 
 
 class Sifted(NamedTuple):
-    """Which records of a batch stay, and what is to be known of those."""
+    """Which records of a batch remain, and facts about those."""
 
-    mask: bytes  # a byte for each record: 1 stays, 0 goes
+    mask: bytes  # a byte for each record: 1 remains, 0 is removed
     kept: int
-    has_tombstone: bool  # one that stays has no value
-    largest: int | None  # over those that have a time
+    has_tombstone: bool  # a remaining record has no value
+    largest: int | None  # over the remaining records that have a time
     first: int | None
-    has_missing: bool  # one that stays has no time
-    first_offset: int  # of those that stay; -1 where none does
+    has_missing: bool  # a remaining record has no time
+    first_offset: int  # of the remaining records; -1 if there are none
     last_offset: int
 
 
 class KeyMap:
-    """The offset of the record that stays, for each key: at most `most` keys."""
+    """For each key, the offset of the record that remains: at most `most` keys."""
 
     def __init__(self, most: int, by_time: bool) -> None:
         self._most = most
         self._by_time = by_time
-        # Of the one that stands: offset, time; and whether nothing earlier may take its place.
+        # Offset and time of each key's record, and whether no earlier record may replace it.
         self._entries: dict[bytes, tuple[int, int, bool]] = {}
 
     def __len__(self) -> int:
@@ -64,7 +65,7 @@ class KeyMap:
         stamp: int | None,
         min_offset: int,
     ) -> int | None:
-        """Enter the keyed records from an offset on; return the offset of the first without room."""
+        """Add the keyed records from an offset on; return the offset of the first without room."""
         entries = self._entries
         for raw in raw_records(data, start, end, magic, count, base_timestamp):
             offset = int64(base_offset + raw[0])
@@ -95,7 +96,7 @@ class KeyMap:
         stamp: int | None,
         min_offset: int,
     ) -> None:
-        """Let records that come before all that was noted win by their time; no key is added."""
+        """Let records from before all that was added win by their time; no key is added."""
         entries = self._entries
         for raw in raw_records(data, start, end, magic, count, base_timestamp):
             offset = int64(base_offset + raw[0])
@@ -120,10 +121,11 @@ class KeyMap:
         latest_offset: int,
         keep_tombstones: bool,
     ) -> Sifted:
-        """Tell which records stay.
+        """Tell which records remain.
 
-        All behind `latest_offset`, up to which keys were noted; before it those that stand for their key,
-        but for tombstones unless they are kept. What has no key goes.
+        All records after `latest_offset`, up to which keys were added, remain. Of the others those
+        remain that the map holds for their key; tombstones among them only with `keep_tombstones`.
+        Records without a key are removed.
         """
         mask = bytearray()
         kept = 0
@@ -183,10 +185,10 @@ def select(
     mask: bytes,
     new_base_timestamp: int,
 ) -> bytes:
-    """Return the records of which the mask says so, as they lie there.
+    """Return the records that the mask selects, as they are stored.
 
-    The time differences of format 2 count from `new_base_timestamp` then; offsets, and whatever
-    formats 0 and 1 write, stay what they are. Raises InvalidRecord as `examine`.
+    The time deltas of format 2 then count from `new_base_timestamp`. Offsets, and all fields of
+    formats 0 and 1, are unchanged. Raises InvalidRecord as `examine` does.
     """
     out = bytearray()
     number, position = 0, start

@@ -1,15 +1,15 @@
-"""How records lie in bytes: the shapes shared by the kernels and everything above them.
+"""The byte layout of records: types and constants for the kernels and all code above them.
 
-Three message formats (magic 0, 1 and 2) exist on disk and on the wire, see KIP-32 and KIP-98.
-A *batch* is what stands alone in a log: one format-2 batch, or one format-0/1 message, plain or
-the compressed wrapper of others. Every batch begins with 12 bytes: offset (int64) and the size of
-the rest (int32). All integers are big-endian.
+Three message formats (magic 0, 1 and 2) exist on disk and on the wire, see KIP-32 and KIP-98. A
+*batch* is a unit of the log: one format-2 batch, or one format-0/1 message, which is plain or the
+compressed wrapper of other messages. Every batch begins with 12 bytes: offset (int64) and the size
+of the rest (int32). All integers are big-endian.
 
-format 0/1  offset:8 size:4 crc32:4 magic:1 attributes:1 [timestamp:8 in format 1] key value,
-            key and value each with an int32 length, -1 for null; the crc covers magic onwards
-format 2    base_offset:8 size:4 leader_epoch:4 magic:1 crc32c:4 attributes:2 last_offset_delta:4
-            base_timestamp:8 max_timestamp:8 producer_id:8 producer_epoch:2 base_sequence:4 count:4,
-            then records; the crc covers attributes onwards
+  format 0/1  offset:8 size:4 crc32:4 magic:1 attributes:1 [timestamp:8 in format 1] key value,
+              key and value each with an int32 length, -1 for null; the crc covers magic onwards
+  format 2    base_offset:8 size:4 leader_epoch:4 magic:1 crc32c:4 attributes:2 last_offset_delta:4
+              base_timestamp:8 max_timestamp:8 producer_id:8 producer_epoch:2 base_sequence:4
+              count:4, then records; the crc covers attributes onwards
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40  # the base timestamp says from when on tombstones may go (KIP-534)
-KNOWN_ATTRIBUTES = 0x7F  # those above and the delete horizon of compaction (KIP-534)
+DELETE_HORIZON_BIT = 0x40  # the base timestamp is when tombstones may be removed (KIP-534)
+KNOWN_ATTRIBUTES = 0x7F  # the bits above and the delete horizon (KIP-534)
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
@@ -45,15 +45,15 @@ V2_HEADER = Struct(">qiibIhiqqqhii")
 MESSAGE_HEAD = Struct(">qiIbB")
 MESSAGE_HEAD_V1 = Struct(">qiIbBq")
 
-# What `examine` noticed; each is a bit of Findings.flags.
+# What `examine` found; each is a bit of Findings.flags.
 HAS_MISSING = 1  # a record without a time
 GAPS = 2  # offsets are not base, base + 1, base + 2 ...
 HAS_HEADERS = 4  # a record has headers
 NULL_KEY = 8  # a record has no key
-OUTSIDE = 16  # a real time outside the bounds
+OUTSIDE = 16  # a time that is not -1 is outside the bounds
 NESTED = 32  # a message inside a compressed one is compressed itself
 
-# What a kernel says of records that do not add up.
+# The error text of a kernel for inconsistent records.
 NUMBER_CUT = "a record ends within a number"
 NUMBER_LONG = "a number in a record takes too many bytes"
 COUNT_NEGATIVE = "a batch declares a negative number of records"
@@ -88,13 +88,13 @@ class Compression(IntEnum):
 
 
 class Batch(NamedTuple):
-    """One batch as its header describes it; nothing is believed, nothing decompressed.
+    """One batch as its header describes it; nothing is verified, nothing decompressed.
 
-    `position` and `size` are bytes within the scanned buffer, the 12-byte prefix included. Where
-    a format has no such field: leader epoch, producer fields and times are -1. A plain message
-    has base_offset == last_offset and count 1. Of a compressed wrapper the header tells only the
-    last offset: base_offset and count are -1. `max_timestamp` is the header's claim (format 2) or
-    the message's own time (format 1).
+    `position` and `size` are bytes within the scanned buffer, the 12-byte prefix included. If a
+    format has no such field, leader epoch, producer fields and times are -1. A plain message has
+    base_offset == last_offset and count 1. The header of a compressed wrapper has only the last
+    offset: base_offset and count are -1. `max_timestamp` is the header's claim (format 2) or the
+    message's own time (format 1).
     """
 
     position: int
@@ -113,12 +113,12 @@ class Batch(NamedTuple):
 
     @property
     def compression(self) -> Compression:
-        """The codec; ValueError where the number is not one of Kafka's."""
+        """The codec. Raises ValueError for a number that is not one of Kafka's."""
         return Compression(self.attributes & CODEC_MASK)
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the broker's stamp stands for the time of every record (KIP-32)."""
+        """Whether the append time replaces the time of every record (KIP-32)."""
         return self.magic > 0 and bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
@@ -133,25 +133,25 @@ class Batch(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether compaction has left nothing but the header, whose time no record has."""
+        """Whether compaction left only the header; then no record has the header's time."""
         return self.magic > 1 and not self.count
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may take tombstones and markers out of it (KIP-534), if it says so."""
+        """When compaction may remove its tombstones and markers (KIP-534); None if not given."""
         has = self.magic > 1 and self.attributes & DELETE_HORIZON_BIT
         return self.base_timestamp if has else None
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; it wraps after int32's largest. -1 without one."""
+        """The sequence of the last record, wrapped after int32's largest; -1 if there is none."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
 
 
 class Record(NamedTuple):
-    """One record with its absolute offset and the time a consumer sees (-1: none)."""
+    """One record with its absolute offset and the time that a consumer sees (-1: none)."""
 
     offset: int
     timestamp: int
@@ -161,11 +161,11 @@ class Record(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Where the records of a batch (or of a set of plain messages) lie, once decompressed.
+    """The decompressed bytes of the records of a batch, or of a set of plain messages.
 
-    `count` is what a format-2 header promises (-1 for messages, which have no promise).
-    `base_offset` is added to the offset each record carries. `stamp` replaces every record's
-    time: the time of a LogAppendTime batch.
+    `count` is the number of records in a format-2 header (-1 for messages, which have no such
+    field). `base_offset` is added to the offset that each record carries. `stamp` replaces the time
+    of every record: it is the time of a LogAppendTime batch.
     """
 
     data: Buffer
@@ -179,7 +179,7 @@ class Region(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What one pass over a region found. Times are of records that have one, None if none has."""
+    """What one pass over a region found; the times are None if no record has a time."""
 
     count: int  # type: ignore[assignment]  # hides tuple.count
     first_offset: int
@@ -190,7 +190,7 @@ class Findings(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """Records written anew; offsets are those kept or given, `base_timestamp` the first's."""
+    """Records written again: their offsets, and `base_timestamp`, the time of the first."""
 
     data: bytes
     count: int  # type: ignore[assignment]  # hides tuple.count

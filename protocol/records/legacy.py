@@ -1,9 +1,9 @@
-"""Message formats 0 and 1: where a compressed wrapper keeps its messages, and writing them.
+"""Message formats 0 and 1: finding the messages in a compressed wrapper, and writing them.
 
 A wrapper is a message whose value is a compressed set of messages (KIP-31, KIP-32). Its offset is
-that of the last message inside. Inside format 0 offsets are absolute; inside format 1 they count
-from the first, and the wrapper's LogAppendTime bit and time stand for every message inside,
-whose own bits mean nothing.
+that of the last message inside. Inside format 0, offsets are absolute. Inside format 1 they count
+from the first message, and the wrapper's LogAppendTime bit and time apply to every message inside;
+the messages' own bits are ignored.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from protocol.records.layout import Batch, Buffer
 
 _INT32 = Struct(">i")
-_TAIL = Struct(">ii")  # no key, and the length of the value
+_TAIL = Struct(">ii")  # the length of the key (-1, no key) and the length of the value
 
 
 def wrapped(buffer: Buffer, batch: Batch, limit: int) -> Buffer:
-    """Unpack the message set inside a compressed wrapper.
+    """Decompress the message set inside a compressed wrapper.
 
-    Raises InvalidRecord for a wrapper whose lengths do not fill it or that holds nothing, for
-    zstd (formats 0 and 1 have no such codec), and CorruptMessage for what cannot be unpacked.
+    Raises InvalidRecord for a wrapper whose lengths do not fill it, for an empty one, and for zstd,
+    which formats 0 and 1 do not have. Raises CorruptMessage for what cannot be decompressed.
     """
     end = batch.position + batch.size
     position = batch.position + 18 + 8 * batch.magic
@@ -61,10 +61,10 @@ def wrapped(buffer: Buffer, batch: Batch, limit: int) -> Buffer:
 
 
 def wrapped_region(buffer: Buffer, batch: Batch, limit: int) -> Region:
-    """Unpack a wrapper and say where its messages lie and from where their offsets count.
+    """Decompress a wrapper; return the region of its messages with the base of their offsets.
 
-    Raises as `wrapped`, and InvalidRecord where format-1 offsets inside exceed the wrapper's
-    (which may be 0, as some producers write it).
+    Raises as `wrapped` does, and InvalidRecord if format-1 offsets inside exceed that of the
+    wrapper. The wrapper's offset may be 0, because some producers write that.
     """
     inner = wrapped(buffer, batch, limit)
     base = 0
@@ -76,17 +76,17 @@ def wrapped_region(buffer: Buffer, batch: Batch, limit: int) -> Region:
 
 
 def last_inner_offset(inner: Buffer) -> int:
-    """Return the offset the last message of an unpacked format-1 set carries."""
+    """Return the offset that the last message of a decompressed format-1 set carries."""
     region = Region(inner, 0, len(inner), 1, -1, 0, NO_TIMESTAMP, None)
     found = kernels.examine(*region, INT64_MIN, INT64_MAX, False)
     return found.last_offset
 
 
 def base_of_inner(wrapper_offset: int, last_inner: int) -> int:
-    """Return what the relative offsets in a format-1 wrapper count from.
+    """Return the offset to which the relative offsets in a format-1 wrapper are added.
 
-    Raises InvalidRecord where the wrapper's offset is below that of a message inside it and not
-    0, as Kafka does.
+    Raises InvalidRecord, as Kafka does, if the wrapper's offset is below that of a message inside
+    it and is not 0.
     """
     if wrapper_offset == 0:
         return 0
@@ -115,8 +115,8 @@ def write_wrapper(
 def wrapper_head(buffer: Buffer, batch: Batch, last_offset: int, stamp: int, bit: int) -> bytes:
     """Return the bytes of a wrapper up to its key, with another offset, time and type bit.
 
-    Nothing is recompressed. The CRC is made anew where what it covers changes (never in format
-    0, which has neither time nor bit).
+    Nothing is compressed again. The CRC is computed again if the bytes that it covers change, which
+    cannot happen in format 0: it has neither a time nor the bit.
     """
     size, crc, magic, attributes = _SIZE_TO_ATTRIBUTES.unpack_from(buffer, batch.position + 8)
     if not batch.magic:

@@ -1,12 +1,12 @@
-"""The bytes of an append: a producer's own where they can stay, else written anew.
+"""The bytes of an append: the producer's own bytes if they can be kept, else a new encoding.
 
-In place (as Kafka's LogValidator decides, see `prepare`): format 2 gets a new base offset and
-leader epoch, which its CRC does not cover, and where the LogAppendTime bit or the largest time
-changes a new CRC; record times stay as they are, so a LogAppendTime topic still holds the
-producer's. A compressed format-1 message gets a new offset, time and bit around the same
-compressed bytes. Plain messages are numbered, and each is stamped on a LogAppendTime topic.
+Kept (as Kafka's LogValidator decides, see `prepare`): format 2 gets a new base offset and leader
+epoch, which its CRC does not cover. If the LogAppendTime bit or the largest time changes, it gets a
+new CRC. Record times are unchanged, so the bytes of a LogAppendTime topic still hold the producer's
+times. A compressed format-1 message gets a new offset, time and bit around the same compressed
+bytes. Plain messages are numbered, and on a LogAppendTime topic each gets the append time.
 
-Written anew: one format-2 batch, one wrapper, or plain messages, whatever the set was before.
+Encoded again: one format-2 batch, one wrapper, or plain messages, whatever the set was before.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _V2_CRC = Struct(">I")
 
 
 def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
-    """Keep a format-2 batch; the CRC is made anew only if the bit or the largest time changes."""
+    """Keep a format-2 batch; a new CRC is made only if the bit or the largest time changes."""
     largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
     attributes = batch.attributes
     if plan.log_append_time:
@@ -60,7 +60,7 @@ def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> P
     if attributes == batch.attributes and highest == batch.max_timestamp:
         rest = view[start + 16 : start + size]
     else:
-        known = attributes & KNOWN_ATTRIBUTES  # as Kafka does, which rewrites what it knows
+        known = attributes & KNOWN_ATTRIBUTES  # as Kafka, which writes the attributes that it knows
         head = _V2_STAMP.pack(known, batch.count - 1, batch.base_timestamp, highest)
         crc = crc32c(view[start + 43 : start + size], crc32c(head))
         patch = b"".join((patch, b"\2", _V2_CRC.pack(crc), head))
@@ -113,7 +113,7 @@ def _wrapper_batch(size: int, last: int, plan: Plan, found: Findings) -> Prepare
 
 
 def in_place_wrapper(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
-    """Keep a compressed format-1 message: its offset, time and bit are new, its inside is not."""
+    """Keep a compressed format-1 message: only its offset, time and bit are new."""
     last = plan.first_offset + found.count - 1
     bit, stamp = 0, NO_TIMESTAMP if found.largest is None else found.largest
     if plan.log_append_time:
@@ -125,7 +125,7 @@ def in_place_wrapper(records: Buffer, batch: Batch, plan: Plan, found: Findings)
 
 
 def stamped_messages(records: Buffer, produced: Produced, plan: Plan, found: Findings) -> Prepared:
-    """Number plain messages, and stamp each of them on a LogAppendTime topic (KIP-32)."""
+    """Number plain messages, and give each its append time on a LogAppendTime topic (KIP-32)."""
     start = produced.batches[0].position
     data = bytearray(memoryview(records)[start : produced.size])
     stamp = plan.append_time_ms if plan.log_append_time else None
@@ -141,7 +141,7 @@ def _plain_messages(
     *,
     converted: bool,
 ) -> Prepared:
-    """Describe plain messages that are numbered already; each is a batch of its own."""
+    """Describe plain messages that are already numbered; each is a batch of its own."""
     prepared = kernels.describe_messages(batches, plan)
     last = plan.first_offset + count - 1
     return Prepared([data], len(data), prepared, plan.first_offset, last, count, converted)
@@ -151,9 +151,9 @@ def _plain_messages(
 
 
 def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: int) -> Prepared:
-    """Write the set anew in the topic's format and codec: one batch, one wrapper, or messages."""
+    """Encode the set in the topic's format and codec: one batch, one wrapper, or messages."""
     stamp = plan.append_time_ms if plan.log_append_time and plan.magic == 1 else None
-    # Inside a wrapper the producer's own times stay, as KIP-32 leaves them when nothing is rebuilt.
+    # Inside a wrapper the producer's times remain, as KIP-32 keeps them when nothing is rebuilt.
     inner_stamp = None if target else stamp
     relative = plan.magic == 1 and target != Compression.NONE
     written = kernels.rewrite(
@@ -197,7 +197,7 @@ def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: i
 def _rebuilt_v2(
     payload: bytes, base_timestamp: int, batch: Batch, plan: Plan, found: Findings, target: int
 ) -> Prepared:
-    """Put records written anew behind a format-2 header that keeps what the producer said."""
+    """Put a format-2 header before encoded records; it keeps the producer's fields."""
     largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
     attributes = target
     if batch.magic == 2:
@@ -243,7 +243,7 @@ def _rebuilt_v2(
 
 
 def _check_size(size: int, plan: Plan) -> None:
-    """Refuse what conversion made larger than the topic takes."""
+    """Raise an error if conversion made the set larger than the topic allows."""
     if size > plan.max_message_bytes:
         raise MessageTooLarge(
             f"the batch is {size} bytes in the topic's format, which exceeds"

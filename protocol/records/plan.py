@@ -1,7 +1,7 @@
-"""What goes into `prepare` and what comes out of it, as plain tuples.
+"""The arguments and the results of `prepare`, as plain tuples.
 
 They have a file of their own because the compiled kernels build some of them. Times are int
-milliseconds; whoever makes a `Plan` knows the clock and the topic's settings.
+milliseconds. The caller that makes a `Plan` knows the clock and the topic's settings.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Produced(NamedTuple):
-    """A record set whose batches are whole, of allowed size, and have the CRCs they carry.
+    """A record set whose batches are whole, have an allowed size, and match their CRCs.
 
-    `size` is without the partial batch that may trail the set.
+    `size` excludes a partial batch at the end of the set.
     """
 
     batches: list[Batch]
@@ -25,12 +25,12 @@ class Produced(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the topic wants of an append.
+    """The topic's requirements for an append.
 
     `compression` None keeps the producer's codec. `min_timestamp` and `max_timestamp` are the
-    CreateTime window, inclusive (INT64_MIN and INT64_MAX: no limit). `internal` marks appends
-    the broker makes itself: control batches are allowed. `unpack_limit`, where given, bounds what
-    a compressed batch may unpack to, below what the topic allows: CorruptMessage beyond it.
+    CreateTime window, inclusive (INT64_MIN and INT64_MAX: no limit). `internal` marks appends by
+    the broker itself, in which control batches are allowed. `unpack_limit`, if given, limits the
+    decompressed size of a batch below the topic's limit: beyond it CorruptMessage is raised.
     """
 
     first_offset: int
@@ -48,17 +48,18 @@ class Plan(NamedTuple):
 
     @property
     def most_unpacked(self) -> int:
-        """The bytes a compressed batch may unpack to."""
+        """The largest decompressed size of a batch, in bytes."""
         limit = produce_limit(self.max_message_bytes)
         return limit if self.unpack_limit is None else min(limit, self.unpack_limit)
 
 
 class PreparedBatch(NamedTuple):
-    """One batch as it will lie in the log; `position` is within the bytes to write.
+    """One batch as it will be in the log; `position` is within the bytes to write.
 
-    `largest` and `first` are over records with a time (None if none has one); the append time on
-    a LogAppendTime topic. `largest_offset` is what Kafka's time index stores with `largest`: the
-    last offset of a format-2 or compressed batch, the own offset of a plain message.
+    `largest` and `first` are over the records that have a time; they are None if no record has one.
+    On a LogAppendTime topic they are the append time. `largest_offset` is the offset that Kafka's
+    time index stores with `largest`: the last offset of a format-2 or compressed batch, the own
+    offset of a plain message.
     """
 
     position: int
@@ -78,10 +79,10 @@ class PreparedBatch(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The bytes to write and what is known of them.
+    """The bytes to write, and facts about them.
 
-    An empty set gives no batches, count 0 and a last offset before the first. `converted` tells
-    that records were written anew (format, codec or offsets made it necessary).
+    An empty set has no batches, count 0, and a last offset before the first. `converted` says that
+    records were encoded again, because format, codec or offsets required it.
     """
 
     buffers: list[Buffer]

@@ -1,18 +1,24 @@
-"""What a leader does to a produced record set before it is written.
+"""What a leader does to a produced record set before it writes it.
 
-`inspect` tells whether the bytes are whole, undamaged and allowed in that version of Produce;
-`prepare` validates the records and gives the bytes to write: numbered from the log's end, stamped
-on a LogAppendTime topic, in the topic's format and codec. Where Kafka keeps a producer's bytes
-(its LogValidator), so do we: base offset and leader epoch lie outside the CRC of format 2, so the
-usual answer is 16 new bytes and a view of the rest. Times are integers here; whoever calls knows
-the clock and gives the bounds.
+`inspect` checks that the bytes are whole, undamaged and allowed in that version of Produce.
+`prepare` validates the records and returns the bytes to write: numbered from the log's end, with
+the append time on a LogAppendTime topic, in the topic's format and codec. The producer's bytes are
+kept in the cases in which Kafka's LogValidator keeps them. Base offset and leader epoch are outside
+the CRC of format 2, so the usual result is 16 new bytes and a view of the rest. Times are integers
+here: the caller knows the clock and passes the bounds.
 
-Where we leave Kafka: a LogAppendTime bit set by a client is always refused; the header's largest
-time is over real times, so that of -5 and -1 is -5; negative times are kept; an uncompressed
-format-2 batch whose offset deltas are not 0, 1, 2 ... is rebuilt, not stored as it lies; zstd onto
-format 0/1 becomes gzip; onto format 0 there is no window; record errors count from the start of
-the set; a wrapper that is rebuilt keeps the times inside it (3.9 stamps them, 0.10 did not);
-lengths below -1 and fields that do not fill their message are refused.
+Differences from Kafka:
+
+- A LogAppendTime bit that a client sets is always refused.
+- The header's largest time is over real times, so that of -5 and -1 is -5.
+- Negative times are kept.
+- An uncompressed format-2 batch whose offset deltas are not 0, 1, 2 ... is rebuilt instead of
+  stored unchanged.
+- zstd becomes gzip in formats 0 and 1.
+- Format 0 has no window.
+- Record errors count from the start of the set.
+- A rebuilt wrapper keeps the times inside it (3.9 replaces them by the append time, 0.10 did not).
+- Lengths below -1, and fields that do not fill their message, are refused.
 """
 
 from __future__ import annotations
@@ -57,7 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Prepared", "PreparedBatch", "Produced", "inspect", "prepare"]
 
-# More guilty records than these are refused with the first ones named: an answer has to fit.
+# An error names at most this many of the refused records, so that the response stays small.
 MOST_RECORD_ERRORS = 10_000
 
 
@@ -65,12 +71,12 @@ MOST_RECORD_ERRORS = 10_000
 
 
 def inspect(records: Buffer, *, produce_version: int, max_message_bytes: int) -> Produced:
-    """Check a produced record set as far as its batches' headers and CRCs go.
+    """Check the headers and CRCs of the batches of a produced record set, as Kafka does.
 
-    Raises InvalidRecord (Produce v3+ takes exactly one batch, of format 2, beginning at offset
-    0), UnsupportedCompressionType (zstd before v7), MessageTooLarge, CorruptMessage. Before v3
-    any number of batches of any format is let through, none included. A partial batch at the
-    end is cut off silently. All as Kafka does it.
+    Raises InvalidRecord (Produce v3+ takes exactly one batch, of format 2, beginning at offset 0),
+    UnsupportedCompressionType (zstd before v7), MessageTooLarge, CorruptMessage. Before v3, any
+    number of batches of any format is allowed, also none. A partial batch at the end is dropped
+    silently.
     """
     batches = kernels.scan(records, 0, len(records))
     if produce_version >= 3 and (len(batches) != 1 or batches[0].magic != 2):
@@ -94,12 +100,12 @@ def inspect(records: Buffer, *, produce_version: int, max_message_bytes: int) ->
     damaged = kernels.first_damaged(records, batches)
     if damaged is not None:
         raise CorruptMessage(f"the batch at byte {damaged} of the record set fails its CRC")
-    # What Produced(batches, size) does, without the Python frame of a NamedTuple's constructor.
+    # The same as Produced(batches, size), without the Python frame of a NamedTuple's constructor.
     return tuple.__new__(Produced, (batches, size))
 
 
 def _check_zstd(codec: int, magic: int, produce_version: int) -> None:
-    """Refuse zstd where it did not exist yet, and numbers that are no codec."""
+    """Refuse zstd in versions that do not have it, and numbers that are not a codec."""
     if codec != Compression.ZSTD:
         raise InvalidRecord(f"{codec} is not the number of a codec")
     if produce_version < 7 or magic < 2:
@@ -112,13 +118,13 @@ def _check_zstd(codec: int, magic: int, produce_version: int) -> None:
 
 
 def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
-    """Validate what `inspect` let through and give the bytes to write.
+    """Validate a set that passed `inspect` and return the bytes to write.
 
-    Raises InvalidTimestamp (outside the window, or the LogAppendTime bit set; `record_errors`
-    names every guilty record with its value and the window), InvalidRecord (counts, control
-    batch from a client, mixed formats, null key on a compacted topic ...), CorruptMessage (what
-    cannot be unpacked, a CRC inside), UnsupportedForMessageFormat (producer id, transaction or
-    headers onto format 0/1), MessageTooLarge (after conversion).
+    Raises InvalidTimestamp (outside the window, or the LogAppendTime bit set; `record_errors` names
+    each refused record with its value and the window), InvalidRecord (counts, control batch from a
+    client, mixed formats, null key on a compacted topic ...), CorruptMessage (data that cannot be
+    decompressed, an inner CRC), UnsupportedForMessageFormat (producer id, transaction or headers in
+    format 0/1), MessageTooLarge (after conversion).
     """
     batches = produced.batches
     if not batches:
@@ -167,14 +173,14 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
 
 
 def _window(plan: Plan) -> tuple[int, int]:
-    """Return the bounds times must keep: only CreateTime has any, and format 0 has no time."""
+    """Return the bounds of the times: only CreateTime has bounds, and format 0 has no times."""
     if plan.log_append_time or not plan.magic:
         return INT64_MIN, INT64_MAX
     return plan.min_timestamp, plan.max_timestamp
 
 
 def _open(records: Buffer, produced: Produced, plan: Plan) -> Region:
-    """Say where the records of a produced set lie, unpacked if need be."""
+    """Return the region of a produced set's records, decompressed if necessary."""
     first = produced.batches[0]
     source = first.attributes & CODEC_MASK
     start, end = first.position, first.position + first.size
@@ -200,7 +206,7 @@ def _check_set(batches: Sequence[Batch]) -> None:
 
 
 def _check_v2(batch: Batch, plan: Plan) -> None:
-    """Refuse a format-2 header that contradicts itself or is not for clients to send."""
+    """Refuse a format-2 header that is inconsistent or that clients must not send."""
     if batch.count <= 0 or batch.last_offset - batch.base_offset + 1 != batch.count:
         raise InvalidRecord(
             f"a batch declares {batch.count} records and"
@@ -225,7 +231,7 @@ def _target_codec(batch: Batch, plan: Plan) -> int:
     """Return the codec to write with: the topic's, else the producer's."""
     source = batch.attributes & CODEC_MASK
     target = source if plan.compression is None else plan.compression
-    if batch.is_control and not source:  # a marker stays readable without unpacking
+    if batch.is_control and not source:  # a marker remains readable without decompression
         return source
     if target == Compression.ZSTD and plan.magic < 2:
         return Compression.GZIP
@@ -249,7 +255,7 @@ def _check_bit(batches: Sequence[Batch], count: int) -> None:
 
 
 def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | InvalidRecord:
-    """Name the guilty records; a time outside the window outweighs all else."""
+    """Name the refused records; a time outside the window has priority over other errors."""
     low, high = _window(plan)
     window = f"[{low if low > INT64_MIN else '...'}, {high if high < INT64_MAX else '...'}]"
     named, outside, keyless = kernels.offenders(

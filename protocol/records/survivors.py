@@ -1,10 +1,10 @@
-"""What compaction makes of one stored batch (KIP-534): untouched, with fewer records, or empty.
+"""What compaction does to one stored batch (KIP-534): keep it, remove records, or empty it.
 
-A batch keeps its format, codec, time type, leader epoch, producer and sequence, and of format 2 its
-first and last offset: a producer's last sequence is still known by them. Offsets and times of the
-records that stay are what they were. A format-2 batch with a tombstone, or with a marker of a
-transaction of which nothing is left, says in its header from when on these may go, its delete
-horizon: a bit, and the base timestamp, from which the records' differences then count.
+A batch keeps its format, codec, time type, leader epoch, producer and sequence. Format 2 also keeps
+its first and last offset, so that the producer's last sequence stays known. Remaining records keep
+their offsets and times. A format-2 batch gets a delete horizon if it has a tombstone, or a marker
+of a transaction whose records are all gone: a bit in its header, and as its base timestamp the time
+from which these may be removed. The records' time deltas then count from that time.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _EVERYTHING = 2**63 - 1
 _MARKER_KEY_SIZE = 4
-ABORT, COMMIT = 0, 1  # what a marker of a transaction says
+ABORT, COMMIT = 0, 1  # the types of transaction markers
 
 
 def note(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> int | None:
-    """Enter the keys of a batch; return the offset of the first record that found no room.
+    """Add the keys of a batch to the map; return the offset of the first record without room.
 
     Raises CorruptMessage.
     """
@@ -47,7 +47,7 @@ def note(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> int | N
 
 
 def weigh(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
-    """Let an earlier batch's records win by their time; raises CorruptMessage."""
+    """Let the records of an earlier batch win by their time. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
         keys.weigh(*region, min_offset)
@@ -58,7 +58,7 @@ def weigh(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
 def sift(
     keys: KeyMap, buffer: Buffer, batch: Batch, latest_offset: int, *, keep_tombstones: bool
 ) -> tuple[Region, Sifted]:
-    """Tell which records of a batch stay; raises CorruptMessage."""
+    """Tell which records of a batch remain. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
         return region, keys.sift(*region, latest_offset, keep_tombstones)
@@ -67,12 +67,12 @@ def sift(
 
 
 def look_at_all(buffer: Buffer, batch: Batch) -> tuple[Region, Sifted]:
-    """Look at a batch of which every record stays; raises CorruptMessage."""
+    """Return the region and facts of a batch whose records all remain. Raises CorruptMessage."""
     return sift(kernels.KeyMap(0, False), buffer, batch, -_EVERYTHING, keep_tombstones=True)
 
 
 def marker_of(buffer: Buffer, batch: Batch) -> int | None:
-    """Return what the marker in a control batch says; None where there is none, or another."""
+    """Return the type of the marker in a control batch; None for any other content."""
     for record in records(buffer, batch):
         if record.key is not None and len(record.key) >= _MARKER_KEY_SIZE:
             return int.from_bytes(record.key[2:4], "big", signed=True)
@@ -80,16 +80,16 @@ def marker_of(buffer: Buffer, batch: Batch) -> int | None:
 
 
 def written(batch: Batch, region: Region, sifted: Sifted, delete_horizon_ms: int | None) -> bytes:
-    """Write a batch with the records that stay; with a delete horizon where one is given or there.
+    """Write a batch with its remaining records, and its delete horizon, given or present.
 
-    Raises CorruptMessage, for a horizon cannot be in formats before 2 AssertionError.
+    Raises CorruptMessage. Raises AssertionError for a delete horizon in a format before 2.
     """
     codec = batch.attributes & CODEC_MASK
     base_timestamp, attributes = batch.base_timestamp, batch.attributes
     if delete_horizon_ms is not None:
         assert batch.magic == 2, "only format 2 has a delete horizon"
         base_timestamp, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_BIT
-    own = region._replace(stamp=None)  # the times under a stamp stay what they were
+    own = region._replace(stamp=None)  # the producer's times under the append time are unchanged
     try:
         data = kernels.select(*own, sifted.mask, base_timestamp)
     except InvalidRecord as error:
@@ -127,9 +127,10 @@ def written(batch: Batch, region: Region, sifted: Sifted, delete_horizon_ms: int
 
 
 def emptied(batch: Batch) -> bytes:
-    """Write a format-2 batch without its records: its offsets and its producer stay known.
+    """Write a format-2 batch without its records, so that its offsets and producer stay known.
 
-    Its largest time stays in the header, as in Kafka's; no record has it, and nobody may believe it.
+    Its largest time remains in the header, as in Kafka. No record has that time, so readers must
+    not use it.
     """
     assert batch.magic == 2, "only format 2 can be empty"
     kept = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT

@@ -1,8 +1,8 @@
-"""The loops over records: the compiled module where it was built, else its Python twin.
+"""The loops over records: the compiled module if it was built, else its Python twin.
 
-`TIDELOG_KERNELS=py` in the environment asks for the twin. `IMPLEMENTATION` says which one
-serves ("compiled" or "python"); everything else is documented in `kernels_py`, but for `keep_v2`,
-a shortcut through `prepare` that only the compiled module has.
+`TIDELOG_KERNELS=py` in the environment selects the twin. `IMPLEMENTATION` says which one is used
+("compiled" or "python"). `kernels_py` documents every function except `keep_v2`, a shortcut through
+`prepare` that only the compiled module has.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ rewrite = _chosen.rewrite
 scan = _chosen.scan
 stamp_messages = _chosen.stamp_messages
 
-# Compaction; documented in `key_map`. A module built before they were there does without.
+# Compaction; documented in `key_map`, which is used if an older compiled module lacks these.
 KeyMap = key_map.KeyMap if TYPE_CHECKING else getattr(_chosen, "KeyMap", key_map.KeyMap)
 select = key_map.select if TYPE_CHECKING else getattr(_chosen, "select", key_map.select)
 
-# keep_v2(data, batch, unpacked records, plan): what `prepare` answers for a batch of format 2 that
-# breaks no rule and whose bytes stay; None for any other, which then takes the long way.
+# keep_v2(data, batch, decompressed records, plan) returns what `prepare` returns for a format-2
+# batch that breaks no rule and whose bytes are kept. For any other batch it returns None, and
+# `prepare` continues without it.
 keep_v2: Callable[[Buffer, Batch, Buffer, Plan], Prepared | None] | None = getattr(
     _chosen, "keep_v2", None
 )

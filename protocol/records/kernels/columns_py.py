@@ -1,4 +1,4 @@
-"""`append_set` in plain Python: the twin of the compiled one, as `kernels_py` is of the others."""
+"""`append_set` in plain Python: the twin of the compiled function."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def append_set(
     wanted: Wanted,
     unpack: Callable[[Buffer, Batch], Region],
 ) -> tuple[int, int]:
-    """Append what is wanted of the batches in data[start:end]; see `columns.append_set`."""
+    """Append the wanted records of the batches in data[start:end]; see `columns.append_set`."""
     check_span(data, start, end)
     position = start
     while True:
@@ -88,7 +88,7 @@ def _append_batch(
     wanted: Wanted,
     unpack: Callable[[Buffer, Batch], Region],
 ) -> None:
-    """Append one batch's row and records, if it is wanted."""
+    """Append the row and the records of one batch, if they are wanted."""
     if wanted.timed and _is_outside(batch, wanted.low_time, wanted.high_time):
         return
     if wanted.depth != HEADERS and batch.magic == 2 and _is_left_out(batch, wanted):
@@ -122,7 +122,7 @@ def _is_outside(batch: Batch, low: int, high: int) -> bool:
 
 
 def _is_left_out(batch: Batch, wanted: Wanted) -> bool:
-    """Tell whether a batch holds a marker, or what an aborted transaction wrote."""
+    """Tell whether a batch is a control batch or belongs to an aborted transaction."""
     if batch.attributes & CONTROL_BIT:
         return True
     if not batch.attributes & TRANSACTIONAL_BIT:
@@ -132,7 +132,7 @@ def _is_left_out(batch: Batch, wanted: Wanted) -> bool:
 
 
 def _check(data: Buffer, batch: Batch, offset: int, *, verify: bool) -> None:
-    """Raise BrokenBatch where the CRC is wrong or the header cannot be true."""
+    """Raise BrokenBatch if the CRC is wrong or the header is inconsistent."""
     position = batch.position
     if verify:
         view = memoryview(data)
@@ -239,7 +239,7 @@ def _put(
     row: int,
     field: Buffer | None,
 ) -> int:
-    """Write one field of a row; return how much of `data` is used then."""
+    """Write one field of a row; return how much of `data` is then used."""
     if field is not None:
         data[used : used + len(field)] = field
         used += len(field)

@@ -1,12 +1,12 @@
 """The loops over records in plain Python: the twin of `_kernels.pyx`.
 
-Same functions, same answers, same errors as the compiled module; one test class runs both. A
-machine without a compiler serves from here, and a reader who wants to know what a kernel does
-reads it here. No length is trusted: what does not add up is InvalidRecord inside a batch and
-CorruptMessage where batches themselves cannot be told apart or an inner CRC is wrong.
+The functions, results and errors are the same as in the compiled module; one test class runs both.
+A machine without a compiler uses this module, and it documents what each kernel does. No length is
+trusted: inconsistent data inside a batch raises InvalidRecord; batches that cannot be told apart,
+or a wrong inner CRC, raise CorruptMessage.
 
 Arguments of the loops begin with the fields of `layout.Region`: data, start, end, magic, count,
-base_offset, base_timestamp, stamp. Integers wrap as int64, as every other implementation's do.
+base_offset, base_timestamp, stamp. Integers wrap as int64, as in every other implementation.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _CRC = Struct(">I")
 def scan(data: Buffer, start: int, end: int) -> list[Batch]:
     """List the whole batches in data[start:end] from their headers alone.
 
-    Stops before a trailing partial batch. Raises CorruptMessage for a size or magic no batch has.
+    Stops before a trailing partial batch. Raises CorruptMessage for an impossible size or magic.
     """
     return [read_header(data, *found) for found in whole_batches(data, start, end)]
 
@@ -71,8 +71,8 @@ def scan(data: Buffer, start: int, end: int) -> list[Batch]:
 def find_offset(data: Buffer, offset: int, start: int, end: int) -> int:
     """Return the position of the first whole batch in data[start:end] that reaches `offset`.
 
-    That is the first whose last offset is `offset` or more; the end of the whole batches where
-    none is. Raises CorruptMessage as `scan` does.
+    That is the first whose last offset is `offset` or more. If there is none, returns the end of
+    the whole batches. Raises CorruptMessage as `scan` does.
     """
     stop = start
     for position, last, size, magic in whole_batches(data, start, end):
@@ -85,7 +85,7 @@ def find_offset(data: Buffer, offset: int, start: int, end: int) -> int:
 
 
 def find_last(data: Buffer, start: int, end: int) -> int:
-    """Return the position of the last whole batch in data[start:end], -1 where there is none.
+    """Return the position of the last whole batch in data[start:end], or -1 if there is none.
 
     Raises CorruptMessage as `scan` does.
     """
@@ -94,10 +94,11 @@ def find_last(data: Buffer, start: int, end: int) -> int:
 
 
 def checksum_ok(data: Buffer, position: int, size: int, magic: int) -> bool:
-    """Tell whether the batch of `size` bytes at `position` has the CRC it carries.
+    """Tell whether the batch of `size` bytes at `position` has the CRC that it carries.
 
-    CRC-32 over magic and what follows for formats 0 and 1, CRC-32C over the attributes and what
-    follows for format 2. `size` must be at least the smallest of the format (as from `scan`).
+    Formats 0 and 1 have a CRC-32 over the magic and all that follows. Format 2 has a CRC-32C over
+    the attributes and all that follows. `size` must be at least the smallest of the format (`scan`
+    ensures that).
     """
     if position < 0 or size < PREFIX_SIZE + SMALLEST[magic] or size > len(data) - position:
         raise ValueError(f"{size} bytes at {position} are not a batch within {len(data)} bytes")
@@ -110,7 +111,7 @@ def checksum_ok(data: Buffer, position: int, size: int, magic: int) -> bool:
 
 
 def first_damaged(data: Buffer, batches: list[Batch]) -> int | None:
-    """Return the position of the first of the scanned batches that fails its CRC, None if none."""
+    """Return the position of the first scanned batch that fails its CRC, or None."""
     for batch in batches:
         if not checksum_ok(data, batch[0], batch[1], batch[4]):
             return batch[0]
@@ -133,11 +134,11 @@ def examine(
     maximum: int,
     check_crc: bool,
 ) -> Findings:
-    """Look at every record once: count, offsets, times, and what `layout`'s flags name.
+    """Read every record once: count, offsets, times, and what the flags of `layout` name.
 
-    A time that is not -1 and not within minimum..maximum (inclusive) sets OUTSIDE. With
-    `check_crc` the CRC of every format-0/1 message is checked too. Raises InvalidRecord where
-    lengths or counts do not add up, CorruptMessage for a CRC.
+    A time that is not -1 and not within minimum..maximum (inclusive) sets OUTSIDE. With `check_crc`
+    the CRC of every format-0/1 message is checked too. Raises InvalidRecord for inconsistent
+    lengths or counts, and CorruptMessage for a wrong CRC.
     """
     number = flags = 0
     first_offset = last_offset = -1
@@ -184,11 +185,11 @@ def offenders(
     keyed: bool,
     most: int,
 ) -> tuple[list[tuple[int, int, bool]], int, int]:
-    """Name the records a topic must refuse, by their index from 0.
+    """Name the records that a topic must refuse, by their index from 0.
 
-    Returns the first `most` of them as (index, own time, whether the time is what is wrong), how
-    many have a real time outside minimum..maximum, and how many of the others lack the key they
-    must have when `keyed`. `base_offset` and `stamp` mean nothing here.
+    Returns the first `most` of them as (index, own time, whether the time is what is wrong), the
+    number of records with a real time outside minimum..maximum, and the number of the others that
+    lack a key although `keyed` requires one. `base_offset` and `stamp` are ignored.
     """
     named: list[tuple[int, int, bool]] = []
     outside = keyless = 0
@@ -218,9 +219,9 @@ def find(
     timestamp: int,
     min_offset: int,
 ) -> tuple[int, int] | None:
-    """Return (offset, time) of the first record at or after a time and an offset, else None.
+    """Return (offset, time) of the first record at or after a time and an offset, or None.
 
-    A record without a time is never found. What lies behind the found record is not looked at.
+    A record without a time is never found. Data after the found record is not read.
     """
     for raw in raw_records(data, start, end, magic, count, base_timestamp):
         own = raw[1] if stamp is None else stamp
@@ -276,14 +277,14 @@ def rewrite(
     relative: bool,
     limit: int,
 ) -> Rewritten:
-    """Write the records of a region anew in another format (or the same).
+    """Write the records of a region in another format, or the same.
 
-    Records below `min_offset` are left out. Kept ones are numbered from `first_offset`, or keep
-    their offsets when it is None; `relative` writes format-1 offsets relative to the first, as
-    the inside of a wrapper has them. Format 2 gets offset deltas to the first kept record, and
-    time deltas to its time. Onto format 0/1 headers are lost, and a `stamp` becomes every
-    record's time, with the LogAppendTime bit in format 1. Raises InvalidRecord as `examine`, and
-    MessageTooLarge rather than write much more than `limit` bytes.
+    Records below `min_offset` are dropped. The others are numbered from `first_offset`; if it is
+    None they keep their offsets. `relative` writes format-1 offsets relative to the first, as they
+    are inside a wrapper. Format 2 gets offset deltas from the first kept record, and time deltas
+    from its time. Formats 0 and 1 lose headers; a `stamp` becomes the time of every record, with
+    the LogAppendTime bit in format 1. Raises InvalidRecord as `examine` does, and MessageTooLarge
+    before it writes much more than `limit` bytes.
     """
     out = bytearray()
     number = 0
@@ -322,7 +323,7 @@ def rewrite(
 
 
 def describe_messages(batches: list[Batch], plan: Plan) -> list[PreparedBatch]:
-    """Describe plain messages, scanned from what lies gapless, as they will be in the log."""
+    """Describe plain messages, scanned from a set without gaps, as they will be in the log."""
     prepared = []
     position, offset = 0, plan.first_offset
     for batch in batches:
@@ -365,26 +366,26 @@ def append_set(
     wanted: Wanted,
     unpack: Callable[[Buffer, Batch], Region],
 ) -> tuple[int, int]:
-    """Append what is wanted of the batches in data[start:end]; see `columns.append_set`.
+    """Append the wanted records of the batches in data[start:end]; see `columns.append_set`.
 
-    `unpack` says where the records of a compressed batch lie, and raises BrokenBatch.
+    `unpack` returns the decompressed region of a compressed batch, and raises BrokenBatch.
     """
     return columns_py.append_set(data, start, end, out, wanted, unpack)
 
 
 def encode_rows(columns: ColumnBuffers, start: int, end: int, limit: int) -> EncodedRows:
-    """Encode rows from `start` to below `end` as records of one batch, offsets from 0 on.
+    """Encode rows from `start` to before `end` as the records of one batch, with offsets from 0 on.
 
-    As many as fit `limit` bytes, one at least. Nothing of the columns is believed: ValueError for ends
-    that do not ascend within their data, and for buffers that are too short. Validity without a byte
-    says that no row is null.
+    Encodes as many rows as fit into `limit` bytes, and at least one. Columns are not trusted:
+    raises ValueError for ends that do not ascend within their data, and for buffers that are too
+    short. An empty validity buffer means that no row is null.
     """
     return rows_py.encode_rows(columns, start, end, limit)
 
 
 def partitions_of(ends: Buffer, valid: Buffer, data: Buffer, rows: int, count: int) -> bytes:
-    """Return, as int32 of the machine, to which of `count` partitions the Java clients send each key.
+    """Return the partition, of `count`, to which the Java clients send each key, as native int32.
 
-    -1 for a null key. Raises ValueError as `encode_rows` does.
+    The partition is -1 for a null key. Raises ValueError as `encode_rows` does.
     """
     return rows_py.partitions_of(ends, valid, data, rows, count)

@@ -1,4 +1,4 @@
-"""`encode_rows` in plain Python: the twin of the compiled one, as `kernels_py` is of the others."""
+"""`encode_rows` in plain Python: the twin of the compiled function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telling batches apart, and reading their headers, in plain Python; see `kernels_py`."""
+"""Finding batches and reading their headers, in plain Python; see `kernels_py`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _INT64 = Struct(">q")
 
 
 def whole_batches(data: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Go over the whole batches in data[start:end]: position, offset, size after the prefix, magic.
+    """Yield position, offset, size after the prefix, and magic of each whole batch.
 
-    The offset is the one in the prefix. Stops before a trailing partial batch. Raises CorruptMessage
-    for a size or magic no batch has.
+    Reads data[start:end]. The offset is the one in the prefix. Stops before a partial batch. Raises
+    CorruptMessage for an impossible size or magic.
     """
     check_span(data, start, end)
     position = start
