@@ -1,5 +1,5 @@
-"""Jobs on Spark that keep time: read, audit, archive, mirror and backfill logs.
+"""Spark jobs that keep record times: they read, audit, archive, mirror, restore and backfill logs.
 
-They share `protocol` and `storage` with the broker and talk to brokers over the wire; importing this
-package imports neither PySpark nor pyarrow.
+The jobs share `protocol` and `storage` with the broker, and talk to brokers over the network.
+Importing this package imports neither PySpark nor pyarrow.
 """

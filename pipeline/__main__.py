@@ -1,4 +1,4 @@
-"""`python -m pipeline JOB ...`, from a checkout; `tidelog pipeline JOB ...` works from anywhere."""
+"""`python -m pipeline JOB ...` for a checkout; `tidelog pipeline JOB ...` works anywhere."""
 
 import sys
 

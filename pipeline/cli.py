@@ -1,8 +1,9 @@
-"""`tidelog pipeline JOB ...`: one sub-command per job, declared once in `JOBS`.
+"""`tidelog pipeline JOB ...`: one sub-command for each job, declared once in `JOBS`.
 
 A job is a module with `arguments(parser)`, which imports neither PySpark nor pyarrow, and
-`run(options, session) -> status`; its docstring is its help. Exit status: 0 done, 1 done and there are
-findings, 2 a mistake in the command line, 3 failed, told in one sentence (`--traceback` shows where).
+`run(options, session) -> status`. The docstring of the module is the help text of the job. Exit
+status: 0 done, 1 done with findings, 2 a mistake in the command line, 3 failed with one sentence of
+explanation (`--traceback` shows where).
 """
 
 from __future__ import annotations

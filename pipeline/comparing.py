@@ -1,7 +1,8 @@
-"""Whether what a target has is what a run would have written there: times, and CRCs of the rest.
+"""Compares what a target contains with what a run would write: record times, and CRCs of the rest.
 
-Where a partition is shared with others, nothing but the log says where a run's records are: the batches of
-its producer are looked for from the end of the log back, as far as `MOST_BYTES` of it reach.
+Where other producers write to a partition too, only the log shows where the records of a run are.
+Then the batches of the run's producer are searched for from the end of the log backwards, through
+at most `MOST_BYTES`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run of the replay engine leaves behind: offsets.parquet, report.json, a summary, an exit status."""
+"""Writes the results of a replay run: offsets.parquet, report.json, a summary, the exit status."""
 
 from __future__ import annotations
 

@@ -1,16 +1,19 @@
-"""How often a record arrives, and how a task learns where the target stands.
+"""Delivery guarantees of a run, and how a task finds out how much the target already has.
 
-transactions   exactly once on any partition: records and the progress are committed together, and a newer
-               task fences an older one. Each transaction leaves a marker, an offset without a record
-position       exactly once on a partition nobody else writes to: record k of the run has the sequence k
-               of one producer id, so the broker refuses what it has and what would leave a gap, whoever
-               sends it; it goes to offset start + k, and the last records there are compared first
-at-least-once  on a partition others write to: as by position while the target remembers the producer (a day
-               after its last record: producer.id.expiration.ms), or its last batch is found near the end of
-               the log; from the beginning after that
+    transactions   exactly once on any partition. Records and progress are committed together, and a
+                   newer task fences an older one. Each transaction adds a marker, an offset without
+                   a record.
+    position       exactly once on a partition to which nobody else writes. Record k of the run has the
+                   sequence k of one producer id, so the broker refuses duplicates and gaps, whichever
+                   task sends them. Record k gets the offset start + k. The last records in the target
+                   are compared before anything is written.
+    at-least-once  on a partition to which others write. It works like position while the target
+                   remembers the producer (until producer.id.expiration.ms after its last record, a day
+                   by default), or while the producer's last batch is found near the end of the log.
+                   After that the run begins again at its first record.
 
-A `Writer` is one of the three for one partition. Records are counted from 0, in the order of the source; what
-is there is compared with the source before more is written.
+A `Writer` implements one of the three for one partition. Records are counted from 0 in the order of
+the source. The records in the target are compared with the source before more are written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What ends a job: errors whose message is a sentence for the user, and the exit statuses.
+"""Errors that end a job, each with a sentence for the user as its message, and the exit statuses.
 
-A job returns OK or FINDINGS; `UsageError` becomes USAGE and every other `PipelineError` FAILED.
+A job returns OK or FINDINGS. A `UsageError` becomes USAGE, any other `PipelineError` FAILED.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which topic a name means: one that was deleted and made anew has another id, where brokers tell ids."""
+"""Tells a topic from a later topic of the same name by its topic id, if the broker reports ids."""
 
 from __future__ import annotations
 

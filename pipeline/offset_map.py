@@ -1,7 +1,8 @@
-"""Where each record of a source went: runs of offsets, and the Parquet file that keeps them.
+"""Maps the records of a source to their offsets in the target, and stores the map as Parquet.
 
-A run says that `count` records with consecutive offsets from `source_offset` on have consecutive offsets from
-`target_offset` on; nothing else is in the map. Runs of a partition come in the order of both.
+The map consists of runs. A run says that `count` records with consecutive offsets from
+`source_offset` on have consecutive offsets from `target_offset` on. The map contains nothing else.
+The runs of a partition ascend in both offsets.
 """
 
 from __future__ import annotations

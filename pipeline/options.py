@@ -1,11 +1,12 @@
-"""The options that jobs share, declared once: where from, which records, how to run, what to leave behind.
+"""The options that several jobs have, declared once: source, selection of records, run and output.
 
     def arguments(parser):
         options.add_source(parser)
         options.add_run(parser)
 
-`selection_of` makes of them what `pipeline.source.access.plan` takes. A time told from now on (`-2h`) means,
-whenever a run is repeated, what it meant when the run began: `as_begun` has it from plan.json.
+`selection_of` turns them into what `pipeline.source.access.plan` takes. A time relative to now
+(`-2h`) means the same in every repetition of a run as when the run began: `as_begun` reads it from
+plan.json.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""plan.json: what a run reads, frozen when it first starts, so that the same run again reads the same.
+"""plan.json: what a run reads, fixed at its first start, so that a repeated run reads the same.
 
     plan = Plan.open(directory, job="mirror", run="nightly", arguments=..., make=...)
 
-The first time `make` is called and its answer kept, by rename, before anything is read. Later the file
-decides, whatever the logs have grown to meanwhile; a file of another job or of other arguments is refused.
-Offsets are ranges (start, end), the end not included.
+The first `open` calls `make` and stores its result by rename, before anything is read. Later calls
+use the file, even if the logs have grown since. A file of another job or with other arguments is
+refused. Offsets are ranges (start, end) without the end.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How far a job is: one line that renews itself on a terminal, JSON lines anywhere else.
+"""Shows the progress of a job: one line that is updated on a terminal, JSON lines anywhere else.
 
     with Progress("mirror", total=2_000_000) as progress:
         progress.update(150_000)
 
-`done` is a sum, in the unit named; the rate is that of the last ten seconds or so, and the time left follows
-from it. At most one line every two seconds, and one at the end.
+`done` is a total, in the given unit. The rate is that of about the last ten seconds, and the
+remaining time is computed from it. There is at most one line every two seconds, and one at the end.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The replay engine: columns from a source, batches to a topic, one task for each target partition.
+"""The replay engine: copies columns from a source to batches of a topic.
 
-A source is anything picklable with `read()`, which yields rows in an order that never changes: columns in
-the layout of `protocol.records.columns`, and the offset each row has in the source. What comes back is an
-`Outcome` for each partition: how many records are there, and where each went. A task that is tried again,
-or that runs twice at once, asks the target where it stands (`pipeline.delivery`), passes over what is
-there, and goes on.
+There is one task for each target partition. A source is any picklable object with `read()`. It
+yields rows in an order that never changes: columns in the layout of `protocol.records.columns`, and
+the source offset of each row. The result is an `Outcome` for each partition: how many records the
+target has, and where each of them is. A task may be retried, or run twice at once. Each attempt
+asks the target how many records it has (`pipeline.delivery`), skips those and continues.
 """
 
 from __future__ import annotations

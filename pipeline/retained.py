@@ -1,8 +1,9 @@
-"""What retention would judge of a log directory, read beside a broker or without one; nothing is changed.
+"""Reads what retention would judge of a log directory, beside a running broker or without one.
 
-A directory of ours says in `partition.times` what the broker knows; what was appended since is read from the
-log, as the broker does. Of a log that Apache Kafka wrote everything is read from its records, once, and the
-dates of its files stand in for append times. Everything below the log's end counts as seen by consumers.
+It changes nothing. In a directory of tidelog, `partition.times` has what the broker knows; what was
+appended since is read from the log, as the broker does. In a log of Apache Kafka, everything is
+read once from the records, and the modification times of files replace append times. Everything
+below the log end counts as visible to consumers.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The Spark session of a job: checked before it is started, started when first needed, set in one place.
+"""The Spark session of a job: checked before its start, started at first use, configured here only.
 
     with Session("mirror", master="local[*]") as session:
         results = session.run(task, items)
 
-`run` gives each item to one task and returns what they return, in the order of the items. `task` gets an item
-and returns a picklable value; it and everything it calls is imported where it runs, so tidelog has to be
-installed there (docs/pipeline.md says how). With the master "inline" there is no Spark: the items are done
-one after the other, here. With "auto" that is so for items of few bytes altogether: Spark takes seconds to
-start, and a job of it costs more than reading some megabytes. What is not done in some seconds goes to Spark.
+`run` gives each item to one task and returns the results in the order of the items. `task` takes an
+item and returns a picklable value. It and everything it calls is imported where it runs, so tidelog
+must be installed there (docs/pipeline.md says how). With the master "inline" Spark is not used: the
+items are processed one after the other in this process. With "auto" this is so for items of few
+bytes in total, because Spark needs seconds to start, and a job of it costs more than reading some
+megabytes. Items that are not done after some seconds go to Spark.
 """
 
 from __future__ import annotations

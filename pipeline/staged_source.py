@@ -1,4 +1,4 @@
-"""Staged rows of one partition as a source of the replay engine."""
+"""The staged rows of one partition as a source of the replay engine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What spark-submit is given: `spark-submit [its options] submit.py JOB [options]`.
+"""The script for spark-submit: `spark-submit [its options] submit.py JOB [options]`.
 
-For masters that start the driver elsewhere (`--deploy-mode cluster`); `tidelog pipeline JOB` needs no
-spark-submit of its own, for PySpark runs it. spark-submit puts the directory of this file on the path, where
-our modules have plain names: it is taken off again before anything is imported.
+It is for masters that start the driver elsewhere (`--deploy-mode cluster`). `tidelog pipeline JOB`
+needs no spark-submit, because PySpark runs it. spark-submit puts the directory of this file on
+sys.path, where the modules of the pipeline would shadow others of the same name. So the script
+removes it before it imports anything.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""The topics that are written to: made where asked, looked at before anything is written.
+"""The topics that a run writes to: created on request, and checked before anything is written.
 
-What a run writes to is settled once, when its plan is made, and kept in its notes: where each partition
-ended then, how records are delivered, by which producer.
+The facts about the target are determined once, when the plan of a run is made, and stored in the
+plan: the end of each partition at that time, the delivery mode, and the producer.
 """
 
 from __future__ import annotations

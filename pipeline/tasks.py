@@ -1,8 +1,8 @@
-"""How work reaches a Spark worker: as bytes that are opened once our packages can be imported there.
+"""Sends work to Spark workers: as bytes that are unpickled once our packages can be imported there.
 
-A function is pickled by its name, and a worker looks `pipeline` up before it runs a line of ours. In a wheel
-that name belongs to nobody until tidelog's finder is in place. So what Spark is given is a small function
-without a name (nested ones travel by value); it puts the finder there and opens the bytes.
+A function is pickled by its name, and a worker imports `pipeline` before it runs any of our code.
+With a wheel that import fails until tidelog's finder is installed. So Spark gets a small nested
+function, which is pickled by value. It installs the finder in the worker and unpickles the bytes.
 """
 
 from __future__ import annotations

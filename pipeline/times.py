@@ -1,8 +1,9 @@
-"""Times as the pipeline reads and writes them: int milliseconds <-> ISO 8601, over all of int64.
+"""Parses and formats times for the pipeline: int milliseconds <-> ISO 8601, over all of int64.
 
-The calendar is the proleptic Gregorian one with a year 0, as ISO 8601 counts; years before 1 and beyond
-9999 are written with a sign and more digits (`+12026-01-01T00:00Z`). Finer units are cut down to
-milliseconds by floor, before 1970 too. Nothing here makes a datetime, which knows the years 1 to 9999 alone.
+The calendar is the proleptic Gregorian one with a year 0, as ISO 8601 counts. Years before 1 and
+after 9999 have a sign and more digits (`+12026-01-01T00:00Z`). Finer units are rounded down to
+milliseconds, before 1970 too. Nothing here creates a datetime, because that supports only the years
+1 to 9999.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The client's side of transactions (KIP-98), and progress that is committed with the records.
+"""The client side of transactions (KIP-98), and progress that is committed with the records.
 
-The progress of a run's partition is a record of the compacted topic `__pipeline_progress`, written in the
-same transaction as the records it counts: how many there are, and where they went. Its key is the run's
-name for the partition, which is the transactional id too: whoever begins with it fences who had it before.
+The progress of a partition of a run is a record of the compacted topic `__pipeline_progress`. It is
+written in the same transaction as the records it counts, and says how many there are and where they
+went. Its key is the run's name for the partition, which is also the transactional id. So a task
+that begins with that id fences the earlier ones.
 """
 
 from __future__ import annotations

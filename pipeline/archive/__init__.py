@@ -1,1 +1,1 @@
-"""An archive: topics as Parquet by event date, and manifests that say which files are in force."""
+"""Archives: topics as Parquet files by event date, with manifests that list the files in force."""

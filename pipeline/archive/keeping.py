@@ -1,4 +1,4 @@
-"""Keeps an archive in order: `check` finds what is wrong with files, `merge` puts small ones together."""
+"""Maintains an archive: `check` compares files with manifests, `merge` combines small files."""
 
 from __future__ import annotations
 

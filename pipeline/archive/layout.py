@@ -1,11 +1,12 @@
-"""How records lie in an archive: columns, directories, names.
+"""The layout of an archive: its columns, directories and file names.
 
     topic=<name>/event_date=<YYYY-MM-DD>/p00003-<first offset>-<last offset>.parquet
 
-The date is the UTC day of the event time in the proleptic Gregorian calendar, the day before for -1 ms;
-records without a time are in the directory that Hive, Spark and Arrow read as a null date. `timestamp_ms` is
-the truth, `timestamp` the same instant where int64 microseconds have it. `header_names` is null but where a
-name of a header is no UTF-8: there it has the names byte by byte.
+The date is the UTC day of the event time in the proleptic Gregorian calendar. An event time of -1
+ms belongs to the day before 1970-01-01. Records without a time are in the directory that Hive,
+Spark and Arrow read as a null date. `timestamp_ms` is authoritative; `timestamp` is the same
+instant where int64 microseconds can hold it. `header_names` is null unless the name of a header is
+not UTF-8; then it holds the names as bytes.
 """
 
 from __future__ import annotations

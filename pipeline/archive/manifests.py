@@ -1,9 +1,10 @@
-"""What an archive holds, as its manifests say: one for each run, and nothing else is believed.
+"""The contents of an archive according to its manifests, one for each run; nothing else counts.
 
-A run of `archive` names the ranges of offsets it has read and the files it wrote; a run of `compact` names
-files, and those they replace. Files in force are those that are named and not replaced. The ranges of a
-partition follow each other without a gap (but those that were accepted, which are named too) or overlap.
-No pyarrow, and no clock.
+The manifest of an `archive` run lists the ranges of offsets that it read and the files that it
+wrote. The manifest of a `compact` run lists files, and the files that they replace. A file is in
+force if it is listed and not replaced. The ranges of a partition neither overlap nor have gaps,
+except gaps that were accepted; the manifest lists those too. This module needs no pyarrow and reads
+no clock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""An archive read back: the records of one partition in the order of their offsets.
+"""Reads an archive back: the records of one partition in the order of their offsets.
 
-The files of several dates overlap in their offsets, so they are merged: of each file that is open one row
-group is held (some megabytes), and what lies below the least end of those that have more is handed on. A
-file that is not what its manifest says stops the reading.
+The files of different dates overlap in their offsets, so they are merged. Of each open file one row
+group is in memory (some megabytes). Rows are returned up to the smallest last offset of those row
+groups whose file has more. Reading stops with an error at a file that differs from its manifest.
 """
 
 from __future__ import annotations

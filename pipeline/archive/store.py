@@ -1,9 +1,9 @@
-"""Where an archive lies: a local directory, or any URI that pyarrow can write to.
+"""The storage of an archive: a local directory, or any URI that pyarrow can write to.
 
-`publish` makes a file appear whole under its name, or not at all: written aside, synced and renamed; what
-is put into an object store appears whole by itself. Names are relative, parted by `/`. A local archive
-can be locked for a run; of a store that has no locks two writers at once have to be kept apart by whoever
-runs them.
+`publish` makes a file appear completely under its name, or not at all. In a local directory it
+writes a temporary file, syncs it and renames it; an object store does this by itself. Names are
+relative and use `/`. A local archive can be locked for a run. Other stores have no locks, so the
+user must not run two writers at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""From splits to Parquet, in one process: no rows travel, what comes back is the names of files.
+"""Writes splits to Parquet, in one process each; only the names of files return to the driver.
 
-A task has a range of offsets of one partition, cut at multiples of a fixed number. Within it records are
-gathered until they take `file_bytes` unpacked, record by record, and are then written to one file for each
-event date. So names and bytes follow from what is in the range alone: not from how the log was cut into
-splits, nor from how often the task was tried.
+A task has a range of offsets of one partition, and ranges are cut at multiples of a fixed number.
+Within a range the task collects records until their uncompressed size reaches `file_bytes`, and
+then writes one file for each event date. So the names and the bytes of the files depend only on the
+records of the range, not on how the log was cut into splits or how often the task was retried.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the jobs compute: pure arithmetic on columns, without Spark, clock, files or sockets.
+"""The computations of the jobs: arithmetic on columns, without Spark, clocks, files or sockets.
 
-A moment is an argument (`now_ms`), and results are the same however a log was split.
+The current time is an argument (`now_ms`). Results do not depend on how a log was split.
 """

@@ -1,15 +1,18 @@
-"""What the times of a log are worth: counted from columns, in pieces that are added up afterwards.
+"""Measures the quality of the times in a log, from columns, in pieces whose counts can be added.
 
-An `Auditor` reads one piece (a split) of one partition; `pieces.py` adds pieces up. All counts are exact,
-and so are the largest values; quantiles come from the histograms of `tables.py`. Five words:
+An `Auditor` reads one piece (a split) of one partition; `pieces.py` adds pieces up. All counts and
+all maxima are exact; quantiles come from the histograms of `tables.py`. Five terms:
 
-- missing: the record has no time (-1), of whatever format;
-- future: its time lies more than a margin beyond its append time, or beyond now where nobody knows that;
-- suspect: its time was probably meant in another unit (`timestamps.find_unit_mismatch`, as of now);
-- plausible: none of the three. Only plausible records raise the largest event time and can be late:
-  one absurd stamp must not make all that follows late;
-- delay: append time minus event time, of CreateTime records whose append time is known; for its quantiles
-  suspects are left out, for its extremes all that is not plausible.
+- missing: the record has no time (-1), in any record format.
+- future: its time is more than a margin after its append time, or after the current time if the
+  append time is unknown.
+- suspect: its time probably has another unit (`timestamps.find_unit_mismatch`, as of the current
+  time).
+- plausible: none of the three. Only plausible records raise the largest event time and can be late;
+  otherwise one absurd time would make all later records late.
+- delay: append time minus event time, for CreateTime records whose append time is known. Quantiles
+  of the delay leave out suspect records; its minimum and maximum leave out all that are not
+  plausible.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Rows of a table as records: times exact, keys to partitions, columns as the encoder takes them. No Spark.
+"""Turns rows of a table into records: exact times, partitions by key, columns for the encoder.
 
-`staged` makes of an Arrow batch with a key, a value and a time what is staged: partition, time in ms, key
-and value. `buffers_of` lays staged columns out for `protocol.records.column_batches`.
+`staged` turns an Arrow batch with a key, a value and a time into the columns that are staged:
+partition, time in ms, key and value. `buffers_of` lays staged columns out for
+`protocol.records.column_batches`. This module does not use Spark.
 """
 
 from __future__ import annotations

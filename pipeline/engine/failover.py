@@ -1,17 +1,19 @@
-"""Where a group goes on in another cluster, and what that costs it: pure arithmetic on offsets and times.
+"""Finds where a group continues in another cluster, and what that costs it.
 
-An offset is chosen by an exact map of offsets (`OffsetMap`), or by time as KIP-33 has it: no unread record is
-older than the next one by more than the longest latency of the cluster, so nothing that lies before the first
-record of that time in the other cluster is unread. That is an argument; `prove_by_map` and `Comparison`
-count. Each unread record is in one of five sorts:
+Pure arithmetic on offsets and times. The offset is chosen by an exact map of offsets (`OffsetMap`),
+or by time as in KIP-33. By time: no unread record is older than the next one by more than the
+longest latency of the cluster. So a search for the time of the next record less that latency finds
+an offset in the other cluster with no unread record before it. That is only an argument;
+`prove_by_map` and `Comparison` count. Each unread record is in one of four groups:
 
-- covered: in the other cluster, at or after the chosen offset
-- lost: there, but before the chosen offset; a group that goes on there never sees it
-- missing: not there (not copied yet, or gone by retention), wherever the group goes on
-- compacted: was copied, and compaction there has taken it since, as it may
+- covered: it is in the other cluster, at or after the chosen offset.
+- lost: it is in the other cluster before the chosen offset, so the group never reads it there.
+- missing: it is not in the other cluster (not copied yet, or deleted by retention), whatever offset
+  is chosen.
+- compacted: it was copied, and compaction in the other cluster has removed it since, as it may.
 
-and of what the group will be given in the other cluster, `duplicates` were read before, `foreign` are records
-the source does not have.
+Of the records that the group will read in the other cluster, `duplicates` were read before, and
+`foreign` are not in the source.
 """
 
 from __future__ import annotations

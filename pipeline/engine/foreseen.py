@@ -1,6 +1,8 @@
-"""What becomes of old records that are about to be written: which a window refuses, what retention deletes.
+"""Predicts what happens to old records that will be written: what is refused, what is deleted.
 
-Pure: times in, counts out. The log is foreseen by `planned`, and judged by `whatif` at once and for a day.
+A window refuses records, and retention deletes them. Times are the input and counts the result;
+nothing is read or written. `planned` predicts the segments of the log, and `whatif` applies
+retention to them at once and for a day.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""How far each record lies behind the largest event time before it, of a log that is read in pieces.
+"""Measures how far each record is behind the largest event time before it, reading in pieces.
 
-The lateness of a record is `max(M, L) - time`, where M is the largest time of all pieces before its own
-and L the largest of its own piece up to itself. A piece is read without knowing M, and once is enough:
+The lateness of a record is `max(M, L) - time`. M is the largest time of all earlier pieces, and L
+is the largest time of its own piece up to the record itself. A piece is read without knowing M, and
+one reading is usually enough:
 
-- L never falls. Of the first HEAD records the times are kept as they are; let H be the largest of them.
-- Behind them L >= H. So if M <= H, max(M, L) = L, and what was counted there without M is right.
-- The head itself is counted when M is known.
+- L never decreases. The times of the first HEAD records are stored; let H be the largest of them.
+- After these records L >= H. So if M <= H, max(M, L) = L, and the counts made without M are right.
+- The first HEAD records themselves are counted when M is known.
 
-Only where M > H, where a piece begins further behind than its head reaches, is it read again, with M given
-(`Lateness(carry=M)`). H and the largest time of a piece do not depend on M, so all M are known after the
-first reading, and the second one is the last.
+If M > H, the piece begins further behind than its stored records show. Only then is it read again,
+with M given (`Lateness(carry=M)`). H and the largest time of a piece do not depend on M, so every M
+is known after the first reading, and no piece is read a third time.
 """
 
 from __future__ import annotations

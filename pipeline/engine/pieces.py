@@ -1,8 +1,8 @@
-"""Pieces of an audit become the audit of a partition; partitions become that of a topic.
+"""Adds the pieces of an audit up to the audit of a partition, and partitions to that of a topic.
 
-What is added up is the same for any cut of the log. Event times are summed by the hour where a log has
-few hours, else by the day, 30 days and so on: by the finest span of which it has at most MOST_SPANS.
-A piece that is coarser than that proves that the whole log is, so it may be cut down where it was read.
+The sums do not depend on how the log was cut. Event times are added up by the finest of these spans
+of which a log has at most MOST_SPANS: the hour, the day, 30 days and so on. A piece that needs a
+coarser span proves that the whole log needs it, so the piece can be reduced where it was read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A log that is not there yet: the segments that batches would make if they were appended now.
+"""Predicts the segments that batches would make if they were appended now.
 
-For who is about to write old records, a restore or a backfill: `whatif.judge` then says what retention would
-delete of them. Segments begin where the broker begins them, by size and by time (`timestamps.should_roll`);
-one that begins because an index is full is not foreseen.
+A restore or a backfill uses this before it writes old records: `whatif.judge` then says what
+retention would delete of them. Segments roll where the broker rolls them, by size and by time
+(`timestamps.should_roll`). A roll because an index is full is not predicted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The numbers of an audit, as they are reported: plain values by name, and rows by event time.
+"""The figures of an audit as they are reported: plain values by name, and rows by event time.
 
-Spans are ms, quantiles bounds that are never too small (see `tables.py`), names those of report.json.
+Spans are in ms. Quantiles are upper bounds (see `tables.py`). Names are those of report.json.
 """
 
 from __future__ import annotations

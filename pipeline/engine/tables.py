@@ -1,9 +1,9 @@
 """Sums by key that can be merged in any order, and log-linear histograms made of them.
 
-A histogram counts values exactly in buckets: 0 on its own, and every power of two cut into 128 equal
-parts. So whole numbers below 256 have a bucket each, and a quantile that is read off a histogram, the
-largest value of its bucket, is never too small and at most 1/128 (0.8 %) too large. Values are uint64
-magnitudes; a negative value has the negative index of its magnitude.
+A histogram counts values in buckets. 0 has its own bucket, and each power of two is cut into 128
+equal parts, so each whole number below 256 has its own bucket. A quantile read from a histogram is
+the largest value of its bucket, so it is never too small and at most 1/128 (0.8 %) too large.
+Values are uint64 magnitudes; a negative value has the negative index of its magnitude.
 """
 
 from __future__ import annotations

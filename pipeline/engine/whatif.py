@@ -1,9 +1,10 @@
-"""What a retention policy would delete of a log, round by round, decided by the broker's own rules.
+"""Simulates what a retention policy would delete of a log, by the broker's own rules.
 
-`timestamps.segments_to_delete` decides, as it does in a broker; here its decisions are added up, and the log
-goes on without what has gone. Nothing is appended meanwhile. A policy may also be judged as Apache Kafka
-judges: there a segment is as old as its largest record time (the date of its file where no record has one),
-so a stamp from the future holds it, and all behind it, until that time has come.
+`timestamps.segments_to_delete` decides round by round, as it does in a broker. This module adds the
+decisions up and continues with the rest of the log. Nothing is appended meanwhile. A policy can
+also follow Apache Kafka's rules. There a segment is as old as its largest record time, or as the
+modification time of its file if no record has a time. So a time from the future keeps this segment
+and all later ones until that time has come.
 """
 
 from __future__ import annotations

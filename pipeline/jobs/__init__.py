@@ -1,7 +1,8 @@
-"""One module per job: `arguments(parser)` and `run(options, session)`; see `pipeline/cli.py`.
+"""One module for each job, with `arguments(parser)` and `run(options, session)`.
 
-`run` imports the module that does the work (`archive` has `archiving`, `restore` `restoring`), which needs
-libraries that reading options does not.
+`pipeline/cli.py` calls them. `run` imports the module that does the work (`archiving` for
+`archive`, `restoring` for `restore`), because that module needs libraries that parsing options does
+not need.
 """
 
 from typing import Final

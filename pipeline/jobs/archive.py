@@ -1,15 +1,16 @@
-"""Keep topics as Parquet by event date: any year, exactly once, late data welcome; check and merge them.
+"""Keep topics as Parquet by event date, exactly once: any year, late data too; check and merge it.
 
     tidelog pipeline archive --brokers localhost:9092 --topics orders --to /archive --run monday
     tidelog pipeline archive verify /archive
     tidelog pipeline archive compact /archive
 
-A run begins where the last one ended, and writes topic=orders/event_date=2026-01-31/p00003-<offsets>.parquet;
-a late record is one more small file in an old date. What counts is _manifest/<run>.json alone, which appears
-as a whole when all is written: a run that was killed has archived nothing, and is done again with the same
---run. Offsets that are gone before they were archived, or a topic that was made anew, are refused.
-`verify` compares the files with the manifests (exit status 1: something is wrong); `compact` puts small files
-of a date together.
+A run begins where the last one ended, and writes
+topic=orders/event_date=2026-01-31/p00003-<offsets>.parquet. A late record becomes one more small
+file in an old date. Only the files in _manifest/<run>.json count. That file appears when everything
+is written: a run that was killed has archived nothing, and can be repeated with the same --run. A
+run refuses offsets that were deleted before they were archived, and a topic that was deleted and
+created again. `verify` compares the files with the manifests (exit status 1: something is wrong).
+`compact` merges the small files of a date.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One run of `archive`: where it begins, what it reads, and the manifest that ends it."""
+"""One run of `archive`: where it begins, what it reads, and the manifest that completes it."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""What are my timestamps worth? Reads the times of a log and says what they can be relied on for.
+"""What are my timestamps worth? Reads the times of a log and reports how far they can be trusted.
 
-Lateness and disorder, times from the future, in another unit, missing or negative, producers with wrong
-clocks, how long records take to arrive, how far groups are behind; which windows and which retention would be
-safe, and what others would have refused or deleted. Read-only. Exit status 1: there is something to look at.
+It reports lateness and disorder; times that are in the future, in another unit, missing or
+negative; producers with wrong clocks; how long records take to arrive; and how far groups are
+behind. It says which windows and which retention would be safe, and what others would have refused
+or deleted. It only reads. Exit status 1: there are findings.
 
     tidelog pipeline audit --brokers localhost:9092 --topics orders
     tidelog pipeline audit --logs /var/lib/kafka --cluster localhost:9092 --groups billing
 
-Log directories tell more than brokers: segments, and what retention deletes. Of tidelog's logs both tell when
-records were appended.
+Log directories show more than brokers: segments, and what retention deletes. Logs of tidelog also
+show when records were appended, from either source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How an audit is done: splits read by workers, what comes back added up, and what is left of it.
+"""Runs an audit: workers read the splits, the driver adds their results up and reports them.
 
-Only sums come back, some kilobytes for each split. A piece whose lateness its head cannot settle is read
-again (`engine/lateness.py`); log directories are asked for their segments as well.
+Workers return only sums, some kilobytes for each split. A piece whose lateness cannot be decided
+from its first records is read again (`engine/lateness.py`). Log directories are also read for their
+segments.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-r"""Write a table to a topic, each row with the event time of its own that a column has.
+r"""Write a table to a topic; each row gets the event time that a column contains.
 
-Times are seconds, milliseconds, micro- or nanoseconds since 1970, before it too, or ISO texts with their
-zone; a column of Spark's own timestamps needs no unit. Rows of a key go where the Java clients send it;
-within a partition they are ordered by time. Before anything is written all is counted: rows without a time
-and rows that the topic's window (message.timestamp.before.max.ms, after) would reject are refused (exit
-status 1), and what retention would delete at once is told. The rows are staged as Parquet in the directory
-of the run, so the run can be repeated with the same --run, exactly once, whatever was killed.
+Times are seconds, milliseconds, microseconds or nanoseconds since 1970, also negative, or ISO texts
+with their zone. A column of Spark's own timestamp type needs no unit. Rows with a key go to the
+partition that the Java clients choose; within a partition they are ordered by time. Before anything
+is written, all rows are counted. Rows without a time, and rows that the topic's window
+(message.timestamp.before.max.ms, after) would reject, are refused (exit status 1). The job reports
+what retention would delete at once. The rows are staged as Parquet in the directory of the run, so
+a run that was killed can be repeated with the same --run, and still writes each row exactly once.
 
     tidelog pipeline backfill --table history.parquet --time-column day --time-unit iso --key-column id \\
         --to-brokers b:9092 --topic history --create --partitions 6 --set retention.ms=-1

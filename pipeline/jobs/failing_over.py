@@ -1,7 +1,8 @@
-"""What a failover reads of both clusters, and what it makes of it for each partition.
+"""Reads what a failover needs from both clusters, and evaluates it for each partition.
 
-The end of the target is asked for before that of the source: what is written and copied in between lies at or
-after the offset that is chosen. Reading is by Fetch on both sides, so it works with any two brokers.
+It asks for the end of the target before the end of the source. So records that are written and
+copied in between are at or after the chosen offset. It reads both sides by Fetch, so it works with
+any two brokers.
 """
 
 from __future__ import annotations

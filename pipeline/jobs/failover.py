@@ -1,9 +1,10 @@
-"""Where a group goes on in another cluster: its offsets there, what it would lose, what it would read twice.
+"""Find where a group continues in another cluster: its offsets there, what it loses or reads twice.
 
-By map: exact, through the offsets that `mirror` noted. By time, as KIP-33 has it, where both clusters were
-written to apart: the time of the next unread record, less the longest latency, is searched for in the target.
-Either way every unread record is then looked for: through the map where there is one, else by comparing
-records. Nothing is changed without --apply, and not while something would be lost.
+By map, the offsets are exact: `mirror` wrote them down. By time, as in KIP-33, works where
+producers wrote to both clusters: the time of the next unread record, less the longest latency, is
+searched for in the target. Either way the job then looks for every unread record: through the map
+if there is one, else by comparing records. Nothing is changed without --apply, and nothing is
+changed if a record would be lost.
 
     tidelog pipeline failover --group billing --from a:9092 --to b:9092 --map tidelog-runs/first
     tidelog pipeline failover --group billing --from a:9092 --to b:9092 --by time --max-latency 10m --apply

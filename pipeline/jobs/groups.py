@@ -1,6 +1,6 @@
-"""How far groups are behind, in real time: both times of the first record that each has not read.
+"""Measures how far groups are behind in time: by both times of the first record each has not read.
 
-The record is read, from the log directories where there are any, else from the cluster: nothing is
+The record is read from the log directories if there are any, else from the cluster; no time is
 interpolated.
 """
 

@@ -1,4 +1,4 @@
-"""`archive verify` and `archive compact`: what each says, and in which order an archive is changed."""
+"""`archive verify` and `archive compact`: their output, and the order of changes to an archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The offset maps that runs of `mirror` left behind, taken together by partition of the source."""
+"""The offset maps that `mirror` runs wrote, combined for each partition of the source."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Copy topics from one cluster (or from log directories) to another, as they are.
+"""Copy topics from one cluster (or from log directories) to another, unchanged.
 
-Key, value, headers, partition and event time of every record are kept; a topic with LogAppendTime in the
-target gives records times of its own. Each record is there exactly once where the target has transactions or
-where nobody else writes to its partitions (--delivery), whatever is killed meanwhile: run it again with the
-same --run. What went where is in offsets.parquet in the directory of the run: runs of offsets, exact
-for every record, which failover reads. With --follow it goes on in rounds.
+Every record keeps its key, value, headers, partition and event time; a topic with LogAppendTime in
+the target gives records its own times. Each record is written exactly once if the target has
+transactions or if nobody else writes to its partitions (--delivery), even if processes are killed:
+repeat the run with the same --run. The file offsets.parquet in the directory of the run says where
+every record went, as ranges of offsets; failover reads it. With --follow the job continues in
+rounds.
 
     tidelog pipeline mirror --brokers a:9092 --to-brokers b:9092 --topics orders --create --run first
 """

@@ -1,13 +1,14 @@
-"""Write an archive back to a topic: partitions, order, keys, values, headers and event times as they were.
+"""Write an archive back to a topic: partitions, order, keys, values, headers and event times kept.
 
     tidelog pipeline restore /archive --topics orders --to-brokers b:9092 --create --run back
 
-A topic that is made gets the partitions and settings it had (--set NAME=VALUE for others, NAME= for none).
-Before anything is written it is foreseen what would become of the records: what the topic's window would
-refuse, and what its retention would delete within a day, with the settings that avoid it; both are refused
-(exit status 1), deletion unless --accept-deletion. A topic with LogAppendTime gives records new times:
---keep-times makes it one with CreateTime. Each record is there exactly once (--delivery), whatever is killed:
-run it again with the same --run. Which offset went where is in offsets.parquet in the directory of the run.
+A topic that is created gets the partitions and settings it had (--set NAME=VALUE sets others, NAME=
+removes one). Before anything is written, the job predicts which records the topic's window would
+refuse and which its retention would delete within a day, and names the settings that avoid it. It
+refuses to write in both cases (exit status 1), in case of deletion unless --accept-deletion is
+given. A topic with LogAppendTime gives records new times; --keep-times changes it to CreateTime.
+Each record is written exactly once (--delivery), even if processes are killed: repeat the run with
+the same --run. The file offsets.parquet in the directory of the run says which offset went where.
 """
 
 from __future__ import annotations

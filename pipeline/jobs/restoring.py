@@ -1,4 +1,4 @@
-"""One run of `restore`: what is foreseen, the topics that are made, the records that are written."""
+"""One run of `restore`: the prediction, the topics that it creates, the records that it writes."""
 
 from __future__ import annotations
 

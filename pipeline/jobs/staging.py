@@ -1,7 +1,8 @@
-"""Backfill's part in Spark: the table, its key, value and time, counted, and staged in order as Parquet.
+"""The Spark part of backfill: reads the table, counts it, and stages it in order as Parquet.
 
-Values are made by the JVM (`to_json`); times are read and keys sent to their partitions in Python, a batch
-at a time. The order is total (time, key, value), so a partition that is staged twice is the same twice.
+The JVM makes the values (`to_json`). Python parses times and assigns keys to partitions, a batch at
+a time. The order is total (time, key, value), so a partition that is staged twice has the same
+contents.
 """
 
 from __future__ import annotations

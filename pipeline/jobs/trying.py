@@ -1,6 +1,7 @@
-"""How policies are tried: each partition's directory read and judged by one task, the outcomes put together.
+"""Evaluates policies: one task reads and judges the directory of a partition, the driver adds up.
 
-The same directory gives the same answer as long as nothing is appended; segments do not leave the workers.
+The same directory gives the same answer as long as nothing is appended. Segments stay in the
+workers.
 """
 
 from __future__ import annotations

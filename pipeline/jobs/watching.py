@@ -1,4 +1,4 @@
-"""The progress of tasks that Spark runs, told by how many of them have ended."""
+"""Shows the progress of Spark tasks by counting those that have ended."""
 
 from __future__ import annotations
 

@@ -1,17 +1,19 @@
-"""What would a retention policy delete? Tried on the real log, by the broker's own rules, before it is set.
+"""What would a retention policy delete? Tries it on the real log before it is set.
 
-Bytes and records that go with the next round (at --at) and with rounds every --step over --horizon if nothing
-is appended, the first offset and event that are kept, what is deleted soon after it was written, and segments
-that a time from the future holds. Read-only. Exit status 1: a guard is broken.
+It uses the broker's own rules. It reports the bytes and records that the next round deletes (at
+--at), and what rounds every --step over --horizon delete if nothing is appended; the first offset
+and event that are kept; what is deleted soon after it was written; and the segments that a time
+from the future keeps. It only reads. Exit status 1: a guard is broken.
 
     tidelog pipeline whatif --logs /var/lib/tidelog --topics orders --cluster localhost:9092
         --policy week:retention.ms=7d --policy event:retention.max.eventtime.ms=30d
         --horizon 14d --step 1h --guard week:max_killed_early=0
 
-A policy lies over the topic's own settings where --cluster tells them. `rules=kafka` in it asks for Apache
-Kafka's rules. Guards: max_deleted_bytes, max_deleted_records, max_killed_early, max_pinned_bytes; each holds
-for every policy, or for the one named before a colon. Nobody knows append times in logs that Apache Kafka
-wrote: the dates of files stand in, and the answer says "estimated".
+A policy overrides the topic's own settings, which are known if --cluster is given. `rules=kafka` in
+a policy selects Apache Kafka's rules. Guards: max_deleted_bytes, max_deleted_records,
+max_killed_early, max_pinned_bytes; each applies to every policy, or to the one named before a
+colon. Logs that Apache Kafka wrote contain no append times: the modification times of files are
+used instead, and the answer says "estimated".
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Reports of the jobs: one page of HTML that needs nothing from the network, and the same numbers as JSON."""
+"""Reports of the jobs: one HTML page that loads nothing, and the same figures as JSON."""

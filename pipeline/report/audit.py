@@ -1,4 +1,4 @@
-"""The page of an audit: what matters first, in sentences; then numbers, plots and tables of each topic."""
+"""The page of an audit: the important findings in sentences; then figures, plots and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failover as people read it: a table for a terminal, and a page."""
+"""The report of a failover: a table for a terminal, and a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit found, in sentences for who has to decide on a window or a retention."""
+"""The findings of an audit, in sentences for people who decide on a window or a retention."""
 
 from __future__ import annotations
 

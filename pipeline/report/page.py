@@ -1,4 +1,7 @@
-"""Pieces of a page: a frame with its style sheet, findings, tables, figures. Nothing is loaded."""
+"""The parts of a page: a frame with its style sheet, findings, tables and figures.
+
+It loads nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a run of the replay engine: what was written, partition by partition."""
+"""The page of a replay run: what was written to each partition."""
 
 from __future__ import annotations
 

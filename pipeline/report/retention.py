@@ -1,4 +1,4 @@
-"""Tables of what retention policies delete, for the pages of audits and of what-ifs."""
+"""Tables of what retention policies delete, for the pages of audit and what-if."""
 
 from __future__ import annotations
 

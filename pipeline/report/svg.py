@@ -1,7 +1,7 @@
 """Small plots as SVG text: lines, steps and bars on linear, logarithmic or time axes.
 
-Colours are classes, which the page's style sheet gives a light and a dark face; every mark has a `<title>`
-that a pointer or a screen reader finds, and every plot a name and a sentence.
+Colours are classes, for which the style sheet of the page has a light and a dark variant. Every
+mark has a `<title>` for pointers and screen readers, and every plot has a name and a sentence.
 """
 
 from __future__ import annotations

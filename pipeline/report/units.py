@@ -1,4 +1,4 @@
-"""Numbers as people read them: spans, bytes, counts, shares, and axes of a logarithm of time."""
+"""Formats numbers for people: spans, bytes, counts, shares, and axes with a logarithm of time."""
 
 from __future__ import annotations
 

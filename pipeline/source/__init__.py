@@ -1,4 +1,4 @@
-"""Where the pipeline reads from: log directories, ours and Apache Kafka's, and brokers.
+"""The sources that the pipeline reads: log directories of tidelog and Apache Kafka, and brokers.
 
-`splits` plans what is read, `reading` reads it into columns, `timelog` hands both to Spark.
+`splits` plans what is read, `reading` reads it into columns, and `timelog` gives both to Spark.
 """

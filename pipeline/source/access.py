@@ -1,7 +1,7 @@
-"""Log directories and clusters alike: cut what is wanted into splits, and read a split.
+"""One interface to log directories and clusters: plan the splits of a selection, and read a split.
 
-It knows which module plans and reads which; `logs` and `brokers` do the work and are imported when they are
-needed, for a worker needs one of them.
+It knows which module plans and reads which source: `logs` or `brokers`. These are imported when
+they are needed, because a worker needs only one of them.
 """
 
 from __future__ import annotations

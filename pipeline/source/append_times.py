@@ -1,9 +1,10 @@
-"""When records were appended: the entries of a segment's `.appendtimes`, as arrays.
+"""The append times of records: the entries of a segment's `.appendtimes`, as arrays.
 
-From a file, only what the broker itself would believe is taken: entries whose offsets grow and whose times do
-not go back, up to the first that is none, and of offsets before `until` (see `logs.append_times_until`) or
-before what the file vouches for in its end. What a running broker tells goes for the offsets it was asked for
-and sent, and must look like entries, too. Everywhere else the answer is UNKNOWN: nothing is guessed.
+Of a file only what the broker itself would accept is used: entries whose offsets increase and whose
+times do not decrease, up to the first invalid one. They hold for offsets before `until` (see
+`logs.append_times_until`), or before the end that the file's END entry confirms. Entries that a
+running broker sends hold for the offsets that were asked for and sent, and must be valid, too.
+Everywhere else the append time is UNKNOWN; nothing is guessed.
 """
 
 from __future__ import annotations

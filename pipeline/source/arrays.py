@@ -1,4 +1,4 @@
-"""Arrow arrays over the buffers of the decoder: nothing is copied."""
+"""Arrow arrays over the buffers of the decoder, without a copy."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""A cluster as source: splits with offsets frozen by ListOffsets, and what Fetch brings of them.
+"""A cluster as source: splits with offsets fixed by ListOffsets, and records read by Fetch.
 
-The first offset of a split is where the log begins, or, where only later event times are wanted, what the
-broker finds for the earliest of them: no record before it has such a time. The end is the high watermark (for
-read_committed the last stable offset) when planned. Sizes are estimates: a broker tells no bytes here.
-Append times come with the records, of batches as they are in the log; Apache Kafka tells none.
+The first offset of a split is the log start. If only later event times are wanted, it is the offset
+that the broker finds for the earliest of them: no record before it has such a time. The end is the
+high watermark at planning time (the last stable offset for read_committed). Sizes are estimates,
+because a broker reports no bytes here. tidelog reports append times with the records, for batches
+as they are in the log; Apache Kafka reports none.
 """
 
 from __future__ import annotations

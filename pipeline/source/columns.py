@@ -1,4 +1,4 @@
-"""Records of one partition as columns of numpy (numbers) and Arrow (bytes); nothing is copied."""
+"""Records of one partition as columns of numpy (numbers) and Arrow (bytes), without a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch headers, read from a file by position: to check what an index says, and to find a log's end."""
+"""Reads batch headers by position, to check an index entry or to find the end of a log."""
 
 from __future__ import annotations
 

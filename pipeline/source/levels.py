@@ -1,13 +1,14 @@
-"""What of logs a row is: a segment, a batch, the time of a record, a record. Arrow schemas and batches.
+"""The levels of detail of a row: segment, batch, record time or record. Arrow schemas and batches.
 
     record    as Spark's Kafka source names it (key, value, topic, partition, offset, timestamp,
               timestampType, headers), and timestamp_ms, append_time_ms, has_timestamp
     time      the same without key, value, headers and timestamp; producer_id, and bytes in the log
-    batch     what a batch's header says, nothing unpacked
+    batch     the header of a batch, without decompression
     segment   a segment of a log directory, added up from its batches' headers
 
-`timestamp_ms` is the truth: any int64, -1 for no time. `timestamp` is the same instant where a record has a
-time and that has a form in int64 microseconds, else null. What nobody knows is null: append times above all.
+`timestamp_ms` is authoritative: any int64, -1 for no time. `timestamp` is the same instant if the
+record has a time that fits int64 microseconds, else null. Unknown values are null, append times
+above all.
 """
 
 from __future__ import annotations

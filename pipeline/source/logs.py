@@ -1,10 +1,11 @@
-"""Log directories: which partitions they hold, up to where, and how their segments are cut.
+"""Log directories: their partitions, the end of each, and how their segments are cut into splits.
 
-Directories of ours and of Apache Kafka's, running, stopped or copied; a place may also be the directory of
-one partition. The high watermark is what `replication-offset-checkpoint` says; a broker that runs writes it
-now and then, so it may lie a little behind. `.deleted`, `.cleaned` and `.swap` files are nobody's data,
-but for a `.swap` whose log is gone: a broker has to finish that compaction first, and a running one soon
-does. Other partitions can be read meanwhile.
+The directories belong to tidelog or Apache Kafka, and their broker may be running, or they may be
+copies. A path may also be the directory of one partition. The high watermark comes from
+`replication-offset-checkpoint`; a running broker writes it only now and then, so it may be a little
+old. `.deleted`, `.cleaned` and `.swap` files are ignored. The exception is a `.swap` whose log is
+gone: a broker must first complete that compaction, and a running one soon does. Other partitions
+can be read meanwhile.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Files where they lie: in a local directory, or below any URI that pyarrow knows (s3, gs, hdfs, file).
+"""Files in a local directory, or below any URI that pyarrow supports (s3, gs, hdfs, file).
 
-A place is a string, and so it travels to workers: a path, or `scheme://...`. What comes after a `?`
-are options of the file system (`s3://bucket/logs?region=eu-west-1`); they stay behind every place below.
-Reading is by position; a local file that is unlinked while it is open can be read to its end.
+A place is a string, so it can be sent to workers: a path, or `scheme://...`. The part after a `?`
+holds options of the file system (`s3://bucket/logs?region=eu-west-1`); they remain at the end of
+every place below. Files are read by position. A local file that is unlinked while it is open can be
+read to its end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Filters of Spark that narrow what is read; Spark applies them all the same.
+"""Spark filters that reduce what is read; Spark applies the filters again.
 
-So what is left may be too much, never too little. A time filter is taken up only where it leaves out the
-value -1: records without a time have it, and reading by event time leaves them out.
+So the rows that are read may be too many, but never too few. A time filter is used only if it
+excludes the value -1: records without a time have it, and reading by event time leaves them out.
 """
 
 from __future__ import annotations

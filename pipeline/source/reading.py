@@ -1,9 +1,10 @@
-"""From a split to columns: `access.read` yields `Columns`; `levels` makes Arrow batches of them.
+"""Reads a split into columns: `access.read` yields `Columns`; `levels` makes Arrow batches of them.
 
-Every record from the split's first offset to below its end is there once, in order: those of control
-batches and (read_committed) of aborted transactions are left out, and with event times those outside or
-without a time. A batch that is cut short or broken stops the reading with SourceError, which names the file,
-the position and the offset. The CRC of each batch that is unpacked is checked, unless `verify_crc` is off.
+Every record from the split's first offset to before its end is returned once, in order. It leaves
+out control records, with read_committed the records of aborted transactions, and with event times
+those outside the range or without a time. At a batch that is truncated or corrupt, reading stops
+with a SourceError that names the file, the position and the offset. The CRC of each decompressed
+batch is checked unless `verify_crc` is off.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""What is read in one piece: `Split`, and what is wanted of logs: `Selection`.
+"""`Split`, the unit that is read in one piece, and `Selection`, what is wanted of logs.
 
-`access.plan` cuts the logs of directories or of a cluster into splits, offsets frozen. A split is a range of
-offsets of one partition and where to read it: a part of one segment file, or brokers. Splits of a partition
-do not overlap, leave nothing out, and come in the order of their offsets; what is read does not depend on
-where they are cut. A segment is cut only where its `.index` names a batch that is there, whole and with
-the offset and the CRC it should have: an index is a hint, and one that lies costs a cut, never a record.
+`access.plan` cuts the logs of directories or of a cluster into splits with fixed offsets. A split
+is a range of offsets of one partition and where to read it: a part of one segment file, or brokers.
+The splits of a partition do not overlap, leave nothing out, and come in the order of their offsets.
+What is read does not depend on where they are cut. A segment is cut only where its `.index` points
+to a complete batch with the right offset and CRC: an index is a hint, and a wrong one costs a cut,
+never a record.
 
-Event times prune what cannot hold a record of the asked time: segments by `partition.times` where it
-describes the file as it is; `.timeindex` only where `trust_time_index` says so, for no index proves itself;
-within a split, batches by their headers, when it is read.
+A range of event times skips what cannot contain such a record: segments by `partition.times` if it
+describes the file as it is; segments by `.timeindex` only if `trust_time_index` is set, because no
+index proves itself; and batches of a split by their headers, when it is read.
 """
 
 from __future__ import annotations

@@ -1,32 +1,33 @@
 """`spark.read.format("timelog")`: logs as a data source of Spark, in batch and streaming.
 
-`register(spark)` makes the source known to a session. It travels to workers by value, with where this house
-was found, so in local mode nothing has to be set up; on a cluster tidelog must be installed in the workers'
-Python (docs/pipeline.md). Everything is decided and read by `splits`, `reading` and `levels`; here are names
-of options and the shapes Spark wants. A worker unpickles these classes before it knows where the rest is. So
-nothing but PySpark and the standard library is imported at the top, and what Spark carries between
-processes is options and bytes.
+`register(spark)` registers the source with a session. The source goes to workers by value, with the
+path where tidelog was found. So local mode needs no setup; on a cluster tidelog must be installed
+in the Python of the workers (docs/pipeline.md). `splits`, `reading` and `levels` decide and read
+everything; this module has the names of options and the interfaces that Spark wants. A worker
+unpickles these classes before it can import the rest of tidelog. So this module imports only
+PySpark and the standard library at the top, and Spark carries only options and bytes between
+processes.
 
-Options (any case; a mistake names what it wanted to be):
+Options (in any case; the error for a wrong value says what was expected):
 
-    path, paths            log directories of ours or of Apache Kafka's, or URIs; several parted by commas
+    path, paths            log directories of tidelog or Apache Kafka, or URIs, separated by commas
     brokers                host:port,host:port instead
-    topics                 names parted by commas; topicsPattern: a regular expression for whole names
+    topics                 names separated by commas; topicsPattern: a regular expression for whole names
     level                  record (default), time, batch, segment
     from, to               event times, ISO 8601 or ms: the first included, the second not
-    upto                   high-watermark (default), or log-end (paths alone)
+    upto                   high-watermark (default), or log-end (paths only)
     isolation              read_uncommitted (default, as Kafka), read_committed
-    verifyCrc              check CRCs (default true; of levels batch and segment false)
-    maxPartitionBytes      where to cut, 128m by default; maxPartitionOffsets: of brokers, 4000000.
+    verifyCrc              check CRCs (default true; for levels batch and segment false)
+    maxPartitionBytes      size of a split, 128m by default; maxPartitionOffsets: for brokers, 4000000.
                            Small neighbours go into one task
-    maxBatchBytes          about how large an Arrow batch gets, 16m by default
-    trustTimeIndex         prune segments by .timeindex, which nothing proves (default false)
-    offsets                {"topic": {"0": [start, end]}}: those alone, as frozen before
+    maxBatchBytes          approximate size of an Arrow batch, 16m by default
+    trustTimeIndex         skip segments by .timeindex, which nothing proves (default false)
+    offsets                {"topic": {"0": [start, end]}}: only these, as fixed before
     startingOffsets        streaming: earliest (default), latest
     maxOffsetsPerTrigger   streaming, Spark 4.2 and later
-    failOnDataLoss         streaming: whether offsets that are gone are an error (default true)
-    pushFilters            hand filters down; the default is what spark.sql.python.filterPushdown.enabled
-                           was at `register`
+    failOnDataLoss         streaming: whether deleted offsets are an error (default true)
+    pushFilters            push filters down; the default is the value that
+                           spark.sql.python.filterPushdown.enabled had at `register`
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Transactions of a log directory: where the last stable offset is, which no file says.
+"""The last stable offset of a partition in a log directory, which no file contains.
 
-It is where the first transaction begins that has no marker below the high watermark. What was open before
-an offset stands in the newest producer snapshot at or before it; from there batch headers tell the rest.
+It is the first offset of the first transaction that has no marker below the high watermark. The
+newest producer snapshot at or before an offset lists the transactions open there; batch headers
+after it show the rest.
 """
 
 from __future__ import annotations
