@@ -1,4 +1,4 @@
-"""One partition: append, read, look up, flush, delete, compact.
+"""One partition: append, read, look up, flush, delete, compact, follow a leader, truncate.
 
 The log numbers and stamps what is produced, knows what is durable and what may be read, and lets go
 of what its policies delete. Errors are raised as `protocol.errors.BrokerError`; what failed leaves

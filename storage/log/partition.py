@@ -1,8 +1,9 @@
 """One partition of a topic: the state of its log, and who works on it.
 
 `appender` numbers, stamps and stores batches; `reader` reads and looks up; `flusher` makes durable;
-`retainer` deletes what is old, and explains; `compactor` takes compacted segments in. They share the
-`LogState` (`state.py`), which says what locks there are. What everyone asks for is here too.
+`retainer` deletes what is old, and explains; `compactor` takes compacted segments in; `replica`
+follows a leader, and `truncater` cuts the log back for it. They share the `LogState` (`state.py`),
+which says what locks there are. What everyone asks for is here too.
 """
 
 from __future__ import annotations
