@@ -24,12 +24,12 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 from brokers import KAFKA_VERSION
 
 from client import Client
-from pipeline.delivery import POSITION, TRANSACTIONS, Delivery
-from pipeline.log_source import LogSource
-from pipeline.replay import Task, replay_partition
+from pipeline.replay.delivery import POSITION, TRANSACTIONS, Delivery
+from pipeline.replay.log_source import LogSource
+from pipeline.replay.replay import Task, replay_partition
+from pipeline.replay.transactions import ensure_progress_topic
 from pipeline.source.access import plan
 from pipeline.source.splits import Selection
-from pipeline.transactions import ensure_progress_topic
 from protocol.records.batch import Record, build
 from protocol.records.column_batches import Producer, encode_batches
 from protocol.records.columns import ColumnBuffers, Wanted, append_set

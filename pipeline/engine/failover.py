@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from pipeline.offset_map import Run
+    from pipeline.replay.offset_map import Run
 
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline import options as shared
 from pipeline.errors import OK, UsageError
-from pipeline.jobs import ARCHIVE
 from pipeline.plan import at_work, described
+from pipeline.runs import ARCHIVE
 
 if TYPE_CHECKING:
     from pipeline.session import Session
@@ -99,15 +99,15 @@ def run(options: argparse.Namespace, session: Session) -> int:
     name = options.run or shared.new_run_id(options.action or ARCHIVE, now_ms)
     directory = Path(options.out) / name
     if options.action is not None:
-        from pipeline.jobs import keeping
+        from pipeline.runs import archive_upkeep
 
-        do = keeping.verify if options.action == "verify" else keeping.compact
+        do = archive_upkeep.verify if options.action == "verify" else archive_upkeep.compact
         return do(options, session, Store(options.directory), name, directory)
     if options.to is None:
         raise UsageError("--to names the archive: a directory, or an URI")
     if (options.brokers is None) == (options.logs is None):
         raise UsageError("give either --brokers or --logs to read from")
-    from pipeline.jobs.archiving import Run
+    from pipeline.runs.archive_run import Run
 
     one = Run(options, Store(options.to), name, directory)
     if options.dry_run:

@@ -101,7 +101,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     if not plan.is_new:
         again = common.selection_of(options, upto=options.upto, offsets=plan.offsets)
         made = list(access.plan(again, logs=options.logs or (), brokers=options.brokers))
-    from pipeline.jobs import auditing
+    from pipeline.runs import audit_run
 
-    found = auditing.Auditing(options, session, selection, plan).report(made, cluster)
-    return auditing.leave(found, directory, options.report)
+    found = audit_run.Auditing(options, session, selection, plan).report(made, cluster)
+    return audit_run.leave(found, directory, options.report)

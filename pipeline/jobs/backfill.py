@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import Client
 from pipeline import options as shared
-from pipeline import targets
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, at_work
+from pipeline.replay import targets
 from pipeline.times import UNITS, to_iso
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
+    from pipeline.replay.targets import Target
     from pipeline.session import Session
     from pipeline.source.splits import Split
-    from pipeline.targets import Target
 
 JOB: Final = "backfill"
 FORMATS: Final = ("parquet", "csv", "json", "orc", "table")
@@ -136,12 +136,12 @@ def _prepare(
     options: argparse.Namespace, session: Session, directory: Path, name: str, now_ms: int
 ) -> int:
     """Stage the rows and count them; make the plan unless some are refused."""
-    from pipeline.jobs import staging
+    from pipeline.runs import backfill_staging
 
     with Client(options.to_brokers) as client:
         target = _target(client, options)
-        frame = staging.rows(session, options, target.partition_count)
-        counts = _Counts(*staging.count(frame, *_limits(target, now_ms)))
+        frame = backfill_staging.rows(session, options, target.partition_count)
+        counts = _Counts(*backfill_staging.count(frame, *_limits(target, now_ms)))
         refused = _tell(options, target, counts)
         if refused or options.dry_run:
             return FINDINGS if refused else OK
@@ -150,10 +150,12 @@ def _prepare(
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(directory / _STAGED, ignore_errors=True)
         directory.mkdir(parents=True, exist_ok=True)
-        staging.stage(
-            staging.kept(frame, options, *_limits(target, now_ms)), partial, target.partition_count
+        backfill_staging.stage(
+            backfill_staging.kept(frame, options, *_limits(target, now_ms)),
+            partial,
+            target.partition_count,
         )
-        _refuse_changed(staging.staged_files(partial), counts.left_by(options))
+        _refuse_changed(backfill_staging.staged_files(partial), counts.left_by(options))
         partial.rename(directory / _STAGED)
         if options.create:
             target = targets.prepare(
@@ -167,7 +169,7 @@ def _prepare(
 
 def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None:
     """Raise PipelineError unless as many rows were staged as were counted: a table is read twice."""
-    from pipeline.jobs.staging import row_count
+    from pipeline.runs.backfill_staging import row_count
 
     found = sum(map(row_count, staged.values()))
     if found != counted:
@@ -214,11 +216,11 @@ def _plan(
 
 def _write(options: argparse.Namespace, session: Session, directory: Path, name: str) -> int:
     """Write what is staged."""
-    from pipeline import replay
-    from pipeline.conclusion import conclude
-    from pipeline.jobs import staging
     from pipeline.progress import Progress
-    from pipeline.staged_source import StagedSource
+    from pipeline.replay import replay
+    from pipeline.replay.conclusion import conclude
+    from pipeline.replay.staged_source import StagedSource
+    from pipeline.runs import backfill_staging
 
     began_s = time.monotonic()
     plan = _plan(options, directory, name, 0, None)
@@ -226,8 +228,8 @@ def _write(options: argparse.Namespace, session: Session, directory: Path, name:
         targets.refuse_anew(client, plan.notes)
         target = targets.look_at(client, options.topic)
     tasks, total = [], 0
-    for partition, files in staging.staged_files(directory / _STAGED).items():
-        total += staging.row_count(files)
+    for partition, files in backfill_staging.staged_files(directory / _STAGED).items():
+        total += backfill_staging.row_count(files)
         tasks.append(
             replay.Task(
                 brokers=options.to_brokers,

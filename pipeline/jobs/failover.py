@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pipeline.jobs.failing_over import Row
-    from pipeline.jobs.maps import Mapped
+    from pipeline.runs.failover_run import Row
+    from pipeline.runs.offset_maps import Mapped
     from pipeline.session import Session
     from pipeline.source.splits import Key
 
@@ -145,9 +145,9 @@ def _add_deeds(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 - it needs no Spark
     """Plan, tell, and apply where that was asked for; returns the exit status."""
-    from pipeline.jobs import failing_over as planning
-    from pipeline.jobs import maps
     from pipeline.report import failover as page
+    from pipeline.runs import failover_run as planning
+    from pipeline.runs import offset_maps
 
     if options.compare < 1:
         raise UsageError("--compare: a number above 0")
@@ -156,7 +156,7 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
         raise UsageError("--by map needs --map: the run of mirror that copied the topics")
     started_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(JOB, started_ms)
-    known = maps.load(options.map)
+    known = offset_maps.load(options.map)
     with Client(options.source) as ours, Client(options.target) as theirs:
         committed = _committed(options, ours)
         rows = _rows(planning.Planner(options, ours, theirs), options, committed, known, theirs)
@@ -228,7 +228,7 @@ def _rows(
     theirs: Client,
 ) -> list[Row]:
     """A row for each partition the group has committed an offset of."""
-    from pipeline.jobs.maps import topics_of
+    from pipeline.runs.offset_maps import topics_of
 
     names = {**topics_of(known), **dict(options.rename)}
     there = theirs.topics()

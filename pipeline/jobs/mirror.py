@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import Client
-from pipeline import identities, targets
 from pipeline import options as shared
-from pipeline.delivery import POSITION, TRANSACTIONS
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, at_work, described
+from pipeline.replay import identities, targets
+from pipeline.replay.delivery import POSITION, TRANSACTIONS
 from pipeline.source import access
 from pipeline.source import splits as source
 
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
 def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
     """Round after round, each a run of its own that begins where the one before ended."""
-    from pipeline.conclusion import is_done
+    from pipeline.replay.conclusion import is_done
     from pipeline.source import brokers as cluster
 
     ends: dict[Key, int] = {}
@@ -176,7 +176,7 @@ def _frozen(options: argparse.Namespace, one: _Round) -> Plan:
 
 def _left(notes: Mapping[str, Any], before: _Round) -> dict[str, int]:
     """Where the batches up to this one, with these notes, left the target by position, and nobody else."""
-    from pipeline.conclusion import written_by
+    from pipeline.replay.conclusion import written_by
 
     if notes["delivery"] != POSITION:
         return {}
@@ -189,9 +189,9 @@ def _left(notes: Mapping[str, Any], before: _Round) -> dict[str, int]:
 
 def _mirror(options: argparse.Namespace, session: Session, one: _Round) -> int:
     """One batch: plan, write, conclude."""
-    from pipeline import replay
-    from pipeline.conclusion import conclude
     from pipeline.progress import Progress
+    from pipeline.replay import replay
+    from pipeline.replay.conclusion import conclude
 
     began_s = time.monotonic()
     plan, splits = _plan(options, one)
@@ -352,8 +352,8 @@ def _tasks(
     options: argparse.Namespace, one: _Round, plan: Plan, splits: Sequence[Split]
 ) -> list[Any]:
     """A task for every partition that has something."""
-    from pipeline.log_source import LogSource
-    from pipeline.replay import Task
+    from pipeline.replay.log_source import LogSource
+    from pipeline.replay.replay import Task
 
     names = dict(options.rename)
     by_partition: dict[Key, list[Split]] = {}

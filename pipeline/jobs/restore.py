@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline import options as shared
-from pipeline import targets
 from pipeline.errors import OK
-from pipeline.jobs import RESTORE
 from pipeline.plan import PLAN, at_work
+from pipeline.replay import targets
+from pipeline.runs import RESTORE
 
 if TYPE_CHECKING:
     from pipeline.session import Session
@@ -70,7 +70,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, session: Session) -> int:
     """Foresee, write; returns the exit status."""
     from pipeline.archive.store import Store
-    from pipeline.jobs.restoring import Run
+    from pipeline.runs.restore_run import Run
 
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(RESTORE, now_ms)

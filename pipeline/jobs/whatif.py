@@ -104,10 +104,10 @@ def run(options: argparse.Namespace, session: Session) -> int:
     now_ms = time.time_ns() // 1_000_000
     at_ms = now_ms if options.at is None else options.at
     name = options.run or common.new_run_id("whatif", now_ms)
-    from pipeline.jobs import trying
+    from pipeline.runs import whatif_run
 
-    trial = trying.Trial(options, session, name, at_ms)
+    trial = whatif_run.Trial(options, session, name, at_ms)
     if options.dry_run:
         print(trial.described())
         return OK
-    return trying.leave(trial.report(), Path(options.out) / name, options.report)
+    return whatif_run.leave(trial.report(), Path(options.out) / name, options.report)

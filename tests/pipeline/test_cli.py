@@ -14,7 +14,7 @@ from client import RequestError
 from pipeline import cli, tasks
 from pipeline import session as session_module
 from pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, SetupError, UsageError
-from pipeline.jobs.watching import watching
+from pipeline.runs.task_progress import watching
 from pipeline.session import SMALL_BYTES, Session, check_java, check_pyspark, with_retries
 from pipeline.source.splits import SourceError
 

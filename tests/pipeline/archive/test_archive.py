@@ -18,7 +18,7 @@ from pipeline.archive import layout, writing
 from pipeline.archive.manifests import Archive, Manifest, Range
 from pipeline.archive.store import Store
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
-from pipeline.jobs.archiving import covering
+from pipeline.runs.archive_run import covering
 from pipeline.source import places
 from pipeline.source.splits import Split
 from protocol.records.batch import Record, scan

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from client import Client
-from pipeline import cli, offset_map, replay
+from pipeline import cli
 from pipeline.archive.manifests import Archive
 from pipeline.archive.reading import ArchiveSource, Bounds, merged
 from pipeline.archive.store import Store
-from pipeline.delivery import POSITION, Delivery
 from pipeline.engine import foreseen, planned
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
-from pipeline.offset_map import target_offset_of
+from pipeline.replay import offset_map, replay
+from pipeline.replay.delivery import POSITION, Delivery
+from pipeline.replay.offset_map import target_offset_of
 from protocol.records.batch import build
 from tests.pipeline.archive.archives import DAY_MS, action, archive, contents, manifests, restore
 from tests.pipeline.archive.test_archive import some

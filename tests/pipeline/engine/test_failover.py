@@ -22,7 +22,7 @@ from pipeline.engine.failover import (
     prove_by_map,
     search_time,
 )
-from pipeline.offset_map import Run
+from pipeline.replay.offset_map import Run
 
 
 def ints(values):

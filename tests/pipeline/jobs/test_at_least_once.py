@@ -9,10 +9,10 @@ import types
 import pytest
 
 from client import Client
-from pipeline import comparing, conclusion, delivery, replay
-from pipeline.delivery import AT_LEAST_ONCE, POSITION
 from pipeline.errors import FINDINGS
-from pipeline.replay import replay_partition
+from pipeline.replay import comparing, conclusion, delivery, replay
+from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION
+from pipeline.replay.replay import replay_partition
 from protocol.records.batch import Record, build
 from tests.pipeline.jobs.test_killed_replays import Compacted, ListSource, made, stored, task_of
 from tests.pipeline.jobs.test_mirror import plain, some

@@ -10,10 +10,11 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from client import Client
-from pipeline import cli, offset_map
-from pipeline.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
+from pipeline import cli
 from pipeline.errors import FAILED, OK
-from pipeline.replay import replay_partition
+from pipeline.replay import offset_map
+from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
+from pipeline.replay.replay import replay_partition
 from pipeline.source import brokers
 from protocol.records.batch import Record
 from tests.pipeline.jobs.test_killed_replays import ListSource, made, stored, task_of

@@ -15,10 +15,11 @@ from confluent_kafka import OFFSET_STORED, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from client import Client, GroupOffset
-from pipeline import cli, offset_map
+from pipeline import cli
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from pipeline.jobs import failover as job
-from pipeline.offset_map import PartitionMap, Run
+from pipeline.replay import offset_map
+from pipeline.replay.offset_map import PartitionMap, Run
 from protocol.records.batch import Record, build
 from tests.broker.subject import eventually
 from tests.oracle.brokers import wait_for_markers

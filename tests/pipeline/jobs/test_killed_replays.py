@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from client import Client, Fenced
-from pipeline import delivery, replay
-from pipeline.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
 from pipeline.errors import OK
-from pipeline.offset_map import target_offset_of
-from pipeline.replay import Task, replay_partition
-from pipeline.transactions import ensure_progress_topic
+from pipeline.replay import delivery, replay
+from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
+from pipeline.replay.offset_map import target_offset_of
+from pipeline.replay.replay import Task, replay_partition
+from pipeline.replay.transactions import ensure_progress_topic
 from protocol.records.batch import Record, build
 from protocol.records.column_batches import NOBODY, encode_batches
 from protocol.records.columns import ColumnBuffers, Wanted, append_set

@@ -13,9 +13,10 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from client import Client
-from pipeline import cli, offset_map
+from pipeline import cli
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
-from pipeline.offset_map import target_offset_of
+from pipeline.replay import offset_map
+from pipeline.replay.offset_map import target_offset_of
 from protocol.records.batch import Record, build, records, scan
 from protocol.records.layout import INT64_MAX, Compression
 from tidelog.process import BrokerProcess

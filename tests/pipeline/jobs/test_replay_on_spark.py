@@ -12,11 +12,11 @@ import pytest
 
 from client import Client
 from pipeline import cli
-from pipeline.delivery import POSITION, TRANSACTIONS
 from pipeline.errors import OK
-from pipeline.log_source import LogSource
 from pipeline.progress import Progress
-from pipeline.replay import replay
+from pipeline.replay.delivery import POSITION, TRANSACTIONS
+from pipeline.replay.log_source import LogSource
+from pipeline.replay.replay import replay
 from pipeline.session import Session
 from pipeline.source.access import plan
 from pipeline.source.splits import Selection
@@ -51,7 +51,7 @@ def test_a_mirror_on_spark(on_spark, broker, topic, tmp_path, capsys):
 KILLS = '''
 import os, signal
 from dataclasses import dataclass
-from pipeline.log_source import LogSource
+from pipeline.replay.log_source import LogSource
 
 @dataclass(frozen=True)
 class Killing:

@@ -15,7 +15,7 @@ from client import EARLIEST, Client, Fenced, RequestError
 from client.appender import Appender
 from client.calls import producers
 from pipeline.errors import PipelineError
-from pipeline.offset_map import Run
+from pipeline.replay.offset_map import Run
 from protocol.errors import ErrorCode
 from protocol.records.batch import Record, build, records, scan
 from protocol.records.column_batches import EncodedBatch

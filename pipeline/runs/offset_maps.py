@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline import offset_map
-from pipeline.conclusion import REPORT
 from pipeline.engine.failover import Ambiguous, OffsetMap
 from pipeline.errors import PipelineError, UsageError
+from pipeline.replay import offset_map
+from pipeline.replay.conclusion import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pipeline.offset_map import PartitionMap
+    from pipeline.replay.offset_map import PartitionMap
     from pipeline.source.splits import Key
 
 

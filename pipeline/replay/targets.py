@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import EARLIEST, LATEST, Client, RequestError
-from pipeline import delivery, identities
-from pipeline.delivery import AUTO, MODES, TRANSACTIONS, Delivery
 from pipeline.errors import PipelineError, UsageError
 from pipeline.options import brokers, pair, size
-from pipeline.transactions import ensure_progress_topic
+from pipeline.replay import delivery, identities
+from pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
+from pipeline.replay.transactions import ensure_progress_topic
 from protocol.errors import ErrorCode
 from protocol.records.column_batches import BATCH_LIMIT
 from protocol.records.layout import Compression

@@ -17,9 +17,9 @@ from pipeline import options as common
 from pipeline import retained
 from pipeline.engine import whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
-from pipeline.jobs.watching import watching
 from pipeline.report import retention
 from pipeline.report import whatif as page
+from pipeline.runs.task_progress import watching
 from pipeline.source import places
 from protocol.errors import CorruptMessage
 from storage import filenames

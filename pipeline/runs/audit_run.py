@@ -19,12 +19,12 @@ from pipeline.engine import pieces, summary, whatif
 from pipeline.engine.audit import AFTER_LIMITS_MS, BEFORE_LIMITS_MS, Auditor, Settings, Times
 from pipeline.engine.tables import RELATIVE_ERROR
 from pipeline.errors import FINDINGS, OK
-from pipeline.jobs.groups import lags
-from pipeline.jobs.trying import retention_settings
-from pipeline.jobs.watching import watching
 from pipeline.report import audit as page
 from pipeline.report import findings, retention
 from pipeline.report.units import setting
+from pipeline.runs.group_lags import lags
+from pipeline.runs.task_progress import watching
+from pipeline.runs.whatif_run import retention_settings
 from pipeline.source import access, places, reading
 from storage.time.event_time import event_slack
 from storage.time.retention import APPEND_BASIS

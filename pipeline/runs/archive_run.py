@@ -11,11 +11,11 @@ from client import Client
 from pipeline.archive import manifests, writing
 from pipeline.archive.manifests import Archive, Manifest, Range, Topic
 from pipeline.errors import OK, PipelineError
-from pipeline.jobs import ARCHIVE
-from pipeline.jobs.keeping import leave
-from pipeline.jobs.watching import watching
 from pipeline.options import topics_of
 from pipeline.plan import Plan
+from pipeline.runs import ARCHIVE
+from pipeline.runs.archive_upkeep import leave
+from pipeline.runs.task_progress import watching
 from pipeline.source import access, places
 from pipeline.source.splits import Selection
 from pipeline.times import to_iso

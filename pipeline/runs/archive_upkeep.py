@@ -11,7 +11,7 @@ from pipeline.archive.keeping import Merged, Partition
 from pipeline.archive.manifests import Archive, Manifest
 from pipeline.archive.store import PARTIAL
 from pipeline.errors import FINDINGS, OK, PipelineError
-from pipeline.jobs.watching import watching
+from pipeline.runs.task_progress import watching
 
 if TYPE_CHECKING:
     import argparse

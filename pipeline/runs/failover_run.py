@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from client import GroupOffset
     from pipeline.engine.failover import Proof
-    from pipeline.jobs.maps import Mapped
+    from pipeline.runs.offset_maps import Mapped
     from pipeline.source.columns import Columns
     from pipeline.source.splits import Key
 

@@ -4,7 +4,7 @@ There is one task for each target partition. A source is any picklable object wi
 yields rows in an order that never changes: columns in the layout of `protocol.records.columns`, and
 the source offset of each row. The result is an `Outcome` for each partition: how many records the
 target has, and where each of them is. A task may be retried, or run twice at once. Each attempt
-asks the target how many records it has (`pipeline.delivery`), skips those and continues.
+asks the target how many records it has (`pipeline.replay.delivery`), skips those and continues.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from client import Client, ClientError, ClusterUnreachable, Fenced, SequenceGap
-from pipeline import delivery as deliveries
-from pipeline import identities
-from pipeline.comparing import Tail
 from pipeline.errors import PipelineError
-from pipeline.offset_map import PartitionMap
+from pipeline.replay import delivery as deliveries
+from pipeline.replay import identities
+from pipeline.replay.comparing import Tail
+from pipeline.replay.offset_map import PartitionMap
 from pipeline.source.splits import SourceError
 from protocol.records.column_batches import BATCH_LIMIT, encode_batches
 from protocol.records.layout import CODEC_MASK
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from pipeline.delivery import Delivery, Writer
     from pipeline.progress import Progress
+    from pipeline.replay.delivery import Delivery, Writer
     from pipeline.session import Session
     from protocol.records.columns import ColumnBuffers
 

@@ -7,16 +7,16 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline import offset_map
-from pipeline.delivery import AT_LEAST_ONCE
 from pipeline.errors import FAILED, FINDINGS, OK
+from pipeline.replay import offset_map
+from pipeline.replay.delivery import AT_LEAST_ONCE
 from pipeline.report.replay import html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.replay import Outcome
+    from pipeline.replay.replay import Outcome
 
 REPORT: Final = "report.json"
 PAGE: Final = "report.html"

@@ -8,19 +8,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import Client
-from pipeline import replay, targets
 from pipeline.archive import reading
 from pipeline.archive.manifests import Archive
 from pipeline.archive.reading import ArchiveSource, Bounds
-from pipeline.conclusion import conclude
 from pipeline.engine import foreseen, whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
-from pipeline.jobs import RESTORE
-from pipeline.jobs.trying import OF_RETENTION
-from pipeline.jobs.watching import watching
 from pipeline.options import range_of, time_arguments, topics_of
 from pipeline.plan import Plan, described
 from pipeline.progress import Progress
+from pipeline.replay import replay, targets
+from pipeline.replay.conclusion import conclude
+from pipeline.runs import RESTORE
+from pipeline.runs.task_progress import watching
+from pipeline.runs.whatif_run import OF_RETENTION
 from pipeline.source.splits import Split
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pipeline.archive.store import Store
     from pipeline.engine.foreseen import Counted, Foreseen
     from pipeline.engine.whatif import Policy, Rules
+    from pipeline.replay.targets import Target
     from pipeline.session import Session
     from pipeline.source.splits import Key
-    from pipeline.targets import Target
 
 _STAMP: Final = "message.timestamp.type"
 _BASIS: Final = "retention.time.basis"

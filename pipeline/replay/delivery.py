@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from client import UnsupportedByBroker
 from client.apis import ADD_PARTITIONS_TO_TXN, END_TXN
 from client.appender import UNKNOWN_OFFSET, Appended, Appender
-from pipeline import comparing
-from pipeline.comparing import COMPARED, Trace, trace
 from pipeline.errors import PipelineError, UsageError
-from pipeline.offset_map import Runs
-from pipeline.transactions import Transactions
+from pipeline.replay import comparing
+from pipeline.replay.comparing import COMPARED, Trace, trace
+from pipeline.replay.offset_map import Runs
+from pipeline.replay.transactions import Transactions
 from protocol.records.column_batches import Producer
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from client import Client
-    from pipeline.comparing import Tail
-    from pipeline.offset_map import Run
+    from pipeline.replay.comparing import Tail
+    from pipeline.replay.offset_map import Run
     from protocol.records.column_batches import EncodedBatch
 
     Offsets = npt.NDArray[np.int64]

@@ -1,0 +1,10 @@
+"""One run of each job: what a job of `pipeline.jobs` does after its options have been read.
+
+Begin with the job in `pipeline/jobs/`; the module of the same name with `_run` does its work.
+Nothing here imports a job.
+"""
+
+from typing import Final
+
+ARCHIVE: Final = "archive"
+RESTORE: Final = "restore"
