@@ -1,7 +1,6 @@
-"""Bytes to values and back: the Kafka protocol, pure.
+"""Encoding and decoding of the Kafka protocol, without side effects.
 
-No clock, no file, no socket and no event loop live below this package; a time is
-an int of milliseconds that somebody else decided. `message` is the only door to the
-schemas in `api/`, `errors` declares every error code once, and `records/` reads and
-writes the message formats.
+This package uses no clock, file, socket or event loop. A time is an int of milliseconds that the
+caller decides. Begin with `message`, the only way to the schemas in `api/`. `errors` declares every
+error code once. `records/` reads and writes the message formats.
 """

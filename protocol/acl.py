@@ -1,7 +1,7 @@
-"""What a right is: an operation on a kind of resource, as Kafka's ACLs name them.
+"""Access rights: an operation on a type of resource, as Kafka's ACLs name them.
 
-The numbers are those of the protocol (KIP-11). `protocol/api` declares with `Need` which rights an API asks
-for; `broker/security/authorizer.py` decides whether a client has them.
+The numbers are those of the protocol (KIP-11). `protocol/api` declares with `Need` which rights an
+API requires. `broker/security/authorizer.py` decides whether a client has them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Operation(IntEnum):
-    """What is done to a resource (AclOperation)."""
+    """An operation on a resource (AclOperation)."""
 
     READ = 3
     WRITE = 4
@@ -26,7 +26,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What it is done to (ResourceType)."""
+    """The type of a resource (ResourceType)."""
 
     TOPIC = 2
     GROUP = 3
@@ -35,11 +35,12 @@ class ResourceType(IntEnum):
 
 
 class Need(NamedTuple):
-    """A right that an API asks for.
+    """A right that an API requires.
 
-    Dispatch asks for a need on the cluster before the handler runs. With `by_handler` the handler asks,
-    because the request's body decides whether the need applies, or another right takes its place. A
-    handler always asks for needs on other resources: their names are in the body.
+    Dispatch checks a need on the cluster before the handler runs. With `by_handler` the handler
+    checks it, because the request's body decides whether the need applies, or another right can
+    replace it. A handler always checks needs on other resources, because their names are in the
+    body.
     """
 
     operation: Operation

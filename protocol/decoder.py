@@ -51,8 +51,8 @@ def make_decoder(
     where = f"{cls.__name__} v{version}"
 
     def decode_safely(buffer: Buffer, position: int = 0) -> tuple[Any, int]:
-        # Reading from bytes is half again as fast as from a memoryview. A body without
-        # records is small, so it is copied; one with records must not be.
+        # Reading from bytes is 1.5 times as fast as from a memoryview. A body without
+        # records is small, so it is copied; a body with records must not be copied.
         if not has_records and type(buffer) is not bytes:
             buffer = bytes(buffer)
         try:
@@ -68,7 +68,7 @@ def make_decoder(
 
 
 class _Decoder:
-    """Walks a declaration and writes the function that reads it."""
+    """Generates the decoding function from a declaration."""
 
     def __init__(self, version: int, *, flexible: bool) -> None:
         self._version = version
@@ -114,14 +114,14 @@ class _Decoder:
     # --- runs ---
 
     def _fixed(self, letter: str, target: str, after: str = "") -> None:
-        """Add a fixed-width item to the run; `after` is a line to execute once it is read."""
+        """Add a fixed-width item to the run; the line `after` is executed once the item is read."""
         self._letters += letter
         self._targets.append(target)
         if after:
             self._after.append(after)
 
     def _end_run(self) -> None:
-        """Write the run, if there is one."""
+        """Write the code that reads the run, if there is one."""
         if not self._letters:
             return
         source = self._source
@@ -166,7 +166,7 @@ class _Decoder:
         elif field.is_struct:
             self._nested_struct(owner, field, target)
         elif field.kind == "Uuid":
-            # The raw bytes rest in the slot until the run is read.
+            # The slot holds the raw bytes until the run is read.
             self._fixed("16s", target, f"{target} = read_uuid({target})")
         elif field.kind in FIXED:
             self._fixed(FIXED[field.kind], target)
@@ -174,7 +174,7 @@ class _Decoder:
             self._variable(field, target)
 
     def _nested_struct(self, owner: type[Message], field: Field, target: str) -> None:
-        """Read a struct; one that may be null has a byte in front of it, negative for null."""
+        """Read a struct; a nullable struct is preceded by a byte, which is negative for null."""
         source = self._source
         nullable = field.is_nullable_in(self._version)
         self._level += 1
@@ -192,7 +192,7 @@ class _Decoder:
         self._level -= 1
 
     def _tags(self, cls: type[Message], tagged: list[Field], target: str) -> None:
-        """Read the tag section; nearly always it is the one byte 0, the end of the last run."""
+        """Read the tag section, which is nearly always one byte 0, the end of the last run."""
         source = self._source
         self._fixed("B", "n")
         self._end_run()
@@ -221,7 +221,7 @@ class _Decoder:
                 with source.block("else:"):
                     source.line(f"position = stop{depth}")
 
-    # --- what carries its length in front ---
+    # --- values with a length prefix ---
 
     def _length(self, letter: str) -> None:
         """Read a length into `n`: -1 is null, in both encodings."""
@@ -301,7 +301,7 @@ class _Decoder:
         self._level -= 1
 
     def _least_size(self, owner: type[Message], field: Field) -> int:
-        """The fewest bytes an element of an array can take."""
+        """Return the fewest bytes that an element of an array can take."""
         if field.is_struct:
             cls = struct_of(owner, field)
             return max(

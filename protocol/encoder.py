@@ -47,7 +47,7 @@ def make_encoder(
 
 
 class _Encoder:
-    """Walks a declaration and writes the function that writes it."""
+    """Generates the encoding function from a declaration."""
 
     def __init__(self, version: int, *, flexible: bool) -> None:
         self._version = version
@@ -108,7 +108,7 @@ class _Encoder:
         self._items = []
 
     def _fresh(self) -> int:
-        """A number for the locals of one field: pieces may be written much later."""
+        """Return a new number for the locals of one field; pieces may be written much later."""
         self._serial += 1
         return self._serial
 
@@ -135,7 +135,7 @@ class _Encoder:
 
     @staticmethod
     def _is_set(field: Field, value: str) -> str:
-        """The condition under which a field differs from its default."""
+        """Return the condition that is true if a field differs from its default."""
         value = f"{value}.{field.name}"
         if field.default is None:
             return f"{value} is not None"
@@ -146,7 +146,7 @@ class _Encoder:
         return f"{value} != {field.default!r}"
 
     def _nested_struct(self, owner: type[Message], field: Field, value: str) -> None:
-        """Write a struct; one that may be null has a byte in front of it, -1 for null and else 1."""
+        """Write a struct; a nullable struct is preceded by a byte, -1 for null and else 1."""
         source, number = self._source, self._fresh()
         source.line(f"o{number} = {value}")
         if not field.is_nullable_in(self._version):
@@ -247,7 +247,7 @@ class _Encoder:
     # --- tags ---
 
     def _tags(self, cls: type[Message], tagged: list[Field], value: str) -> None:
-        """Write the tag section: nearly always the one byte 0."""
+        """Write the tag section, which is nearly always one byte 0."""
         if not tagged:
             self._fixed("x")
             return
@@ -260,7 +260,7 @@ class _Encoder:
         self._item(f"t{number}")
 
     def _tag_writer(self, cls: type[Message], tagged: list[Field]) -> Any:
-        """Generate the function that writes the tags of a struct where some are set."""
+        """Generate the function that writes the tags of a struct that has some."""
         inner = _Encoder(self._version, flexible=True)
         source = inner._source
         with source.block("def encode(o):"):

@@ -1,9 +1,9 @@
 """Every error code of the Kafka protocol, declared once.
 
-A member of `ErrorCode` is the int that travels on the wire and knows two more things: whether a
-client may repeat the same request and hope (`retriable`, as Kafka's clients classify it), and a
-sentence for humans. Codes and names are Kafka's and never change meaning; codes this broker never
-answers with are listed too, so that logs and tests can name whatever a peer sends.
+A member of `ErrorCode` is the int on the wire. It also has `retriable`, which says whether a client
+may repeat the same request (as Kafka's clients classify it), and a sentence for people. Codes and
+names are Kafka's and never change meaning. Codes that this broker never returns are listed too, so
+that logs and tests can name whatever a peer sends.
 
 Source: the error table of Apache Kafka 4.4 (3.9 is a prefix of it).
 """
@@ -21,7 +21,7 @@ class ErrorCode(enum.IntEnum):
     sentence: str
 
     def __new__(cls, code: int, sentence: str, retriable: str = "") -> Self:
-        """Make the member `code`; the third item is "retry" where repeating may help."""
+        """Create the member `code`; the third item is "retry" if a retry may succeed."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.sentence = sentence

@@ -1,9 +1,9 @@
-"""What a broker raises: exceptions that carry the error code they become on the wire.
+"""The broker's exceptions, each with the error code that it becomes on the wire.
 
-Storage and handlers raise a subclass of `BrokerError`; a handler's loop over partitions and the
-dispatcher turn it into its `code`, and nobody else writes error codes. The codes themselves, with
-their sentences, are in `error_codes` (re-exported here); `ERRORS` maps an int to what is known
-of it. Two classes for one code are a mistake and refused when the module is read.
+Storage and handlers raise a subclass of `BrokerError`. A handler's loop over partitions and the
+dispatcher turn it into its `code`; no other code writes error codes. The codes, with their
+sentences, are in `error_codes` (re-exported here). `ERRORS` maps an int to the facts about its
+code. Two classes for one code raise TypeError when this module is imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ErrorInfo(NamedTuple):
-    """What is known of one error code."""
+    """The facts about one error code."""
 
     code: ErrorCode
     name: str
@@ -32,7 +32,7 @@ ERRORS: Mapping[int, ErrorInfo] = MappingProxyType(
 
 
 class RecordError(NamedTuple):
-    """Why one record made its whole append fail (Produce v8+ answers carry these, KIP-467)."""
+    """Why one record made its whole append fail (in responses of Produce v8+, KIP-467)."""
 
     batch_index: int
     message: str
@@ -41,14 +41,14 @@ class RecordError(NamedTuple):
 class BrokerError(Exception):
     """An error with a code of the protocol; raise one of the subclasses.
 
-    `message` is what was given, or the sentence of the code. `record_errors` names the guilty
-    records where an append fails because of some of them.
+    `message` is the given text, or the sentence of the code. `record_errors` names the records that
+    made an append fail.
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def __init_subclass__(cls, *, code: ErrorCode) -> None:
-        """Declare the code of a subclass; raises TypeError when another class has it."""
+        """Declare the code of a subclass. Raises TypeError if another class has it."""
         super().__init_subclass__()
         if code in _CLASSES:
             raise TypeError(f"{code.name} is raised by {_CLASSES[code].__name__} already")
@@ -67,13 +67,13 @@ _CLASSES: dict[ErrorCode, type[BrokerError]] = {}
 
 
 def error_class(code: int) -> type[BrokerError] | None:
-    """Return the exception that stands for `code`; None where nothing here raises it."""
+    """Return the exception class of `code`; None if this broker never raises it."""
     known = ERRORS.get(code)
     return None if known is None else _CLASSES.get(known.code)
 
 
 class UnknownServerError(BrokerError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
-    """What nobody foresaw, once it has been logged."""
+    """An unexpected error, which has been logged."""
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -94,7 +94,8 @@ class RecordListTooLarge(BrokerError, code=ErrorCode.RECORD_LIST_TOO_LARGE):
 class InvalidTimestamp(BrokerError, code=ErrorCode.INVALID_TIMESTAMP):
     """A timestamp outside the window, or a LogAppendTime bit set by a client (KIP-32).
 
-    `outside` is how many records lie outside the window, `timestamp` the time of the first one.
+    `outside` is the number of records outside the window, `timestamp` the time of the first of
+    them.
     """
 
     def __init__(
@@ -111,11 +112,11 @@ class InvalidTimestamp(BrokerError, code=ErrorCode.INVALID_TIMESTAMP):
 
 
 class InvalidRecord(BrokerError, code=ErrorCode.INVALID_RECORD):
-    """Well-checksummed records that break a rule: their number, order, magic or keys."""
+    """Records with a right checksum that break a rule: their number, order, magic or keys."""
 
 
 class UnsupportedForMessageFormat(BrokerError, code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
-    """The records carry what the topic's message format has no place for."""
+    """The topic's message format cannot hold a field of the records."""
 
 
 class UnsupportedCompressionType(BrokerError, code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
@@ -126,19 +127,19 @@ class UnsupportedCompressionType(BrokerError, code=ErrorCode.UNSUPPORTED_COMPRES
 
 
 class OutOfOrderSequenceNumber(BrokerError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-    """A batch does not follow the last one of its producer (KIP-98)."""
+    """A batch does not continue the sequence of its producer (KIP-98)."""
 
 
 class DuplicateSequenceNumber(BrokerError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-    """A batch repeats one that is too old to be remembered."""
+    """A batch repeats one that is older than those the partition remembers."""
 
 
 class InvalidProducerEpoch(BrokerError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
-    """A batch comes from an earlier incarnation of its producer."""
+    """A batch has an older epoch than its producer."""
 
 
 class UnknownProducerId(BrokerError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
-    """A sequence goes on for a producer this partition has forgotten."""
+    """A sequence continues for a producer that this partition no longer knows."""
 
 
 class ProducerFenced(BrokerError, code=ErrorCode.PRODUCER_FENCED):
@@ -146,7 +147,7 @@ class ProducerFenced(BrokerError, code=ErrorCode.PRODUCER_FENCED):
 
 
 class InvalidTxnState(BrokerError, code=ErrorCode.INVALID_TXN_STATE):
-    """The step does not fit the state of the transaction."""
+    """The operation is not allowed in the state of the transaction."""
 
 
 class InvalidProducerIdMapping(BrokerError, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING):
@@ -180,11 +181,11 @@ class ClusterAuthorizationFailed(BrokerError, code=ErrorCode.CLUSTER_AUTHORIZATI
 class TransactionalIdAuthorizationFailed(
     BrokerError, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 ):
-    """Transactional records without a transactional id, or under somebody else's."""
+    """Transactional records without a transactional id, or with one that is not the client's."""
 
 
 class InvalidRequiredAcks(BrokerError, code=ErrorCode.INVALID_REQUIRED_ACKS):
-    """acks is none of -1, 0 and 1."""
+    """acks is not -1, 0 or 1."""
 
 
 class NotEnoughReplicas(BrokerError, code=ErrorCode.NOT_ENOUGH_REPLICAS):
@@ -192,18 +193,18 @@ class NotEnoughReplicas(BrokerError, code=ErrorCode.NOT_ENOUGH_REPLICAS):
 
 
 class NotEnoughReplicasAfterAppend(BrokerError, code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-    """The in-sync set shrank below min.insync.replicas while the append waited."""
+    """The in-sync replicas became fewer than min.insync.replicas while the append waited."""
 
 
 # --- partitions and their leaders ----------------------------------------------------------------
 
 
 class OffsetOutOfRange(BrokerError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
-    """An offset before the log start or past the end a client may see."""
+    """An offset before the log start or after the end that the client may read."""
 
 
 class UnknownTopicOrPartition(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-    """No such topic, or no such partition of it, here."""
+    """This broker has no such topic, or no such partition of it."""
 
 
 class UnknownTopicId(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_ID):
@@ -211,35 +212,35 @@ class UnknownTopicId(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_ID):
 
 
 class InconsistentTopicId(BrokerError, code=ErrorCode.INCONSISTENT_TOPIC_ID):
-    """Id and topic do not belong together, as after a topic was made anew."""
+    """The id is not that of the topic, for example because the topic was created again."""
 
 
 class LeaderNotAvailable(BrokerError, code=ErrorCode.LEADER_NOT_AVAILABLE):
-    """The partition waits for its leader to be elected."""
+    """The partition has no leader yet."""
 
 
 class NotLeaderOrFollower(BrokerError, code=ErrorCode.NOT_LEADER_OR_FOLLOWER):
-    """The partition is led elsewhere."""
+    """Another broker leads the partition."""
 
 
 class ReplicaNotAvailable(BrokerError, code=ErrorCode.REPLICA_NOT_AVAILABLE):
-    """The partition has no replica here that could answer."""
+    """The partition has no replica here that could serve the request."""
 
 
 class FencedLeaderEpoch(BrokerError, code=ErrorCode.FENCED_LEADER_EPOCH):
-    """The client knows an older leader epoch (KIP-320)."""
+    """The client has an older leader epoch (KIP-320)."""
 
 
 class UnknownLeaderEpoch(BrokerError, code=ErrorCode.UNKNOWN_LEADER_EPOCH):
-    """The client knows a newer leader epoch than this broker (KIP-320)."""
+    """The client has a newer leader epoch than this broker (KIP-320)."""
 
 
 class OffsetNotAvailable(BrokerError, code=ErrorCode.OFFSET_NOT_AVAILABLE):
-    """The high watermark of a fresh leader has not caught up (KIP-207)."""
+    """The high watermark of a new leader has not caught up (KIP-207)."""
 
 
 class KafkaStorageError(BrokerError, code=ErrorCode.KAFKA_STORAGE_ERROR):
-    """The disk refused to read or write."""
+    """A read from or a write to disk failed."""
 
 
 class LogDirNotFound(BrokerError, code=ErrorCode.LOG_DIR_NOT_FOUND):
@@ -247,15 +248,15 @@ class LogDirNotFound(BrokerError, code=ErrorCode.LOG_DIR_NOT_FOUND):
 
 
 class FetchSessionIdNotFound(BrokerError, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND):
-    """The fetch session was never opened or has been evicted (KIP-227)."""
+    """The fetch session never existed or has been evicted (KIP-227)."""
 
 
 class InvalidFetchSessionEpoch(BrokerError, code=ErrorCode.INVALID_FETCH_SESSION_EPOCH):
-    """Client and broker disagree on how far the fetch session has come (KIP-227)."""
+    """Client and broker have different epochs of the fetch session (KIP-227)."""
 
 
 class FetchSessionTopicIdError(BrokerError, code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR):
-    """One fetch session is used with topic ids and without (KIP-516)."""
+    """One fetch session is used both with topic ids and with names (KIP-516)."""
 
 
 # --- topics, settings, the cluster ---------------------------------------------------------------
@@ -266,7 +267,7 @@ class InvalidTopic(BrokerError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
 
 
 class TopicAlreadyExists(BrokerError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
-    """A topic was to be created that exists."""
+    """A topic of this name exists already."""
 
 
 class TopicDeletionDisabled(BrokerError, code=ErrorCode.TOPIC_DELETION_DISABLED):
@@ -278,11 +279,11 @@ class InvalidPartitions(BrokerError, code=ErrorCode.INVALID_PARTITIONS):
 
 
 class InvalidReplicationFactor(BrokerError, code=ErrorCode.INVALID_REPLICATION_FACTOR):
-    """More replicas asked for than there are brokers, or fewer than one."""
+    """More replicas are requested than there are brokers, or fewer than one."""
 
 
 class InvalidReplicaAssignment(BrokerError, code=ErrorCode.INVALID_REPLICA_ASSIGNMENT):
-    """An explicit assignment has gaps, repeats a broker or names an unknown one."""
+    """An explicit assignment has gaps, repeats a broker or names an unknown broker."""
 
 
 class InvalidConfig(BrokerError, code=ErrorCode.INVALID_CONFIG):
@@ -290,19 +291,19 @@ class InvalidConfig(BrokerError, code=ErrorCode.INVALID_CONFIG):
 
 
 class PolicyViolation(BrokerError, code=ErrorCode.POLICY_VIOLATION):
-    """What was asked is possible but forbidden here."""
+    """The request is valid but a policy of this broker forbids it."""
 
 
 class ReassignmentInProgress(BrokerError, code=ErrorCode.REASSIGNMENT_IN_PROGRESS):
-    """The partition is already on the move."""
+    """The partition is already being reassigned."""
 
 
 class ElectionNotNeeded(BrokerError, code=ErrorCode.ELECTION_NOT_NEEDED):
-    """The partition has the leader that was asked for."""
+    """The partition already has the requested leader."""
 
 
 class PreferredLeaderNotAvailable(BrokerError, code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE):
-    """The log of the only replica there is is offline."""
+    """The log of the only replica is offline."""
 
 
 class EligibleLeadersNotAvailable(BrokerError, code=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
@@ -310,15 +311,15 @@ class EligibleLeadersNotAvailable(BrokerError, code=ErrorCode.ELIGIBLE_LEADERS_N
 
 
 class InvalidRegularExpression(BrokerError, code=ErrorCode.INVALID_REGULAR_EXPRESSION):
-    """A pattern cannot be understood."""
+    """A regular expression has a syntax error."""
 
 
 class NoReassignmentInProgress(BrokerError, code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
-    """There is no move to cancel."""
+    """There is no reassignment to cancel."""
 
 
 class MismatchedEndpointType(BrokerError, code=ErrorCode.MISMATCHED_ENDPOINT_TYPE):
-    """The listener is for brokers' clients, the request for a controller."""
+    """The request is for a controller, but the listener is a broker's."""
 
 
 class UnsupportedEndpointType(BrokerError, code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE):
@@ -326,26 +327,26 @@ class UnsupportedEndpointType(BrokerError, code=ErrorCode.UNSUPPORTED_ENDPOINT_T
 
 
 class NotController(BrokerError, code=ErrorCode.NOT_CONTROLLER):
-    """Only the controller may do this, and it is another broker."""
+    """Only the controller may do this, and another broker is the controller."""
 
 
 class SecurityDisabled(BrokerError, code=ErrorCode.SECURITY_DISABLED):
-    """There is no authorizer whose rules could be shown or changed."""
+    """No authorizer is configured, so there are no rules to show or change."""
 
 
 # --- requests ------------------------------------------------------------------------------------
 
 
 class InvalidRequest(BrokerError, code=ErrorCode.INVALID_REQUEST):
-    """Well-formed bytes that contradict each other."""
+    """A request that can be decoded but contradicts itself."""
 
 
 class UnsupportedVersion(BrokerError, code=ErrorCode.UNSUPPORTED_VERSION):
-    """The version, or a value that came with a later version, is not known."""
+    """This broker does not know the version, or a value of a later version."""
 
 
 class RequestTimedOut(BrokerError, code=ErrorCode.REQUEST_TIMED_OUT):
-    """The time the client allowed has passed."""
+    """The request's timeout has passed."""
 
 
 class ResourceNotFound(BrokerError, code=ErrorCode.RESOURCE_NOT_FOUND):
@@ -357,18 +358,18 @@ class DuplicateResource(BrokerError, code=ErrorCode.DUPLICATE_RESOURCE):
 
 
 class RebootstrapRequired(BrokerError, code=ErrorCode.REBOOTSTRAP_REQUIRED):
-    """The client believes it talks to another cluster or broker (KIP-1242)."""
+    """The client expects another cluster or broker (KIP-1242)."""
 
 
 # --- groups --------------------------------------------------------------------------------------
 
 
 class CoordinatorNotAvailable(BrokerError, code=ErrorCode.COORDINATOR_NOT_AVAILABLE):
-    """No coordinator can serve this key yet."""
+    """There is no coordinator for this key yet."""
 
 
 class CoordinatorLoadInProgress(BrokerError, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-    """The coordinator is reading the state of this key."""
+    """The coordinator is loading the state of this key."""
 
 
 class NotCoordinator(BrokerError, code=ErrorCode.NOT_COORDINATOR):
@@ -376,7 +377,7 @@ class NotCoordinator(BrokerError, code=ErrorCode.NOT_COORDINATOR):
 
 
 class InvalidGroupId(BrokerError, code=ErrorCode.INVALID_GROUP_ID):
-    """An empty group id where one is needed."""
+    """The group id is empty but required."""
 
 
 class GroupIdNotFound(BrokerError, code=ErrorCode.GROUP_ID_NOT_FOUND):
@@ -384,7 +385,7 @@ class GroupIdNotFound(BrokerError, code=ErrorCode.GROUP_ID_NOT_FOUND):
 
 
 class UnknownMemberId(BrokerError, code=ErrorCode.UNKNOWN_MEMBER_ID):
-    """The group has no such member, or no longer; `member_id` is what a JoinGroup is told, if not its own."""
+    """The group has no such member; a JoinGroup response carries `member_id` if it is not None."""
 
     def __init__(self, message: str | None = None, member_id: str | None = None) -> None:
         super().__init__(message)
@@ -392,23 +393,23 @@ class UnknownMemberId(BrokerError, code=ErrorCode.UNKNOWN_MEMBER_ID):
 
 
 class IllegalGeneration(BrokerError, code=ErrorCode.ILLEGAL_GENERATION):
-    """The member speaks of a generation that is not the group's."""
+    """The member's generation is not that of the group."""
 
 
 class RebalanceInProgress(BrokerError, code=ErrorCode.REBALANCE_IN_PROGRESS):
-    """The group gathers its members: join again."""
+    """The group is rebalancing: the member must join again."""
 
 
 class InconsistentGroupProtocol(BrokerError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
-    """The member shares no protocol with the group, or none was given."""
+    """The member has no protocol in common with the group, or named none."""
 
 
 class InvalidSessionTimeout(BrokerError, code=ErrorCode.INVALID_SESSION_TIMEOUT):
-    """The session timeout is outside what the broker allows."""
+    """The session timeout is outside the limits of the broker."""
 
 
 class MemberIdRequired(BrokerError, code=ErrorCode.MEMBER_ID_REQUIRED):
-    """Join again with this id (KIP-394)."""
+    """The member must join again with this id (KIP-394)."""
 
     def __init__(self, member_id: str) -> None:
         super().__init__(f"join again as {member_id}")
@@ -416,7 +417,7 @@ class MemberIdRequired(BrokerError, code=ErrorCode.MEMBER_ID_REQUIRED):
 
 
 class FencedInstanceId(BrokerError, code=ErrorCode.FENCED_INSTANCE_ID):
-    """Another member has taken over this instance id (KIP-345); `member_id` as for UnknownMemberId."""
+    """Another member has this instance id now (KIP-345); `member_id` as in UnknownMemberId."""
 
     def __init__(self, message: str | None = None, member_id: str | None = None) -> None:
         super().__init__(message)
@@ -424,19 +425,19 @@ class FencedInstanceId(BrokerError, code=ErrorCode.FENCED_INSTANCE_ID):
 
 
 class GroupMaxSizeReached(BrokerError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
-    """The group has group.max.size members."""
+    """The group already has group.max.size members."""
 
 
 class NonEmptyGroup(BrokerError, code=ErrorCode.NON_EMPTY_GROUP):
-    """The group has members, so it cannot go."""
+    """The group has members, so it cannot be deleted."""
 
 
 class GroupSubscribedToTopic(BrokerError, code=ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC):
-    """The group reads the topic, so its offsets cannot go (KIP-496)."""
+    """The group subscribes to the topic, so its offsets cannot be deleted (KIP-496)."""
 
 
 class OffsetMetadataTooLarge(BrokerError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):
-    """The note with an offset exceeds offset.metadata.max.bytes."""
+    """The metadata of an offset exceeds offset.metadata.max.bytes."""
 
 
 class InvalidCommitOffsetSize(BrokerError, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):

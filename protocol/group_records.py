@@ -1,12 +1,15 @@
-"""What is written into __consumer_offsets: the keys and values of Apache Kafka's own records.
+"""The records of __consumer_offsets: keys and values as Apache Kafka writes them.
 
-A key begins with its version: 0 and 1 are an offset of a group, 2 is a group. Values have versions of their
-own, and are written in version 3 (an offset with an expiry time in version 1, the last that has one),
-which every Kafka since 2.1 reads; versions to 4 are read. A value of None is a tombstone.
+A key begins with its version: 0 and 1 are an offset of a group, 2 is a group. Values have versions
+of their own. They are written in version 3, which every Kafka since 2.1 reads; an offset with an
+expiry time is written in version 1, the last that has one. Versions up to 4 are read. A value of
+None is a tombstone.
 
-What nearly every commit writes is packed without a message object, to the bytes that the schemas give.
+The records of nearly every commit are packed without a message object, into the same bytes as the
+schemas give.
 
-Source: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMetadataValue messages.
+Source: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMetadataValue
+messages.
 """
 
 from __future__ import annotations
@@ -29,12 +32,12 @@ _FLEXIBLE_SINCE: Final = 4
 _LENGTH = Struct(">h").pack
 _KEY_HEAD = Struct(">hh").pack  # version, length of the group
 _INDEX = Struct(">i").pack
-_VALUE_HEAD = Struct(">hqih").pack  # version, offset, leader epoch, length of the note
+_VALUE_HEAD = Struct(">hqih").pack  # version, offset, leader epoch, length of the metadata
 _TIME = Struct(">q").pack
 
 
 class OffsetCommitKey(Message):
-    """An offset is of a group and a partition."""
+    """The group and the partition of a committed offset."""
 
     group: String = since(0)
     topic: String = since(0)
@@ -42,7 +45,7 @@ class OffsetCommitKey(Message):
 
 
 class OffsetCommitValue(Message):
-    """An offset, with the times in ms at which it was committed and, if told, expires."""
+    """An offset, with its commit time in ms and, if it has one, its expiry time in ms."""
 
     offset: Int64 = since(0)
     leader_epoch: Int32 = since(3, default=-1, ignorable=True)
@@ -58,7 +61,7 @@ class GroupMetadataKey(Message):
 
 
 class MemberMetadata(Message):
-    """One member; `subscription` is what it said of itself for the group's protocol."""
+    """One member; `subscription` is its metadata for the group's protocol."""
 
     member_id: String = since(0)
     group_instance_id: String | None = since(3, default=None, ignorable=True)
@@ -71,7 +74,7 @@ class MemberMetadata(Message):
 
 
 class GroupMetadataValue(Message):
-    """One generation of a group, as its leader has assigned it."""
+    """One generation of a group, with the assignments of its leader."""
 
     protocol_type: String = since(0)
     generation: Int32 = since(0)
@@ -97,7 +100,7 @@ def _written(version: int, message: Message) -> bytes:
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
-    """The key of a group's offset."""
+    """Return the key of a group's offset."""
     try:
         of_group, of_topic = group.encode(), topic.encode()
         head = _KEY_HEAD(_OFFSET_KEY, len(of_group))
@@ -108,17 +111,17 @@ def offset_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def group_key(group: str) -> bytes:
-    """The key of a group."""
+    """Return the key of a group."""
     return _written(_GROUP_KEY, GroupMetadataKey(group=group))
 
 
 def offset_value(value: OffsetCommitValue) -> bytes:
-    """The value of an offset; one that expires at a time is written in the version that can say so."""
+    """Return the value of an offset, in the version that can hold its expiry time, if any."""
     return _written(_WITH_EXPIRY if value.expire_timestamp != -1 else _WRITTEN, value)
 
 
 def lasting_offset_value(offset: int, leader_epoch: int, metadata: str, commit_ms: int) -> bytes:
-    """The value of an offset without a time of its own at which it expires: nearly all are."""
+    """Return the value of an offset without an expiry time, as nearly all are."""
     note = metadata.encode()
     try:
         head = _VALUE_HEAD(_WRITTEN, offset, leader_epoch, len(note))
@@ -134,12 +137,12 @@ def lasting_offset_value(offset: int, leader_epoch: int, metadata: str, commit_m
 
 
 def group_value(value: GroupMetadataValue) -> bytes:
-    """The value of a group."""
+    """Return the value of a group."""
     return _written(_WRITTEN, value)
 
 
 def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """The key of a record; None for a kind that came after these. Raises DecodeError."""
+    """Return the key of a record; None for a newer type of record. Raises DecodeError."""
     version = int.from_bytes(key[:2], "big", signed=True)
     if len(key) < 2 or version < 0:
         raise DecodeError(f"a key of {len(key)} bytes, version {version}")
@@ -151,13 +154,13 @@ def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
 
 
 def read_offset(value: bytes) -> OffsetCommitValue:
-    """The value of an offset; raises DecodeError."""
+    """Return the value of an offset. Raises DecodeError."""
     found: OffsetCommitValue = _read(OffsetCommitValue, value)
     return found
 
 
 def read_group(value: bytes) -> GroupMetadataValue:
-    """The value of a group; raises DecodeError."""
+    """Return the value of a group. Raises DecodeError."""
     found: GroupMetadataValue = _read(GroupMetadataValue, value)
     return found
 
@@ -171,11 +174,11 @@ def _read(cls: type[Any], value: bytes) -> Any:
 
 @lru_cache(maxsize=4096)
 def partition_of(group: str, partitions: int) -> int:
-    """Which partition a group is kept in: Java's hash of its id, as in Kafka."""
+    """Return the partition of a group: by Java's hash of its id, as in Kafka."""
     encoded = group.encode("utf-16-be", "surrogatepass")
     found = 0
     for at in range(0, len(encoded), 2):
         found = (31 * found + int.from_bytes(encoded[at : at + 2], "big")) & 0xFFFFFFFF
     if found >= 1 << 31:
-        found = (1 << 32) - found if found > 1 << 31 else 0  # what Kafka makes of the smallest int
+        found = (1 << 32) - found if found > 1 << 31 else 0  # Kafka takes the smallest int as 0
     return found % partitions

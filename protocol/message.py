@@ -1,12 +1,12 @@
-"""The only door to the schemas: which APIs there are, their codecs, and the headers around them.
+"""The declared APIs, their codecs, and the headers of requests and responses.
 
     api = api_of(0)
     request, end = codec(api.request, 9).decode(frame, header.body_offset)
     parts = codec(api.response, 9).encode_parts(response)
 
-An API is declared in one file of protocol/api, which is imported when it is first asked for. Nothing is
-generated before it is used: a broker that has just started has compiled nothing, and a client makes it
-compile a dozen codecs of a millisecond.
+Other packages reach the schemas only through this module. An API is declared in one file of
+protocol/api, which is imported on first use. Codecs are generated on first use too: a broker that
+has just started has compiled none, and a client makes it compile a dozen, each in a millisecond.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _loaded: dict[int, Api] = {}
 
 
 def known_apis() -> tuple[Api, ...]:
-    """Every API there is a declaration of, by ascending key; imports them all."""
+    """Return every declared API, by ascending key; imports every declaration."""
     return tuple(_api(key) for key in FILES)
 
 
 def served_apis() -> tuple[Api, ...]:
-    """The APIs that the broker serves, by ascending key; imports every declaration."""
+    """Return the APIs that the broker serves, by ascending key; imports every declaration."""
     return tuple(api for api in known_apis() if api.served is not None)
 
 
@@ -96,10 +96,10 @@ class Codec:
 
     @cached_property
     def encode_parts(self) -> Callable[[Any], list[Buffer]]:
-        """`encode_parts(message) -> list of buffers`, of which records are not copies.
+        """`encode_parts(message) -> list of buffers`, in which records are not copied.
 
-        The list is new and has at least one element, and its first one is bytes (not records).
-        Raises EncodeError.
+        The list is new and not empty, and its first element is bytes (not records). Raises
+        EncodeError.
         """
         from protocol.encoder import make_encoder
 
@@ -139,7 +139,7 @@ _FLEXIBLE_RESPONSE_HEAD = Struct(">ix").pack
 
 
 class RequestHeader(NamedTuple):
-    """What precedes every request; its body begins at `body_offset` of the frame."""
+    """The header of a request; the body begins at `body_offset` of the frame."""
 
     api_key: int
     api_version: int
@@ -151,9 +151,9 @@ class RequestHeader(NamedTuple):
 def read_request_header(frame: Buffer) -> RequestHeader:
     """Read the header of a frame (without its length).
 
-    Header version 2, with a tag section, belongs to the flexible versions of an API, and to every version of
-    ApiVersions above those known (KIP-511, KIP-482); an unknown API is read as version 1. Raises
-    DecodeError.
+    Header version 2, with a tag section, belongs to the flexible versions of an API, and to every
+    version of ApiVersions above the known ones (KIP-511, KIP-482). The header of an unknown API is
+    read as version 1. Raises DecodeError.
     """
     try:
         key, version, correlation_id, length = _REQUEST_HEAD(frame)
@@ -181,8 +181,8 @@ def read_request_header(frame: Buffer) -> RequestHeader:
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """Return the header of a response.
 
-    Flexible versions add a tag section, always empty here, except for ApiVersions: its client may not
-    know yet what the broker speaks (KIP-511).
+    Flexible versions add a tag section, which is always empty here. ApiVersions does not add it,
+    because its client may not know yet which versions the broker serves (KIP-511).
     """
     api = _loaded.get(api_key) or api_of(api_key)
     if (

@@ -6,11 +6,11 @@
         error_message: String | None = since(8, default=None, ignorable=True)
 
 The annotation is the type on the wire (and, to a type checker, the Python type): `Int32`, `String`,
-`list[...]` of anything, another Message. `| None` says that it may be null. `since` says in which
-versions the field exists. The order of the lines is the order on the wire; classes have slots and a
-keyword-only constructor in which everything has a default.
+`list[...]` of anything, another Message. `| None` means that it may be null. `since` gives the
+versions that have the field. The order of the lines is the order on the wire. Classes have slots
+and a keyword-only constructor in which every field has a default.
 
-Declaring costs next to nothing: constructors and codecs are generated when they are first used.
+A declaration costs almost nothing: constructors and codecs are generated when they are first used.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ MISSING: Final = _Missing()
 
 
 class _Since(NamedTuple):
-    """What `since` was told, until the class is complete."""
+    """The arguments of `since`, until the class is complete."""
 
     version: int
     until: int | None
@@ -96,11 +96,12 @@ def since(
 ) -> Any:
     """Declare the versions of a field: from `version` on, to `until` (included) if given.
 
-    `nullable` is the version from which it may be null, where that is later than the field itself.
-    `default` stands in where a version lacks the field; without one it is 0, False, "", b"", an empty list,
-    the zero UUID, or None for records. With a `tag` the field travels in the tag section, and only
-    if it differs from its default; a tagged struct is None where it is absent. An `ignorable` field
-    is dropped silently when the written version lacks it; any other must be at its default then.
+    `nullable` is the first version in which it may be null, if that is later than the field itself.
+    `default` is the value in versions that lack the field; without it the value is 0, False, "",
+    b"", an empty list, the zero UUID, or None for records. A field with a `tag` is written into the
+    tag section, and only if it differs from its default; a tagged struct is None if it is absent.
+    An `ignorable` field is dropped silently if the written version lacks it; any other field must
+    then have its default.
     """
     return _Since(version, until, nullable, default, tag, ignorable)
 
@@ -133,7 +134,7 @@ class Field(NamedTuple):
 
 
 def _field(name: str, annotation: str, told: _Since) -> Field:
-    """Combine an annotation with its `since`; raises TypeError for one that makes no sense."""
+    """Combine an annotation with its `since`. Raises TypeError for an invalid combination."""
     kind = annotation.removesuffix(" | None")
     may_be_none = kind != annotation
     is_array = kind.startswith("list[")
@@ -188,7 +189,7 @@ class Message(metaclass=_MessageType):
     declared_fields: ClassVar[tuple[Field, ...]]
 
     def __init__(self, **values: Any) -> None:
-        """Replaced by a constructor made for the class, the first time one of its kind is made."""
+        """Set the fields. A generated constructor replaces this one on the first call."""
         cls = type(self)
         cls.__init__ = _make_init(cls)  # type: ignore[method-assign]
         cls.__init__(self, **values)
@@ -213,11 +214,12 @@ class Message(metaclass=_MessageType):
 
 
 class Api(NamedTuple):
-    """The one declaration of an API; dispatch, ApiVersions, the documentation and the authorizer read it.
+    """The declaration of an API, for dispatch, ApiVersions, the documentation and the authorizer.
 
-    `min_version` to `max_version` are the versions the messages are declared for. From `first_flexible`
-    on, lengths are varints and structs end in a tag section (KIP-482); None if no version is. `served` are
-    the lowest and the highest version that the broker serves; None if only clients use the API.
+    The messages are declared for `min_version` to `max_version`. From `first_flexible` on, lengths
+    are varints and structs end in a tag section (KIP-482); it is None if no version is flexible.
+    `served` are the lowest and the highest version that the broker serves; it is None if only
+    clients use the API.
     """
 
     key: int
@@ -232,12 +234,12 @@ class Api(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The file that declares the API, in protocol/api, and that serves it, in broker/api."""
+        """The name of the file that declares the API in protocol/api and serves it in broker/api."""
         return self.request.__module__.rpartition(".")[2]
 
 
 def struct_of(owner: type[Message], field: Field) -> type[Message]:
-    """The class of a struct field: the Message of that name in the module of its owner."""
+    """Return the class of a struct field: the Message of that name in its owner's module."""
     found = getattr(sys.modules[owner.__module__], field.kind, None)
     if not isinstance(found, _MessageType):
         raise TypeError(f"{owner.__name__}.{field.name}: no message {field.kind} in its module")
@@ -245,7 +247,7 @@ def struct_of(owner: type[Message], field: Field) -> type[Message]:
 
 
 def default_source(owner: type[Message], field: Field, names: dict[str, Any]) -> str:
-    """Python source of a field's default; binds what the source refers to in `names`."""
+    """Return the Python source of a field's default; binds the names that it needs in `names`."""
     if field.is_array:
         return "None" if field.default is None else "[]"
     if field.is_struct and field.tag is None and field.nullable_first is None:
@@ -263,7 +265,7 @@ def _make_init(cls: type[Message]) -> Any:
     parameters, lines = [], []
     for field in cls.declared_fields:
         default = default_source(cls, field, names)
-        if default == "[]" or default.endswith("()"):  # each instance has its own
+        if default == "[]" or default.endswith("()"):  # each instance gets a new one
             parameters.append(f"{field.name}=MISSING")
             lines.append(
                 f" self.{field.name} = {default} if {field.name} is MISSING else {field.name}"

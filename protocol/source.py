@@ -1,8 +1,7 @@
 """Python source under construction: lines, blocks, bound names, and runs of fixed-width fields.
 
-Both generators of codecs write into one of these. A *run* is a stretch of neighbouring fields whose
-widths do not depend on the data; it becomes one precompiled struct, which is where most of the
-speed comes from.
+Both generators of codecs write into a `Source`. A *run* is a sequence of adjacent fields whose
+widths do not depend on the data. It becomes one precompiled struct, which gives most of the speed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """Lines of one function and the names they refer to."""
+    """The lines of one function and the names that they refer to."""
 
     def __init__(self, names: dict[str, Any] | None = None) -> None:
         self.names: dict[str, Any] = {} if names is None else names
@@ -23,16 +22,16 @@ class Source:
         self._depth = 0
 
     def line(self, text: str) -> None:
-        """Add a line at the present depth."""
+        """Add a line at the current indentation."""
         self._lines.append("    " * self._depth + text)
 
     def block(self, head: str) -> Block:
-        """Add `head` and indent what follows inside the `with` statement."""
+        """Add `head` and indent the lines that are added inside the `with` statement."""
         self.line(head)
         return Block(self)
 
     def indent(self, levels: int) -> None:
-        """Move the present depth."""
+        """Change the current indentation."""
         self._depth += levels
 
     def struct(self, letters: str, method: str) -> tuple[str, int]:
@@ -43,7 +42,7 @@ class Source:
         return name, compiled.size
 
     def function(self, name: str) -> Any:
-        """Compile the lines and return what they define as `name`."""
+        """Compile the lines and return the function `name` that they define."""
         exec("\n".join(self._lines), self.names)  # noqa: S102 - made of declarations only
         return self.names[name]
 
@@ -52,7 +51,7 @@ class Source:
 
 
 class Block:
-    """An indented stretch of lines."""
+    """An indented block of lines."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -1,10 +1,10 @@
-"""The primitives below every message: what the generated codecs call at run time.
+"""The primitives of every message: functions that the generated codecs call at run time.
 
 Variable-length integers are unsigned, seven bits a byte, lowest first, at most five bytes
-(KIP-482). A tag section is a count, then (tag, size, value) each. Nothing here trusts a length:
-running off the end of the buffer is an IndexError or a struct.error, which the codec turns into
-`DecodeError`; a length that points past the end is a `DecodeError` at once, before anything of
-that size is made.
+(KIP-482). A tag section is a count, then (tag, size, value) for each tag. No length is trusted.
+Reading past the end of the buffer is an IndexError or a struct.error, which the codec turns into
+`DecodeError`. A length that exceeds the buffer is a `DecodeError` before memory of that size is
+allocated.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _UUIDS_MAX: Final = 4096
 
 
 class DecodeError(ValueError):
-    """Bytes that are not the message they should be: truncated, a lying length, bad UTF-8 ..."""
+    """Bytes that are not a valid message: truncated, a wrong length, bad UTF-8 ..."""
 
 
 class EncodeError(ValueError):
-    """A message the asked version cannot carry: a field without a place, a value out of range."""
+    """A message that the version cannot carry: an unknown field, a value out of range."""
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -36,8 +36,8 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
     Raises DecodeError after five bytes without an end, IndexError at the end of the buffer.
     """
-    # Written out: a loop takes twice as long, and every record set of a flexible request
-    # begins with one of these.
+    # The loop is unrolled, because a loop takes twice as long and every record set of a flexible
+    # request begins with a varint.
     byte = buffer[position]
     if byte < 128:
         return byte, position + 1
@@ -74,10 +74,10 @@ def write_uvarint(value: int) -> bytes:
 
 
 class Uvarints(dict[int, bytes]):
-    """The unsigned varint of any int by subscript; one-byte ones are at hand."""
+    """The unsigned varint of any int by subscript; those of one byte are precomputed."""
 
     def __missing__(self, value: int) -> bytes:
-        """Return a varint that is not at hand."""
+        """Return a varint that is not precomputed."""
         return write_uvarint(value)
 
 
@@ -85,7 +85,7 @@ UVARINTS: Final = Uvarints((value, bytes((value,))) for value in range(128))
 
 
 def skip_tags(buffer: Buffer, position: int, limit: int) -> int:
-    """Pass over the tag section at `position`; return the position after it."""
+    """Skip the tag section at `position`; return the position after it."""
     count, position = read_uvarint(buffer, position)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
@@ -104,9 +104,9 @@ _set_is_safe = UUID.__dict__["is_safe"].__set__
 def read_uuid(data: bytes) -> UUID:
     """Return the UUID of 16 bytes.
 
-    A broker sees the same few topic ids all day: they are remembered, and forgotten all at once
-    when a client that invents ids has filled the memory. Filling the two slots directly takes a
-    third of the time of the constructor.
+    UUIDs are cached, because a broker sees the same few topic ids again and again. The cache is
+    cleared when it is full, so that a client that invents ids cannot grow it. Setting the two slots
+    directly takes a third of the time of the constructor.
     """
     known = _uuids.get(data)
     if known is not None:
@@ -130,7 +130,7 @@ def bad_length(field: str, length: int, remaining: int) -> DecodeError:
 
 
 def too_long(field: str, length: int) -> DecodeError:
-    """Return the error for a string that only a flexible version could carry."""
+    """Return the error for a string that is too long for versions that are not flexible."""
     return DecodeError(f"{field} has {length} bytes: a string has at most {STRING_MAX}")
 
 
@@ -140,10 +140,10 @@ def too_many_elements() -> DecodeError:
 
 
 def bad_tag(field: str, size: int) -> DecodeError:
-    """Return the error for a tagged field whose value is not as long as it says."""
+    """Return the error for a tagged field whose value does not have the stated size."""
     return DecodeError(f"the tagged field {field} does not fill its {size} bytes")
 
 
 def no_place(message: str, field: str, version: int) -> EncodeError:
-    """Return the error for a set field that the version cannot carry and must not lose."""
+    """Return the error for a set field that the version lacks and that is not ignorable."""
     return EncodeError(f"{message} v{version} has no place for {field}")

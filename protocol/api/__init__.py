@@ -1,10 +1,11 @@
 """The APIs of the protocol, one file per API.
 
-Each file declares the request, the response and the structs within, and binds them together as `API`: the
-one declaration of its key, its versions, those the broker serves, and the rights it needs. The head of a
-file tells what each version added. Field names, types, versions and defaults are Kafka's (3.9 for the
-old versions, 4.4 for the new). `protocol.message.api_of` imports a file when it is first needed; it finds the
-file here, by the API's key.
+Each file declares the request, the response and their structs, and binds them together as `API`:
+the one declaration of the API's key, its versions, the versions that the broker serves, and the
+rights that it needs. The docstring of a file lists what each version added. Field names, types,
+versions and defaults are Kafka's (3.9 for the old versions, 4.4 for the new).
+`protocol.message.api_of` imports a file when it is first needed; it finds the file by the API's
+key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""AddPartitionsToTxn (key 24): a transaction is about to write to these partitions (KIP-98).
+"""AddPartitionsToTxn (key 24): add partitions to a transaction before it writes to them (KIP-98).
 
-v3 flexible; v4 several transactions at once, asked by brokers (KIP-890); v5 same bytes, new error codes.
+v3 flexible; v4 several transactions in one request of a broker (KIP-890); v5 same bytes, new error
+codes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class AddPartitionsToTxnTopic(Message):
 
 
 class AddPartitionsToTxnTransaction(Message):
-    """One of several transactions; `verify_only` asks whether the partitions belong to it already."""
+    """One of several transactions; `verify_only` only checks whether it has the partitions."""
 
     transactional_id: String = since(4)
     producer_id: Int64 = since(4)
@@ -44,21 +45,21 @@ class AddPartitionsToTxnPartitionResult(Message):
 
 
 class AddPartitionsToTxnTopicResult(Message):
-    """The outcome for one topic."""
+    """The results for one topic."""
 
     name: String = since(0)
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = since(0)
 
 
 class AddPartitionsToTxnResult(Message):
-    """The outcome for one of several transactions."""
+    """The results for one of several transactions."""
 
     transactional_id: String = since(4)
     topic_results: list[AddPartitionsToTxnTopicResult] = since(4)
 
 
 class AddPartitionsToTxnResponse(Message):
-    """The outcome for every partition."""
+    """The result for every partition."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(4, ignorable=True)

@@ -17,7 +17,7 @@ class AlterableConfig(Message):
 
 
 class AlterConfigsResource(Message):
-    """One resource and all the settings it is to have."""
+    """One resource and all its new settings."""
 
     resource_type: Int8 = since(0)
     resource_name: String = since(0)
@@ -32,7 +32,7 @@ class AlterConfigsRequest(Message):
 
 
 class AlterConfigsResourceResponse(Message):
-    """The outcome for one resource."""
+    """The result for one resource."""
 
     error_code: Int16 = since(0)
     error_message: String | None = since(0, default=None)
@@ -41,7 +41,7 @@ class AlterConfigsResourceResponse(Message):
 
 
 class AlterConfigsResponse(Message):
-    """The outcome for every resource."""
+    """The result for every resource."""
 
     throttle_time_ms: Int32 = since(0)
     responses: list[AlterConfigsResourceResponse] = since(0)

@@ -10,7 +10,7 @@ from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
 class ReassignablePartition(Message):
-    """One partition and its new replicas; null: cancel the move."""
+    """One partition and its new replicas; null cancels the reassignment."""
 
     partition_index: Int32 = since(0)
     replicas: list[Int32] | None = since(0, default=None)
@@ -24,14 +24,14 @@ class ReassignableTopic(Message):
 
 
 class AlterPartitionReassignmentsRequest(Message):
-    """Move these partitions."""
+    """Reassign these partitions."""
 
     timeout_ms: Int32 = since(0, default=60000)
     topics: list[ReassignableTopic] = since(0)
 
 
 class ReassignablePartitionResponse(Message):
-    """The outcome for one partition."""
+    """The result for one partition."""
 
     partition_index: Int32 = since(0)
     error_code: Int16 = since(0)
@@ -39,14 +39,14 @@ class ReassignablePartitionResponse(Message):
 
 
 class ReassignableTopicResponse(Message):
-    """The outcomes for one topic."""
+    """The results for one topic."""
 
     name: String = since(0)
     partitions: list[ReassignablePartitionResponse] = since(0)
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    """The outcome for every partition."""
+    """The result for every partition."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(0)

@@ -1,9 +1,8 @@
-"""ApiVersions (key 18): which requests this broker serves.
+"""ApiVersions (key 18): the requests that this broker serves.
 
-v1 throttle time; v3 flexible, the client's software (KIP-511), features (KIP-584); v4 features
-may start at version 0 (KIP-1022); v5 cluster and node the client means to talk to (KIP-1242).
-The answer's header is always version 0, and to an unknown version the answer is v0 with error
-35.
+v1 throttle time; v3 flexible, the client's software (KIP-511), features (KIP-584); v4 features may
+start at version 0 (KIP-1022); v5 the cluster and node that the client expects (KIP-1242). The
+response header is always version 0. The response to an unknown version is v0 with error 35.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, sin
 
 
 class ApiVersionsRequest(Message):
-    """Tell what you serve; the names are matched by the handler, not here."""
+    """Ask which APIs are served; the handler checks the client's names."""
 
     client_software_name: String = since(3, ignorable=True)
     client_software_version: String = since(3, ignorable=True)
@@ -21,7 +20,7 @@ class ApiVersionsRequest(Message):
 
 
 class ApiVersion(Message):
-    """One API and the versions served, both ends included."""
+    """One API and its lowest and highest served version."""
 
     api_key: Int16 = since(0)
     min_version: Int16 = since(0)
@@ -29,7 +28,7 @@ class ApiVersion(Message):
 
 
 class SupportedFeatureKey(Message):
-    """A feature this broker could run, and at which levels."""
+    """A feature that this broker supports, and its levels."""
 
     name: String = since(3)
     min_version: Int16 = since(3)
@@ -37,7 +36,7 @@ class SupportedFeatureKey(Message):
 
 
 class FinalizedFeatureKey(Message):
-    """A feature the cluster has agreed on, and at which levels."""
+    """A feature that the cluster has finalized, and its levels."""
 
     name: String = since(3)
     max_version_level: Int16 = since(3)
@@ -45,7 +44,7 @@ class FinalizedFeatureKey(Message):
 
 
 class ApiVersionsResponse(Message):
-    """The APIs served; the finalized features count only if the epoch is not -1."""
+    """The served APIs; the finalized features are valid only if the epoch is not -1."""
 
     error_code: Int16 = since(0)
     api_keys: list[ApiVersion] = since(0)

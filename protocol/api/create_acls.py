@@ -1,6 +1,6 @@
 """CreateAcls (key 30): add access rules (KIP-140).
 
-v1 kinds of patterns (KIP-290); v2 flexible; v3 the same as v2.
+v1 pattern types (KIP-290); v2 flexible; v3 the same as v2.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class CreateAclsRequest(Message):
 
 
 class AclCreationResult(Message):
-    """The outcome for one rule."""
+    """The result for one rule."""
 
     error_code: Int16 = since(0)
     error_message: String | None = since(0, default=None)
 
 
 class CreateAclsResponse(Message):
-    """The outcome for every rule, in order."""
+    """The result for every rule, in order."""
 
     throttle_time_ms: Int32 = since(0)
     results: list[AclCreationResult] = since(0)

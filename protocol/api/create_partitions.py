@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): more partitions for topics that exist (KIP-195).
+"""CreatePartitions (key 37): add partitions to existing topics (KIP-195).
 
 v1 the same as v0; v2 flexible; v3 the same as v2.
 """
@@ -10,13 +10,13 @@ from protocol.schema import Api, Bool, Int16, Int32, Message, String, since
 
 
 class CreatePartitionsAssignment(Message):
-    """The brokers that hold one new partition."""
+    """The brokers that will hold one new partition."""
 
     broker_ids: list[Int32] = since(0)
 
 
 class CreatePartitionsTopic(Message):
-    """One topic, and how many partitions it is to have."""
+    """One topic and its new number of partitions."""
 
     name: String = since(0)
     count: Int32 = since(0)
@@ -24,7 +24,7 @@ class CreatePartitionsTopic(Message):
 
 
 class CreatePartitionsRequest(Message):
-    """Give topics more partitions."""
+    """Add partitions to these topics."""
 
     topics: list[CreatePartitionsTopic] = since(0)
     timeout_ms: Int32 = since(0)
@@ -32,7 +32,7 @@ class CreatePartitionsRequest(Message):
 
 
 class CreatePartitionsTopicResult(Message):
-    """The outcome for one topic."""
+    """The result for one topic."""
 
     name: String = since(0)
     error_code: Int16 = since(0)
@@ -40,7 +40,7 @@ class CreatePartitionsTopicResult(Message):
 
 
 class CreatePartitionsResponse(Message):
-    """The outcome for every topic."""
+    """The result for every topic."""
 
     throttle_time_ms: Int32 = since(0)
     results: list[CreatePartitionsTopicResult] = since(0)

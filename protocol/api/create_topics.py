@@ -1,8 +1,8 @@
-"""CreateTopics (key 19): new topics.
+"""CreateTopics (key 19): create topics.
 
 v1 validate only, error messages; v2 throttle time; v4 -1 for the broker's default partitions and
-replicas (KIP-464); v5 flexible, and the answer tells the settings (KIP-525); v6 quotas may
-refuse; v7 topic ids in the answer (KIP-516).
+replicas (KIP-464); v5 flexible, and the settings in the response (KIP-525); v6 quotas may refuse;
+v7 topic ids in the response (KIP-516).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, Uuid
 
 
 class CreatableReplicaAssignment(Message):
-    """The brokers that shall hold one partition, the first one leads."""
+    """The brokers that will hold one partition; the first is its leader."""
 
     partition_index: Int32 = since(0)
     broker_ids: list[Int32] = since(0)
@@ -26,7 +26,7 @@ class CreatableTopicConfig(Message):
 
 
 class CreatableTopic(Message):
-    """One topic to create, by numbers or by explicit assignments."""
+    """One topic to create, with numbers or with explicit assignments."""
 
     name: String = since(0)
     num_partitions: Int32 = since(0)
@@ -36,7 +36,7 @@ class CreatableTopic(Message):
 
 
 class CreateTopicsRequest(Message):
-    """Create these topics, or only check whether that would work."""
+    """Create these topics, or only validate the request."""
 
     topics: list[CreatableTopic] = since(0)
     timeout_ms: Int32 = since(0, default=60000)
@@ -44,7 +44,7 @@ class CreateTopicsRequest(Message):
 
 
 class CreatableTopicConfigs(Message):
-    """One setting the topic has now, and from which source."""
+    """One setting of the new topic, and its source."""
 
     name: String = since(5)
     value: String | None = since(5, default=None)
@@ -54,7 +54,7 @@ class CreatableTopicConfigs(Message):
 
 
 class CreatableTopicResult(Message):
-    """One topic made, or why not; numbers are -1 where they are not told."""
+    """One created topic, or the error; numbers that are not given are -1."""
 
     name: String = since(0)
     topic_id: Uuid = since(7, ignorable=True)
@@ -67,7 +67,7 @@ class CreatableTopicResult(Message):
 
 
 class CreateTopicsResponse(Message):
-    """The outcome for every topic."""
+    """The result for every topic."""
 
     throttle_time_ms: Int32 = since(2, ignorable=True)
     topics: list[CreatableTopicResult] = since(0)

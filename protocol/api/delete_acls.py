@@ -1,6 +1,6 @@
 """DeleteAcls (key 31): remove the access rules that match filters (KIP-140).
 
-v1 kinds of patterns (KIP-290); v2 flexible; v3 the same as v2.
+v1 pattern types (KIP-290); v2 flexible; v3 the same as v2.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from protocol.schema import Api, Int8, Int16, Int32, Message, String, since
 
 
 class DeleteAclsFilter(Message):
-    """Which rules."""
+    """A filter for rules."""
 
     resource_type_filter: Int8 = since(0)
     resource_name_filter: String | None = since(0, default=None)
@@ -22,7 +22,7 @@ class DeleteAclsFilter(Message):
 
 
 class DeleteAclsRequest(Message):
-    """Remove the rules that match any of these."""
+    """Remove the rules that match any of these filters."""
 
     filters: list[DeleteAclsFilter] = since(0)
 
@@ -42,7 +42,7 @@ class DeleteAclsMatchingAcl(Message):
 
 
 class DeleteAclsFilterResult(Message):
-    """What one filter found."""
+    """The rules that one filter removed."""
 
     error_code: Int16 = since(0)
     error_message: String | None = since(0, default=None)
@@ -50,7 +50,7 @@ class DeleteAclsFilterResult(Message):
 
 
 class DeleteAclsResponse(Message):
-    """The outcome for every filter, in order."""
+    """The result for every filter, in order."""
 
     throttle_time_ms: Int32 = since(0)
     filter_results: list[DeleteAclsFilterResult] = since(0)

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): forget groups and their offsets.
+"""DeleteGroups (key 42): delete groups and their offsets.
 
 v1 throttle quota rules; v2 flexible.
 """
@@ -10,20 +10,20 @@ from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
 class DeleteGroupsRequest(Message):
-    """Forget these groups."""
+    """Delete these groups."""
 
     groups_names: list[String] = since(0)
 
 
 class DeletableGroupResult(Message):
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: String = since(0)
     error_code: Int16 = since(0)
 
 
 class DeleteGroupsResponse(Message):
-    """What became of each."""
+    """The result for every group."""
 
     throttle_time_ms: Int32 = since(0)
     results: list[DeletableGroupResult] = since(0)

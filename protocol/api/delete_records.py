@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): the records before an offset go (KIP-107).
+"""DeleteRecords (key 21): delete the records before an offset (KIP-107).
 
 v1 the same as v0; v2 flexible.
 """
@@ -10,7 +10,7 @@ from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class DeleteRecordsPartition(Message):
-    """One partition, and the first offset to keep; -1: keep nothing that can be read."""
+    """One partition and the first offset to keep; -1 deletes all below the high watermark."""
 
     partition_index: Int32 = since(0)
     offset: Int64 = since(0)
@@ -31,7 +31,7 @@ class DeleteRecordsRequest(Message):
 
 
 class DeleteRecordsPartitionResult(Message):
-    """The outcome for one partition: its first offset now."""
+    """The result for one partition: its new log start offset."""
 
     partition_index: Int32 = since(0)
     low_watermark: Int64 = since(0)
@@ -39,14 +39,14 @@ class DeleteRecordsPartitionResult(Message):
 
 
 class DeleteRecordsTopicResult(Message):
-    """The outcomes for one topic."""
+    """The results for one topic."""
 
     name: String = since(0)
     partitions: list[DeleteRecordsPartitionResult] = since(0)
 
 
 class DeleteRecordsResponse(Message):
-    """The outcome for every partition."""
+    """The result for every partition."""
 
     throttle_time_ms: Int32 = since(0)
     topics: list[DeleteRecordsTopicResult] = since(0)

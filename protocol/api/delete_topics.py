@@ -1,7 +1,7 @@
-"""DeleteTopics (key 20): topics go, with their records.
+"""DeleteTopics (key 20): delete topics with their records.
 
-v1 throttle time; v3 its own error where deletion is switched off (KIP-322); v4 flexible; v5
-error messages; v6 topics by id (KIP-516).
+v1 throttle time; v3 an error of its own if deletion is disabled (KIP-322); v4 flexible; v5 error
+messages; v6 topics by id (KIP-516).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from protocol.schema import Api, Int16, Int32, Message, String, Uuid, since
 
 
 class DeleteTopicState(Message):
-    """One topic to delete, by name or, where the name is null, by id."""
+    """One topic to delete: by name or, if the name is null, by id."""
 
     name: String | None = since(6, default=None)
     topic_id: Uuid = since(6)
@@ -26,7 +26,7 @@ class DeleteTopicsRequest(Message):
 
 
 class DeletableTopicResult(Message):
-    """The outcome for one topic; the name stays null if the id is unknown."""
+    """The result for one topic; the name is null if the id is unknown."""
 
     name: String | None = since(0, nullable=6)
     topic_id: Uuid = since(6, ignorable=True)
@@ -35,7 +35,7 @@ class DeletableTopicResult(Message):
 
 
 class DeleteTopicsResponse(Message):
-    """The outcome for every topic."""
+    """The result for every topic."""
 
     throttle_time_ms: Int32 = since(1, ignorable=True)
     responses: list[DeletableTopicResult] = since(0)

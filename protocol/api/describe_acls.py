@@ -1,6 +1,6 @@
 """DescribeAcls (key 29): the access rules that match a filter (KIP-140).
 
-v1 kinds of patterns (KIP-290); v2 flexible; v3 the same as v2.
+v1 pattern types (KIP-290); v2 flexible; v3 the same as v2.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from protocol.schema import Api, Int8, Int16, Int32, Message, String, since
 
 
 class DescribeAclsRequest(Message):
-    """Tell the rules that match."""
+    """Ask for the rules that match."""
 
     resource_type_filter: Int8 = since(0)
     resource_name_filter: String | None = since(0, default=None)
@@ -22,7 +22,7 @@ class DescribeAclsRequest(Message):
 
 
 class AclDescription(Message):
-    """Who may, or may not, do what from where."""
+    """One rule: the principal, the host, the operation, and whether it is allowed or denied."""
 
     principal: String = since(0)
     host: String = since(0)
@@ -40,7 +40,7 @@ class DescribeAclsResource(Message):
 
 
 class DescribeAclsResponse(Message):
-    """The rules found."""
+    """The matching rules."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(0)

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48): how much users and clients may ask for (KIP-546).
+"""DescribeClientQuotas (key 48): the quotas of users and clients (KIP-546).
 
 v1 flexible.
 """
@@ -10,7 +10,7 @@ from protocol.schema import Api, Bool, Float64, Int8, Int16, Int32, Message, Str
 
 
 class ComponentData(Message):
-    """Part of a filter: a kind of entity, and which of them."""
+    """A component of a filter: a type of entity, and which entities of it match."""
 
     entity_type: String = since(0)
     match_type: Int8 = since(0)
@@ -18,7 +18,7 @@ class ComponentData(Message):
 
 
 class DescribeClientQuotasRequest(Message):
-    """Tell the quotas that match every component."""
+    """Ask for the quotas that match every component."""
 
     components: list[ComponentData] = since(0)
     strict: Bool = since(0)
@@ -46,7 +46,7 @@ class EntryData(Message):
 
 
 class DescribeClientQuotasResponse(Message):
-    """The quotas found; null entries with an error."""
+    """The matching quotas; with an error the entries are null."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(0)

@@ -9,7 +9,7 @@ from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, sinc
 
 
 class DescribeClusterRequest(Message):
-    """Tell who is in the cluster; `endpoint_type` 1: brokers, 2: controllers."""
+    """Ask for the members of the cluster; `endpoint_type` 1 means brokers, 2 controllers."""
 
     include_cluster_authorized_operations: Bool = since(0)
     endpoint_type: Int8 = since(1, default=1)
@@ -27,7 +27,7 @@ class DescribeClusterBroker(Message):
 
 
 class DescribeClusterResponse(Message):
-    """The cluster."""
+    """The brokers, the controller and the cluster id."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(0)

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32): the settings of topics and brokers.
 
-v0 says whether a setting is at its default; v1 says where its value comes from, and the synonyms
-behind it (KIP-226); v3 types and documentation (KIP-569); v4 flexible.
+v0 says whether a setting has its default; v1 says where its value comes from, with its synonyms
+(KIP-226); v3 types and documentation (KIP-569); v4 flexible.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, sinc
 
 
 class DescribeConfigsResource(Message):
-    """A topic (2) or a broker (4), and which settings; null for all."""
+    """A topic (2) or a broker (4), and the wanted settings; null means all."""
 
     resource_type: Int8 = since(0)
     resource_name: String = since(0)
@@ -19,7 +19,7 @@ class DescribeConfigsResource(Message):
 
 
 class DescribeConfigsRequest(Message):
-    """Tell the settings of these resources."""
+    """Ask for the settings of these resources."""
 
     resources: list[DescribeConfigsResource] = since(0)
     include_synonyms: Bool = since(1)
@@ -27,7 +27,7 @@ class DescribeConfigsRequest(Message):
 
 
 class DescribeConfigsSynonym(Message):
-    """A value that stands behind the one in force, and its source."""
+    """A value that would apply without those before it, and its source."""
 
     name: String = since(1)
     value: String | None = since(1, default=None)
@@ -59,7 +59,7 @@ class DescribeConfigsResult(Message):
 
 
 class DescribeConfigsResponse(Message):
-    """The settings of every resource asked."""
+    """The settings of every requested resource."""
 
     throttle_time_ms: Int32 = since(0)
     results: list[DescribeConfigsResult] = since(0)

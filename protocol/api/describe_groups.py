@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15): who is in a group, and who does what.
+"""DescribeGroups (key 15): the state and the members of groups.
 
 v1 throttle time; v3 authorized operations (KIP-430); v4 instance ids (KIP-345); v5 flexible; v6 an
 error message, and GROUP_ID_NOT_FOUND for a group that does not exist (KIP-1043).
@@ -18,7 +18,7 @@ class DescribeGroupsRequest(Message):
 
 
 class DescribedGroupMember(Message):
-    """One member: who it is, what it said of itself, what it was given."""
+    """One member: its identity, its metadata and its assignment."""
 
     member_id: String = since(0)
     group_instance_id: String | None = since(4, default=None, ignorable=True)
@@ -29,7 +29,7 @@ class DescribedGroupMember(Message):
 
 
 class DescribedGroup(Message):
-    """One group; the protocol's name and what members said only while the group is stable."""
+    """One group; the protocol's name and the members' metadata are set only in a stable group."""
 
     error_code: Int16 = since(0)
     error_message: String | None = since(6, default=None, ignorable=True)
@@ -42,7 +42,7 @@ class DescribedGroup(Message):
 
 
 class DescribeGroupsResponse(Message):
-    """Every group that was asked for."""
+    """Every requested group."""
 
     throttle_time_ms: Int32 = since(1, ignorable=True)
     groups: list[DescribedGroup] = since(0)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): log directories, and what partitions weigh in them (KIP-113).
+"""DescribeLogDirs (key 35): log directories, and the disk usage of partitions (KIP-113).
 
 v1 the same as v0; v2 flexible; v3 an error at the top; v4 the size of the volume (KIP-827).
 """
@@ -17,13 +17,13 @@ class DescribableLogDirTopic(Message):
 
 
 class DescribeLogDirsRequest(Message):
-    """Tell of these partitions; null for all."""
+    """Ask about these partitions; null means all."""
 
     topics: list[DescribableLogDirTopic] | None = since(0)
 
 
 class DescribeLogDirsPartition(Message):
-    """One log: its size in bytes, and what its end lacks to the high watermark."""
+    """One log: its size in bytes, and the lag of its end behind the high watermark."""
 
     partition_index: Int32 = since(0)
     partition_size: Int64 = since(0)
@@ -39,7 +39,7 @@ class DescribeLogDirsTopic(Message):
 
 
 class DescribeLogDirsResult(Message):
-    """One directory, its logs, and the bytes of its volume."""
+    """One log directory, its logs, and the size of its volume in bytes."""
 
     error_code: Int16 = since(0)
     log_dir: String = since(0)

@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): the idempotent producers that partitions know (KIP-664).
+"""DescribeProducers (key 61): the idempotent producers with state in partitions (KIP-664).
 
 Flexible in its only version.
 """
@@ -17,7 +17,7 @@ class TopicRequest(Message):
 
 
 class DescribeProducersRequest(Message):
-    """Tell the producers of these partitions."""
+    """Ask for the producers of these partitions."""
 
     topics: list[TopicRequest] = since(0)
 
@@ -50,7 +50,7 @@ class TopicResponse(Message):
 
 
 class DescribeProducersResponse(Message):
-    """The producers of every partition asked."""
+    """The producers of every requested partition."""
 
     throttle_time_ms: Int32 = since(0)
     topics: list[TopicResponse] = since(0)

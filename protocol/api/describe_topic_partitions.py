@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (key 75): topics page by page (KIP-966).
 
-Flexible in its only version. A null cursor is one byte, as any null struct that may be null.
+Flexible in its only version. A null cursor is one byte, like every null struct.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class TopicRequest(Message):
 
 
 class Cursor(Message):
-    """Where a page begins."""
+    """The start of a page."""
 
     topic_name: String = since(0)
     partition_index: Int32 = since(0)
 
 
 class DescribeTopicPartitionsRequest(Message):
-    """Describe topics, no more partitions than the limit."""
+    """Describe topics, with at most the given number of partitions."""
 
     topics: list[TopicRequest] = since(0)
     response_partition_limit: Int32 = since(0, default=2000)
@@ -31,7 +31,7 @@ class DescribeTopicPartitionsRequest(Message):
 
 
 class DescribeTopicPartitionsResponsePartition(Message):
-    """One partition and who holds it."""
+    """One partition, its leader and its replicas."""
 
     error_code: Int16 = since(0)
     partition_index: Int32 = since(0)
@@ -56,7 +56,7 @@ class DescribeTopicPartitionsResponseTopic(Message):
 
 
 class DescribeTopicPartitionsResponse(Message):
-    """One page, and where the next one begins."""
+    """One page, and the start of the next."""
 
     throttle_time_ms: Int32 = since(0, ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = since(0)

@@ -10,7 +10,7 @@ from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class DescribeTransactionsRequest(Message):
-    """Tell of these transactions."""
+    """Ask about these transactions."""
 
     transactional_ids: list[String] = since(0)
 
@@ -36,7 +36,7 @@ class TransactionState(Message):
 
 
 class DescribeTransactionsResponse(Message):
-    """Every transaction asked."""
+    """Every requested transaction."""
 
     throttle_time_ms: Int32 = since(0)
     transaction_states: list[TransactionState] = since(0)

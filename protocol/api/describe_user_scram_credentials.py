@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50): how users' passwords are kept for SCRAM (KIP-554).
+"""DescribeUserScramCredentials (key 50): how users' SCRAM credentials were derived (KIP-554).
 
 v0 flexible.
 """
@@ -10,19 +10,19 @@ from protocol.schema import Api, Int8, Int16, Int32, Message, String, since
 
 
 class UserName(Message):
-    """One user asked about."""
+    """One requested user."""
 
     name: String = since(0)
 
 
 class DescribeUserScramCredentialsRequest(Message):
-    """Tell the credentials of these users; of all with a null or empty list."""
+    """Ask for the credentials of these users; a null or empty list means all."""
 
     users: list[UserName] | None = since(0)
 
 
 class CredentialInfo(Message):
-    """How one credential was derived."""
+    """The mechanism and the iterations of one credential."""
 
     mechanism: Int8 = since(0)
     iterations: Int32 = since(0)
@@ -38,7 +38,7 @@ class DescribeUserScramCredentialsResult(Message):
 
 
 class DescribeUserScramCredentialsResponse(Message):
-    """The credentials, user by user; the error of the whole request at the top."""
+    """The credentials by user, and the error of the whole request."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(0)

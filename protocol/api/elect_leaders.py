@@ -1,6 +1,6 @@
-"""ElectLeaders (key 43): let preferred, or any, replicas lead (KIP-183, KIP-460).
+"""ElectLeaders (key 43): elect the preferred, or any, replica as leader (KIP-183, KIP-460).
 
-v1 the kind of election, an error at the top; v2 flexible.
+v1 the type of election, an error at the top; v2 flexible.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class TopicPartitions(Message):
 
 
 class ElectLeadersRequest(Message):
-    """Elect leaders of these partitions; null for all."""
+    """Elect the leaders of these partitions; null means all."""
 
     election_type: Int8 = since(1)
     topic_partitions: list[TopicPartitions] | None = since(0)
@@ -25,7 +25,7 @@ class ElectLeadersRequest(Message):
 
 
 class PartitionResult(Message):
-    """The outcome for one partition."""
+    """The result for one partition."""
 
     partition_id: Int32 = since(0)
     error_code: Int16 = since(0)
@@ -33,14 +33,14 @@ class PartitionResult(Message):
 
 
 class ReplicaElectionResult(Message):
-    """The outcomes for one topic."""
+    """The results for one topic."""
 
     topic: String = since(0)
     partition_result: list[PartitionResult] = since(0)
 
 
 class ElectLeadersResponse(Message):
-    """The outcome for every partition."""
+    """The result for every partition."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(1, ignorable=True)

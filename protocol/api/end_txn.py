@@ -1,6 +1,7 @@
-"""EndTxn (key 26): commit a transaction or abort it (KIP-98).
+"""EndTxn (key 26): commit or abort a transaction (KIP-98).
 
-v3 flexible; v4 same bytes, new error codes; v5 the epoch of the next transaction in the answer (KIP-890).
+v3 flexible; v4 same bytes, new error codes; v5 the epoch of the next transaction in the response
+(KIP-890).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, sin
 
 
 class EndTxnRequest(Message):
-    """End the transaction that is open."""
+    """End the open transaction."""
 
     transactional_id: String = since(0)
     producer_id: Int64 = since(0)
@@ -19,7 +20,7 @@ class EndTxnRequest(Message):
 
 
 class EndTxnResponse(Message):
-    """Whether it was ended, and from v5 on the identity to go on with."""
+    """The result; from v5 on also the producer id and epoch to continue with."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(0)

@@ -1,11 +1,11 @@
 """Fetch (key 1): records from partitions, starting at offsets.
 
-v1 throttle time; v2 format 1; v3 a limit for the whole answer (KIP-74); v4 isolation level, last
-stable offset, aborted transactions (KIP-98); v5 log start offset; v7 fetch sessions (KIP-227);
-v9 leader epoch (KIP-320); v10 zstd (KIP-110); v11 racks (KIP-392); v12 flexible, diverging
-epoch; v13 topics by id (KIP-516); v14 tiered storage error; v15 replica state as a tag
-(KIP-903); v16 leaders' endpoints (KIP-951); v17 directory id (KIP-853); v18 the follower's high
-watermark (KIP-1166). Ours, from v12 on: whoever asks is told when batches were appended (decision 13).
+v1 throttle time; v2 format 1; v3 a limit for the whole response (KIP-74); v4 isolation level, last
+stable offset, aborted transactions (KIP-98); v5 log start offset; v7 fetch sessions (KIP-227); v9
+leader epoch (KIP-320); v10 zstd (KIP-110); v11 racks (KIP-392); v12 flexible, diverging epoch; v13
+topics by id (KIP-516); v14 tiered storage error; v15 replica state as a tag (KIP-903); v16 leaders'
+endpoints (KIP-951); v17 directory id (KIP-853); v18 the follower's high watermark (KIP-1166). Our
+extension, from v12 on: a client that asks gets the append times of the batches (decision 13).
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from protocol.schema import (
     since,
 )
 
-# A tag of ours, the letters "ti". Kafka numbers its tags 0, 1, 2, ... without a gap, and passes over others.
+# The tag of our extension, the letters "ti". Kafka numbers its tags 0, 1, 2, ... without a gap, and
+# ignores others.
 APPEND_TIMES_TAG: Final = 0x7469
 
 
 class ReplicaState(Message):
-    """Which follower asks, and in which incarnation; -1 is a consumer."""
+    """The id and the broker epoch of the follower that asks; -1 is a consumer."""
 
     replica_id: Int32 = since(15, default=-1)
     replica_epoch: Int64 = since(15, default=-1)
 
 
 class FetchPartition(Message):
-    """From which offset to read one partition, and how much."""
+    """One partition, the offset to read from, and the most bytes."""
 
     partition: Int32 = since(0)
     current_leader_epoch: Int32 = since(9, default=-1, ignorable=True)
@@ -61,7 +62,7 @@ class FetchTopic(Message):
 
 
 class ForgottenTopic(Message):
-    """Partitions the fetch session shall drop."""
+    """Partitions that the fetch session removes."""
 
     topic: String = since(7, until=12, ignorable=True)
     topic_id: Uuid = since(13, ignorable=True)
@@ -87,14 +88,14 @@ class FetchRequest(Message):
 
 
 class EpochEndOffset(Message):
-    """Where the follower must cut its log: the last common epoch and its end."""
+    """Where the follower must truncate its log: the last common epoch and its end."""
 
     epoch: Int32 = since(12, default=-1)
     end_offset: Int64 = since(12, default=-1)
 
 
 class LeaderIdAndEpoch(Message):
-    """Who leads the partition now, as far as this broker knows."""
+    """The partition's leader, as far as this broker knows."""
 
     leader_id: Int32 = since(12, default=-1)
     leader_epoch: Int32 = since(12, default=-1)
@@ -108,18 +109,19 @@ class SnapshotId(Message):
 
 
 class AbortedTransaction(Message):
-    """A transaction of this producer, begun at this offset, was aborted."""
+    """A transaction that was aborted: its producer and its first offset."""
 
     producer_id: Int64 = since(4)
     first_offset: Int64 = since(4)
 
 
 class SegmentAppendTimes(Message):
-    """When batches were appended: entries of a segment's `.appendtimes`, as they are in the file.
+    """The append times of batches: entries of a segment's `.appendtimes`, as they are in the file.
 
-    Each says, in 12 bytes: an append time (int64 ms; Long.MIN: unknown), and the first offset it holds for
-    (int32, less `base_offset`). It holds up to the next one, the last up to the next segment; of what lies
-    before the first nothing is known.
+    An entry has 12 bytes: an append time (int64 ms; Long.MIN: unknown), and the first offset to
+    which it applies (int32, relative to `base_offset`). It applies up to the next entry; the last
+    entry applies up to the next segment. The append times of offsets before the first entry are not
+    known.
     """
 
     base_offset: Int64 = since(12)
@@ -127,7 +129,7 @@ class SegmentAppendTimes(Message):
 
 
 class PartitionData(Message):
-    """What was read from one partition; append times of whole batches only, null where not asked for."""
+    """The records of one partition; append times are of whole batches, null unless asked for."""
 
     partition_index: Int32 = since(0)
     error_code: Int16 = since(0)
@@ -146,7 +148,7 @@ class PartitionData(Message):
 
 
 class FetchableTopicResponse(Message):
-    """What was read from one topic."""
+    """The results for one topic."""
 
     topic: String = since(0, until=12, ignorable=True)
     topic_id: Uuid = since(13, ignorable=True)
@@ -154,7 +156,7 @@ class FetchableTopicResponse(Message):
 
 
 class NodeEndpoint(Message):
-    """Where a leader named in this answer listens."""
+    """The address of a leader that the response names."""
 
     node_id: Int32 = since(16)
     host: String = since(16)
@@ -163,7 +165,7 @@ class NodeEndpoint(Message):
 
 
 class FetchResponse(Message):
-    """What was read; the first batch may begin before the offset asked for."""
+    """The records; the first batch may begin before the requested offset."""
 
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = since(7, ignorable=True)

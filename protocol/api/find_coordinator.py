@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): which broker looks after a group or a transaction.
+"""FindCoordinator (key 10): the broker that coordinates a group or a transaction.
 
-v1 key types (group 0, transaction 1) and error messages; v2 throttle quota rules; v3 flexible;
-v4 many keys at once (KIP-699); v5, v6 same bytes, new error codes and share groups (KIP-890,
+v1 key types (group 0, transaction 1) and error messages; v2 throttle quota rules; v3 flexible; v4
+many keys in one request (KIP-699); v5, v6 same bytes, new error codes and share groups (KIP-890,
 KIP-932).
 """
 
@@ -20,7 +20,7 @@ class FindCoordinatorRequest(Message):
 
 
 class Coordinator(Message):
-    """The coordinator of one key, or why there is none."""
+    """The coordinator of one key, or the error."""
 
     key: String = since(4)
     node_id: Int32 = since(4)
@@ -31,9 +31,9 @@ class Coordinator(Message):
 
 
 class FindCoordinatorResponse(Message):
-    """The coordinator itself (to v3), or one for every key (from v4).
+    """One coordinator (to v3), or one for each key (from v4).
 
-    The fields of old versions may be filled beside the list: the new ones drop them.
+    A handler may fill the fields of old versions beside the list: new versions drop them.
     """
 
     throttle_time_ms: Int32 = since(1, ignorable=True)

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member is alive, and asks whether the group has moved on.
+"""Heartbeat (key 12): a member reports that it is alive and asks whether the group rebalances.
 
 v1 throttle time; v3 static members (KIP-345); v4 flexible.
 """
@@ -10,7 +10,7 @@ from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
 class HeartbeatRequest(Message):
-    """I am alive, in this generation."""
+    """Report that the member is alive in this generation."""
 
     group_id: String = since(0)
     generation_id: Int32 = since(0)
@@ -19,7 +19,7 @@ class HeartbeatRequest(Message):
 
 
 class HeartbeatResponse(Message):
-    """Nothing new, or why the member has to join again."""
+    """No error, or the reason why the member has to join again."""
 
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = since(0)

@@ -10,7 +10,7 @@ from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, sinc
 
 
 class AlterableConfig(Message):
-    """One change: set (0), delete (1), append to a list (2) or take from it (3)."""
+    """One change: set (0), delete (1), append to a list (2) or subtract from it (3)."""
 
     name: String = since(0)
     config_operation: Int8 = since(0)
@@ -18,7 +18,7 @@ class AlterableConfig(Message):
 
 
 class AlterConfigsResource(Message):
-    """The changes to one resource; its settings not named stay."""
+    """The changes to one resource; settings that are not named are unchanged."""
 
     resource_type: Int8 = since(0)
     resource_name: String = since(0)
@@ -26,14 +26,14 @@ class AlterConfigsResource(Message):
 
 
 class IncrementalAlterConfigsRequest(Message):
-    """Change these settings, or only check whether that would work."""
+    """Change these settings, or only validate the request."""
 
     resources: list[AlterConfigsResource] = since(0)
     validate_only: Bool = since(0)
 
 
 class AlterConfigsResourceResponse(Message):
-    """The outcome for one resource."""
+    """The result for one resource."""
 
     error_code: Int16 = since(0)
     error_message: String | None = since(0, default=None)
@@ -42,7 +42,7 @@ class AlterConfigsResourceResponse(Message):
 
 
 class IncrementalAlterConfigsResponse(Message):
-    """The outcome for every resource."""
+    """The result for every resource."""
 
     throttle_time_ms: Int32 = since(0)
     responses: list[AlterConfigsResourceResponse] = since(0)

@@ -1,7 +1,7 @@
-"""InitProducerId (key 22): an identity for an idempotent producer (KIP-98).
+"""InitProducerId (key 22): a producer id and epoch for an idempotent producer (KIP-98).
 
-v2 flexible; v3 a producer may ask for a new epoch of the identity it has (KIP-360); v4
-PRODUCER_FENCED may be answered (KIP-588); v5 same bytes, new transaction rules (KIP-890).
+v2 flexible; v3 a producer may ask for a new epoch of its id (KIP-360); v4 PRODUCER_FENCED may be
+the error (KIP-588); v5 same bytes, new transaction rules (KIP-890).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class InitProducerIdRequest(Message):
-    """Give me an identity; the transactional id is null for mere idempotence."""
+    """Ask for a producer id; the transactional id is null for idempotence alone."""
 
     transactional_id: String | None = since(0, default=None)
     transaction_timeout_ms: Int32 = since(0)
@@ -20,7 +20,7 @@ class InitProducerIdRequest(Message):
 
 
 class InitProducerIdResponse(Message):
-    """The identity to put into every batch."""
+    """The producer id and epoch for every batch."""
 
     throttle_time_ms: Int32 = since(0, ignorable=True)
     error_code: Int16 = since(0)

@@ -1,8 +1,8 @@
-"""JoinGroup (key 11): become, or stay, a member of a group.
+"""JoinGroup (key 11): become, or remain, a member of a group.
 
-v1 rebalance timeout; v2 throttle time; v4 a member without an id is sent one and joins again (KIP-394); v5
-static members (KIP-345); v6 flexible; v7 protocol type in the answer, protocol name may be null; v8
-the reason (KIP-800); v9 a leader may be told not to assign (KIP-814).
+v1 rebalance timeout; v2 throttle time; v4 a member without an id gets one and joins again
+(KIP-394); v5 static members (KIP-345); v6 flexible; v7 protocol type in the response, protocol name
+may be null; v8 the reason (KIP-800); v9 the response may tell the leader not to assign (KIP-814).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from protocol.schema import Api, Bool, Bytes, Int16, Int32, Message, String, sin
 
 
 class JoinGroupRequestProtocol(Message):
-    """A way of assigning that the member knows, and what it says of itself to whoever assigns."""
+    """An assignment protocol that the member supports, and its metadata for the assignor."""
 
     name: String = since(0)
     metadata: Bytes = since(0)
 
 
 class JoinGroupRequest(Message):
-    """Let me in; the member id is empty the first time."""
+    """Join the group; the member id is empty the first time."""
 
     group_id: String = since(0)
     session_timeout_ms: Int32 = since(0)
@@ -32,7 +32,7 @@ class JoinGroupRequest(Message):
 
 
 class JoinGroupResponseMember(Message):
-    """What a member said of itself, for the leader."""
+    """A member's metadata, for the leader."""
 
     member_id: String = since(0)
     group_instance_id: String | None = since(5, default=None, ignorable=True)
@@ -40,7 +40,7 @@ class JoinGroupResponseMember(Message):
 
 
 class JoinGroupResponse(Message):
-    """The generation that was joined; only its leader gets the members."""
+    """The new generation; only its leader gets the members."""
 
     throttle_time_ms: Int32 = since(2, ignorable=True)
     error_code: Int16 = since(0)

@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13): members go, of their own will or removed by an operator.
+"""LeaveGroup (key 13): members leave, by themselves or because an operator removes them.
 
 v1 throttle time; v3 several members, by id or instance id (KIP-345); v4 flexible; v5 the reason
 (KIP-800).
@@ -11,7 +11,7 @@ from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
 class MemberIdentity(Message):
-    """One who goes: by member id, or by instance id with an empty member id."""
+    """A member that leaves: by member id, or by instance id with an empty member id."""
 
     member_id: String = since(3)
     group_instance_id: String | None = since(3, default=None)
@@ -19,7 +19,7 @@ class MemberIdentity(Message):
 
 
 class LeaveGroupRequest(Message):
-    """One member goes (to v2), or several (from v3)."""
+    """One member (to v2) or several members (from v3) leave."""
 
     group_id: String = since(0)
     member_id: String = since(0, until=2)
@@ -27,7 +27,7 @@ class LeaveGroupRequest(Message):
 
 
 class MemberResponse(Message):
-    """Whether one could go."""
+    """The result for one member."""
 
     member_id: String = since(3)
     group_instance_id: String | None = since(3, default=None)
@@ -35,7 +35,7 @@ class MemberResponse(Message):
 
 
 class LeaveGroupResponse(Message):
-    """What became of it; from v3 for each."""
+    """The result; from v3 on also for each member."""
 
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = since(0)

@@ -1,4 +1,4 @@
-"""ListGroups (key 16): the groups this broker coordinates.
+"""ListGroups (key 16): the groups that this broker coordinates.
 
 v1 throttle time; v3 flexible; v4 filter by state (KIP-518); v5 filter by type (KIP-848).
 """
@@ -10,14 +10,14 @@ from protocol.schema import Api, Int16, Int32, Message, String, since
 
 
 class ListGroupsRequest(Message):
-    """List the groups in one of these states and of one of these types; none given means all."""
+    """List the groups in one of these states and of one of these types; an empty list means all."""
 
     states_filter: list[String] = since(4)
     types_filter: list[String] = since(5)
 
 
 class ListedGroup(Message):
-    """One group; the protocol type is "consumer", "connect" or what the clients chose."""
+    """One group; the protocol type is "consumer", "connect" or the clients' choice."""
 
     group_id: String = since(0)
     protocol_type: String = since(0)

@@ -1,9 +1,9 @@
-"""ListOffsets (key 2): from a time to an offset.
+"""ListOffsets (key 2): the offset for a time.
 
 v0 a list of segment offsets for a time; v1 one offset and its record time instead (KIP-79); v2
-isolation level, throttle time; v4 leader epochs (KIP-320); v6 flexible; v7 the largest
-timestamp, -3 (KIP-734); v8 the local log start, -4 (KIP-405); v9 the latest tiered offset, -5
-(KIP-1005); v10 a time limit (KIP-1075); v11 the earliest offset awaiting upload, -6 (KIP-1023).
+isolation level, throttle time; v4 leader epochs (KIP-320); v6 flexible; v7 the largest timestamp,
+-3 (KIP-734); v8 the local log start, -4 (KIP-405); v9 the latest tiered offset, -5 (KIP-1005); v10
+a timeout (KIP-1075); v11 the earliest offset awaiting upload, -6 (KIP-1023).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from protocol.schema import Api, Int8, Int16, Int32, Int64, Message, String, sin
 
 
 class ListOffsetsPartition(Message):
-    """The time to look up in one partition; negative ones are sentinels."""
+    """The time to look up in one partition; negative numbers are sentinels."""
 
     partition_index: Int32 = since(0)
     current_leader_epoch: Int32 = since(4, default=-1, ignorable=True)
@@ -38,7 +38,7 @@ class ListOffsetsRequest(Message):
 
 
 class ListOffsetsPartitionResponse(Message):
-    """The offset found and its record time; both -1 if there is none."""
+    """The offset and its record time; both are -1 if there is none."""
 
     partition_index: Int32 = since(0)
     error_code: Int16 = since(0)
@@ -49,14 +49,14 @@ class ListOffsetsPartitionResponse(Message):
 
 
 class ListOffsetsTopicResponse(Message):
-    """The answers for one topic."""
+    """The results for one topic."""
 
     name: String = since(0)
     partitions: list[ListOffsetsPartitionResponse] = since(0)
 
 
 class ListOffsetsResponse(Message):
-    """The answer to every lookup."""
+    """The result of every lookup."""
 
     throttle_time_ms: Int32 = since(2, ignorable=True)
     topics: list[ListOffsetsTopicResponse] = since(0)

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): the partitions on the move (KIP-455).
+"""ListPartitionReassignments (key 46): the partitions that are being reassigned (KIP-455).
 
 Flexible in its only version.
 """
@@ -17,14 +17,14 @@ class ListPartitionReassignmentsTopics(Message):
 
 
 class ListPartitionReassignmentsRequest(Message):
-    """Tell which of these partitions are on the move; null: of all."""
+    """Ask which of these partitions are being reassigned; null means all partitions."""
 
     timeout_ms: Int32 = since(0, default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = since(0, default=None)
 
 
 class OngoingPartitionReassignment(Message):
-    """One partition on the move."""
+    """One partition that is being reassigned."""
 
     partition_index: Int32 = since(0)
     replicas: list[Int32] = since(0)
@@ -33,14 +33,14 @@ class OngoingPartitionReassignment(Message):
 
 
 class OngoingTopicReassignment(Message):
-    """Those of one topic."""
+    """The partitions of one topic."""
 
     name: String = since(0)
     partitions: list[OngoingPartitionReassignment] = since(0)
 
 
 class ListPartitionReassignmentsResponse(Message):
-    """Every partition on the move."""
+    """Every partition that is being reassigned."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(0)

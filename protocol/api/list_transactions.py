@@ -1,6 +1,6 @@
-"""ListTransactions (key 66): the transactions that a coordinator knows (KIP-664).
+"""ListTransactions (key 66): the transactions of a coordinator (KIP-664).
 
-v1 only those that have run for a while (KIP-994); v2 by a pattern (KIP-1152). Flexible in every version.
+v1 filter by duration (KIP-994); v2 filter by pattern (KIP-1152). Flexible in every version.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class ListTransactionsRequest(Message):
-    """Tell the transactions that pass every filter; an empty filter passes all."""
+    """List the transactions that match every filter; an empty filter matches all."""
 
     state_filters: list[String] = since(0)
     producer_id_filters: list[Int64] = since(0)
@@ -27,7 +27,7 @@ class TransactionState(Message):
 
 
 class ListTransactionsResponse(Message):
-    """The transactions, and filters that name no state."""
+    """The transactions, and the filters that are not the name of a state."""
 
     throttle_time_ms: Int32 = since(0)
     error_code: Int16 = since(0)

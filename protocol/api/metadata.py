@@ -1,10 +1,10 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-v0 an empty list asks for all topics; v1 null asks for all, and racks, the controller and
-internal topics are told; v2 cluster id; v3 throttle time; v4 whether to create missing topics;
-v5 offline replicas; v7 leader epoch (KIP-320); v8 authorized operations (KIP-430); v9 flexible;
-v10 topic ids (KIP-516); v11 without the cluster's operations; v12 topics may be asked for by id;
-v13 an error for the whole answer (KIP-1102).
+v0 an empty list means all topics; v1 null means all, and racks, the controller and internal topics
+are in the response; v2 cluster id; v3 throttle time; v4 whether to create missing topics; v5
+offline replicas; v7 leader epoch (KIP-320); v8 authorized operations (KIP-430); v9 flexible; v10
+topic ids (KIP-516); v11 without the cluster's operations; v12 requests may name topics by id; v13
+an error for the whole response (KIP-1102).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from protocol.schema import Api, Bool, Int16, Int32, Message, String, Uuid, sinc
 
 
 class MetadataRequestTopic(Message):
-    """One topic to tell about, by name or, where the name is null, by id."""
+    """One topic: by name or, if the name is null, by id."""
 
     topic_id: Uuid = since(10, ignorable=True)
     name: String | None = since(0, nullable=10)
 
 
 class MetadataRequest(Message):
-    """Tell about these topics."""
+    """Ask about these topics."""
 
     topics: list[MetadataRequestTopic] | None = since(0, nullable=1)
     allow_auto_topic_creation: Bool = since(4, default=True)
@@ -30,7 +30,7 @@ class MetadataRequest(Message):
 
 
 class MetadataResponseBroker(Message):
-    """One broker and where it listens."""
+    """One broker and its address."""
 
     node_id: Int32 = since(0)
     host: String = since(0)
@@ -51,7 +51,7 @@ class MetadataResponsePartition(Message):
 
 
 class MetadataResponseTopic(Message):
-    """One topic and its partitions; the operations are a bit set, -2**31 if not asked for."""
+    """One topic and its partitions; the operations are a bit set, -2**31 unless asked for."""
 
     error_code: Int16 = since(0)
     name: String | None = since(0, nullable=12)

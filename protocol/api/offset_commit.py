@@ -1,8 +1,8 @@
-"""OffsetCommit (key 8): remember how far a group has come.
+"""OffsetCommit (key 8): store the committed offsets of a group.
 
-v1 member and generation, a time for each partition; v2 one retention time instead; v3 throttle time; v5
-no retention time (KIP-211); v6 leader epochs (KIP-320); v7 static members (KIP-345); v8 flexible; v9
-same bytes, new error codes (KIP-848).
+v1 member and generation, a time for each partition; v2 one retention time instead; v3 throttle
+time; v5 no retention time (KIP-211); v6 leader epochs (KIP-320); v7 static members (KIP-345); v8
+flexible; v9 same bytes, new error codes (KIP-848).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class OffsetCommitRequestPartition(Message):
-    """The offset of the next record to read, with a note of the client's."""
+    """The offset of the next record to read, with the client's metadata."""
 
     partition_index: Int32 = since(0)
     committed_offset: Int64 = since(0)
@@ -29,7 +29,7 @@ class OffsetCommitRequestTopic(Message):
 
 
 class OffsetCommitRequest(Message):
-    """Remember these offsets for the group; generation -1 and no member id: from outside of it."""
+    """Commit these offsets; generation -1 and no member id mean that the client is no member."""
 
     group_id: String = since(0)
     generation_id_or_member_epoch: Int32 = since(1, default=-1, ignorable=True)
@@ -40,21 +40,21 @@ class OffsetCommitRequest(Message):
 
 
 class OffsetCommitResponsePartition(Message):
-    """Whether one offset is stored."""
+    """The result for one offset."""
 
     partition_index: Int32 = since(0)
     error_code: Int16 = since(0)
 
 
 class OffsetCommitResponseTopic(Message):
-    """The answers for one topic."""
+    """The results for one topic."""
 
     name: String = since(0)
     partitions: list[OffsetCommitResponsePartition] = since(0)
 
 
 class OffsetCommitResponse(Message):
-    """The answer to every offset."""
+    """The result for every offset."""
 
     throttle_time_ms: Int32 = since(3, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = since(0)

@@ -1,9 +1,9 @@
-"""OffsetCommit of one offset: the shape a consumer of one partition sends, read in place.
+"""A fast codec for OffsetCommit of one offset, which is what a consumer of one partition sends.
 
-No message object is made: `read` takes the request apart where it lies, and `write` packs the whole frame
-of the answer. The bytes are those of offset_commit.py. Another shape, and other versions, are left to it.
-
-Version notes: 5 to 9 (6 leader epochs, 7 static members, 8 flexible); older requests carry times.
+No message object is made: `read` takes the fields from the request's bytes, and `write` packs the
+whole frame of the response. The bytes are those of `offset_commit.py`, which handles all other
+requests. Versions 5 to 9 (6 leader epochs, 7 static members, 8 flexible); older requests carry
+times.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _FIRST = 5
 _EPOCHS_SINCE, _INSTANCES_SINCE, _FLEXIBLE_SINCE = 6, 7, 8
 _NO_EPOCH = -1
 
-# Each ends with the length of the text behind it.
+# Each struct ends with the length of the text that follows it.
 _LENGTH = Struct(">h")
 _MEMBER = Struct(">ih")  # generation
 _TOPIC = Struct(">ih")  # count of topics
 _OFFSET = Struct(">iiqh")  # count of partitions, the partition, its offset
 _OFFSET_AND_EPOCH = Struct(">iiqih")
-# The same in flexible versions: lengths and counts are one more, 0 is null.
+# The same for flexible versions: lengths and counts are one larger, 0 is null.
 _FLEXIBLE_MEMBER = Struct(">iB")
 _FLEXIBLE_TOPIC = Struct(">BB")
 _FLEXIBLE_OFFSET = Struct(">BiqiB")
-_NO_TAGS = b"\0\0\0"  # behind partition, topic and request
+_NO_TAGS = b"\0\0\0"  # after partition, topic and request
 
 _HEAD = Struct(">ii").pack  # size of the frame, correlation id
 _INDEX = Struct(">i").pack
@@ -38,9 +38,9 @@ _NO_THROTTLE = b"\0\0\0\0"
 
 
 def read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:
-    """Return what a request whose body begins at `position` says.
+    """Return the fields of a request whose body begins at `position`.
 
-    None for a request of another shape, and for one that is damaged: offset_commit.py says how.
+    Returns None for other requests and for damaged ones; `offset_commit.py` decodes those.
     """
     if version < _FIRST:
         return None
@@ -53,13 +53,13 @@ def read(frame: bytes | memoryview, position: int, version: int) -> _Request | N
 
 
 def write(version: int, correlation_id: int, topic: bytes, index: int) -> bytes:
-    """Pack the whole frame of the answer to what `read` has read."""
+    """Pack the whole frame of the response to a request that `read` returned."""
     before, behind, size = _shape(topic, flexible=version >= _FLEXIBLE_SINCE)
     return b"".join((_HEAD(size, correlation_id), before, _INDEX(index), behind))
 
 
 def _read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:
-    """Read the body of versions 5 to 7, if it has the shape."""
+    """Read the body in versions 5 to 7, if it has one offset."""
     (length,) = _LENGTH.unpack_from(frame, position)
     start = position + 2
     end = start + length
@@ -95,7 +95,7 @@ def _read(frame: bytes | memoryview, position: int, version: int) -> _Request | 
 
 
 def _read_flexible(frame: bytes | memoryview, position: int, _version: int) -> _Request | None:
-    """Read the body of versions 8 and 9, if it has the shape and no text has more than 126 bytes."""
+    """Read the body in versions 8 and 9, if it has one offset and no text over 126 bytes."""
     length = frame[position]
     start = position + 1
     end = start + length - 1
@@ -126,7 +126,7 @@ def _read_flexible(frame: bytes | memoryview, position: int, _version: int) -> _
 
 @lru_cache(maxsize=1024)
 def _shape(topic: bytes, *, flexible: bool) -> tuple[bytes, bytes, int]:
-    """What is before and behind the partition in every answer about a topic, and the frame's size."""
+    """Return the response's bytes before and after the partition index, and the frame's size."""
     if flexible:
         before = b"\0" + _NO_THROTTLE + b"\2" + bytes((len(topic) + 1,)) + topic + b"\2"
         behind = b"\0\0" + _NO_TAGS

@@ -1,4 +1,7 @@
-"""OffsetDelete (key 47): forget offsets of a group (KIP-496). It has one version, and no flexible one."""
+"""OffsetDelete (key 47): delete committed offsets of a group (KIP-496).
+
+It has one version, which is not flexible.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +23,28 @@ class OffsetDeleteRequestTopic(Message):
 
 
 class OffsetDeleteRequest(Message):
-    """Forget the group's offsets of these partitions."""
+    """Delete the group's offsets of these partitions."""
 
     group_id: String = since(0)
     topics: list[OffsetDeleteRequestTopic] = since(0)
 
 
 class OffsetDeleteResponsePartition(Message):
-    """Whether one is forgotten."""
+    """The result for one partition."""
 
     partition_index: Int32 = since(0)
     error_code: Int16 = since(0)
 
 
 class OffsetDeleteResponseTopic(Message):
-    """The answers for one topic."""
+    """The results for one topic."""
 
     name: String = since(0)
     partitions: list[OffsetDeleteResponsePartition] = since(0)
 
 
 class OffsetDeleteResponse(Message):
-    """What became of each, or the error of them all."""
+    """The result for every partition, or one error for all."""
 
     error_code: Int16 = since(0)
     throttle_time_ms: Int32 = since(0, ignorable=True)

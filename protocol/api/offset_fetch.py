@@ -1,8 +1,8 @@
-"""OffsetFetch (key 9): how far a group has come.
+"""OffsetFetch (key 9): the committed offsets of a group.
 
 v2 null asks for every topic, an error of the whole group; v3 throttle time; v5 leader epochs
-(KIP-320); v6 flexible; v7 only what no transaction may change (KIP-447); v8 several groups at once
-(KIP-709); v9 member id and epoch (KIP-848).
+(KIP-320); v6 flexible; v7 only stable offsets, which no open transaction may change (KIP-447); v8
+several groups in one request (KIP-709); v9 member id and epoch (KIP-848).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OffsetFetchRequestTopics(Message):
 
 
 class OffsetFetchRequestGroup(Message):
-    """One group; null topics are all that it has offsets of."""
+    """One group; null topics mean all for which it has offsets."""
 
     group_id: String = since(8)
     member_id: String | None = since(9, default=None, ignorable=True)
@@ -35,7 +35,7 @@ class OffsetFetchRequestGroup(Message):
 
 
 class OffsetFetchRequest(Message):
-    """Ask for a group's offsets (to v7), or those of several (from v8)."""
+    """Ask for the offsets of one group (to v7), or of several (from v8)."""
 
     group_id: String = since(0, until=7)
     topics: list[OffsetFetchRequestTopic] | None = since(0, until=7, nullable=2)
@@ -86,7 +86,7 @@ class OffsetFetchResponseGroup(Message):
 
 
 class OffsetFetchResponse(Message):
-    """A group's offsets (to v7), or those of several (from v8)."""
+    """The offsets of one group (to v7), or of several (from v8)."""
 
     throttle_time_ms: Int32 = since(3, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = since(0, until=7)

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23): where a leader's epoch ends (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch (KIP-101, KIP-320).
 
-v1 the epoch that was found is told; v2 the present epoch of the client, throttle time; v3
+v1 the epoch that was found is in the response; v2 the client's current epoch, throttle time; v3
 replica id; v4 flexible.
 """
 
@@ -26,14 +26,14 @@ class OffsetForLeaderTopic(Message):
 
 
 class OffsetForLeaderEpochRequest(Message):
-    """Ask where these epochs end."""
+    """Ask for the end offsets of these epochs."""
 
     replica_id: Int32 = since(3, default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = since(0)
 
 
 class EpochEndOffset(Message):
-    """The largest epoch not above the one asked, and the offset after its last record; -1 unknown."""
+    """The largest epoch up to the requested one, and its end offset; -1 if unknown."""
 
     error_code: Int16 = since(0)
     partition: Int32 = since(0)
@@ -42,14 +42,14 @@ class EpochEndOffset(Message):
 
 
 class OffsetForLeaderTopicResult(Message):
-    """The answers for one topic."""
+    """The results for one topic."""
 
     topic: String = since(0)
     partitions: list[EpochEndOffset] = since(0)
 
 
 class OffsetForLeaderEpochResponse(Message):
-    """The answer to every lookup."""
+    """The result of every lookup."""
 
     throttle_time_ms: Int32 = since(2, ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = since(0)

@@ -1,8 +1,8 @@
-"""Produce (key 0): records for partitions, and where they went.
+"""Produce (key 0): append records to partitions.
 
-v1 throttle time; v2 log append time in the answer (KIP-32); v3 transactional id and format 2
-(KIP-98); v5 log start offset in the answer; v7 zstd (KIP-110); v8 which record failed, and why
-(KIP-467); v9 flexible; v10 the present leader in the answer (KIP-951); v11, v12 same bytes, new
+v1 throttle time; v2 log append time in the response (KIP-32); v3 transactional id and format 2
+(KIP-98); v5 log start offset in the response; v7 zstd (KIP-110); v8 which record failed, and why
+(KIP-467); v9 flexible; v10 the current leader in the response (KIP-951); v11, v12 same bytes, new
 transaction rules (KIP-890); v13 topics by id instead of name (KIP-516).
 """
 
@@ -28,7 +28,7 @@ class TopicProduceData(Message):
 
 
 class ProduceRequest(Message):
-    """Append these records; acks is 0 (no answer), 1 (the leader has them) or -1 (all)."""
+    """Append these records; acks is 0 (no response), 1 (the leader has them) or -1 (all)."""
 
     transactional_id: String | None = since(3, default=None)
     acks: Int16 = since(0)
@@ -37,21 +37,21 @@ class ProduceRequest(Message):
 
 
 class BatchIndexAndErrorMessage(Message):
-    """Why one record, counted from 0 within its batch, was refused."""
+    """Why one record, by its index from 0 in its batch, was refused."""
 
     batch_index: Int32 = since(8)
     batch_index_error_message: String | None = since(8, default=None)
 
 
 class LeaderIdAndEpoch(Message):
-    """Who leads the partition now, as far as this broker knows."""
+    """The partition's leader, as far as this broker knows."""
 
     leader_id: Int32 = since(10, default=-1)
     leader_epoch: Int32 = since(10, default=-1)
 
 
 class PartitionProduceResponse(Message):
-    """Where the records of one partition went, or why not; the append time is -1 under CreateTime."""
+    """The base offset of one partition's records, or the error; for CreateTime the time is -1."""
 
     index: Int32 = since(0)
     error_code: Int16 = since(0)
@@ -64,7 +64,7 @@ class PartitionProduceResponse(Message):
 
 
 class TopicProduceResponse(Message):
-    """The outcome for one topic."""
+    """The results for one topic."""
 
     name: String = since(0, until=12, ignorable=True)
     topic_id: Uuid = since(13, ignorable=True)
@@ -72,7 +72,7 @@ class TopicProduceResponse(Message):
 
 
 class NodeEndpoint(Message):
-    """Where a leader named in this answer listens."""
+    """The address of a leader that the response names."""
 
     node_id: Int32 = since(10)
     host: String = since(10)
@@ -81,7 +81,7 @@ class NodeEndpoint(Message):
 
 
 class ProduceResponse(Message):
-    """The outcome for every partition asked."""
+    """The result for every requested partition."""
 
     responses: list[TopicProduceResponse] = since(0)
     throttle_time_ms: Int32 = since(1, ignorable=True)

@@ -1,10 +1,9 @@
-"""Produce of one record set for one partition: the shape of nearly every request, read in place.
+"""A fast codec for Produce of one record set to one partition, which nearly every request is.
 
-No message object is made: `read` takes the request apart where it lies, and `write` packs the whole frame
-of the answer. The bytes are those of produce.py. Another shape, and other versions, are left to it.
-
-Version notes: 3 to 12 alone (5 log start offset, 8 record errors, 9 flexible); older requests may carry
-several batches, newer ones name topics by id.
+No message object is made: `read` takes the fields from the request's bytes, and `write` packs the
+whole frame of the response. The bytes are those of `produce.py`, which handles all other requests.
+Versions 3 to 12 (5 log start offset, 8 record errors, 9 flexible); older requests may carry several
+batches, newer ones name topics by id.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ _Request = tuple[int, bytes, int, Buffer]  # acks, topic, partition, records
 
 _FIRST, _LAST = 3, 12
 _LOG_START_SINCE, _RECORD_ERRORS_SINCE, _FLEXIBLE_SINCE = 5, 8, 9
-_COPY_BYTES = 4096  # records up to this size are copied: cheaper than a view
+_COPY_BYTES = 4096  # records up to this size are copied, which is cheaper than a view
 
 # Transactional id (null), acks, timeout, count of topics, length of the name.
 _HEAD = Struct(">hhiih")
 _FLEXIBLE_HEAD = Struct(">BhiBB")
-# Count of partitions, the partition, length of the records (flexible: a varint, read apart).
+# Count of partitions, the partition, length of the records (flexible: a varint, read separately).
 _MIDDLE = Struct(">iii")
 _FLEXIBLE_MIDDLE = Struct(">Bi")
-_NO_TAGS = b"\0\0\0"  # behind partition, topic and request
+_NO_TAGS = b"\0\0\0"  # after partition, topic and request
 _COUNTED_NAME = Struct(">ih")
 
 
 def read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:
     """Return acks, topic, partition and records of a request whose body begins at `position`.
 
-    None for a request of another shape, and for one that is damaged: produce.py says how.
+    Returns None for other requests and for damaged ones; `produce.py` decodes those.
     """
     if not _FIRST <= version <= _LAST:
         return None
@@ -51,7 +50,7 @@ def read(frame: bytes | memoryview, position: int, version: int) -> _Request | N
 
 
 def _read(frame: bytes | memoryview, position: int) -> _Request | None:
-    """Read the body of versions 3 to 8, if it has the shape."""
+    """Read the body in versions 3 to 8, if it has one record set."""
     transactional_id, acks, _, topics, length = _HEAD.unpack_from(frame, position)
     if transactional_id != -1 or topics != 1 or length < 0:
         return None
@@ -65,7 +64,7 @@ def _read(frame: bytes | memoryview, position: int) -> _Request | None:
 
 
 def _read_flexible(frame: bytes | memoryview, position: int) -> _Request | None:
-    """Read the body of versions 9 to 12, if it has the shape; counts and lengths are one more."""
+    """Read the body in versions 9 to 12, if it has one record set; lengths are one larger."""
     transactional_id, acks, _, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, position)
     if transactional_id or topics != 2 or not 0 < length < 128:
         return None
@@ -80,7 +79,7 @@ def _read_flexible(frame: bytes | memoryview, position: int) -> _Request | None:
 
 
 def _cut(frame: bytes | memoryview, start: int, end: int) -> Buffer:
-    """The records, as cheaply as can be."""
+    """Return the records: a copy if they are small, else a view."""
     if end - start <= _COPY_BYTES:
         return frame[start:end]
     return memoryview(frame)[start:end]
@@ -95,7 +94,7 @@ def write(
     log_append_time_ms: int,
     log_start_offset: int,
 ) -> bytes:
-    """Pack the whole frame of the answer to what `read` has read."""
+    """Pack the whole frame of the response to a request that `read` returned."""
     shape = _shape(version, name)
     if shape.has_log_start:
         return shape.pack(
@@ -122,7 +121,7 @@ def write(
 
 
 class _Shape(NamedTuple):
-    """What answers of one version for one topic have in common."""
+    """The bytes that all responses of one version for one topic have in common."""
 
     pack: Callable[..., bytes]
     size: int  # of the frame, without its length

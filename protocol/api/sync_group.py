@@ -1,7 +1,7 @@
-"""SyncGroup (key 14): the leader hands out the assignment, every member receives its part.
+"""SyncGroup (key 14): the leader sends the assignments, every member receives its own.
 
-v1 throttle time; v3 static members (KIP-345); v4 flexible; v5 protocol type and name are checked and
-answered (KIP-559).
+v1 throttle time; v3 static members (KIP-345); v4 flexible; v5 protocol type and name are checked
+and returned (KIP-559).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from protocol.schema import Api, Bytes, Int16, Int32, Message, String, since
 
 
 class SyncGroupRequestAssignment(Message):
-    """What one member is to do."""
+    """The assignment of one member."""
 
     member_id: String = since(0)
     assignment: Bytes = since(0)
 
 
 class SyncGroupRequest(Message):
-    """Tell me my part; the leader brings everybody's."""
+    """Ask for the member's assignment; the leader sends those of all members."""
 
     group_id: String = since(0)
     generation_id: Int32 = since(0)
@@ -30,7 +30,7 @@ class SyncGroupRequest(Message):
 
 
 class SyncGroupResponse(Message):
-    """The member's part."""
+    """The member's assignment."""
 
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = since(0)

@@ -86,7 +86,7 @@ def partitions_of(ends: Buffer, valid: Buffer, data: Buffer, rows: int, count: i
 
 
 def murmur2(key: Buffer) -> int:
-    """Return the hash by which the Java clients choose a partition, as an unsigned 32-bit number."""
+    """Return the hash by which the Java clients choose a partition, as an unsigned int32."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     found = 0x9747B28C ^ len(key)
     whole = len(key) & ~3
