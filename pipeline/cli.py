@@ -28,7 +28,7 @@ from pipeline.source.splits import SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# Each is a module in pipeline/jobs, and a line of help.
+# Each job is a module in pipeline/jobs, and has a line of help.
 JOBS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "audit": "what the timestamps of a log are worth",
@@ -40,33 +40,33 @@ JOBS: Final[Mapping[str, str]] = MappingProxyType(
         "backfill": "a table to a topic, with event times of its own",
     }
 )
-_KILLED: Final = 128  # and the number of the signal, as a shell has it
+_KILLED: Final = 128  # plus the number of the signal, as in a shell
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM came: everything is ended as for Ctrl-C."""
+    """SIGTERM arrived: the job is ended as by Ctrl-C."""
 
 
 class _Job(Protocol):
     __doc__: str | None
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the job's options."""
+        """Adds the options of the job."""
 
     def run(self, options: argparse.Namespace, session: Session) -> int:
-        """Do it; returns the exit status."""
+        """Runs the job; returns the exit status."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells a mistake in one sentence instead of a page."""
+    """Reports a mistake in one sentence instead of a page."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the sentence and leave with the status of a mistake."""
+        """Prints the sentence and exits with the status of a mistake."""
         self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a job (without the program's name in `argv`); returns the exit status."""
+    """Runs a job; returns the exit status. `argv` does not include the name of the program."""
     arguments = with_signed_values(list(sys.argv[1:] if argv is None else argv))
     parser = _parser(arguments[0] if arguments else None)
     options = parser.parse_args(arguments)
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a job whose options are parsed."""
+    """Runs a job whose options are parsed; returns the exit status."""
     job = _module(options.job)
     master = getattr(options, "master", DEFAULT_MASTER)
     try:
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return _KILLED + number
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:  # noqa: BLE001 - a page of Java tells nobody anything
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end a job in order, Spark and all; elsewhere than in the main thread it stays as it is."""
+    """Lets SIGTERM end a job in order, with Spark; outside the main thread it changes nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -121,7 +121,11 @@ def _terminable() -> Iterator[None]:
 
 
 def sentence(error: BaseException) -> str:
-    """An error as one line: ours as they are, a worker's by its last line, any other with its type."""
+    """Returns an error as one line.
+
+    Our own errors stay as they are. Of an error in a worker it is the last line; others begin with
+    their type.
+    """
     if isinstance(error, (PipelineError, ClientError, SourceError)):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and error.name:
@@ -141,7 +145,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _parser(job: str | None) -> argparse.ArgumentParser:
-    """The whole command line; only this job's options are read."""
+    """Returns the parser of the whole command line; only the options of `job` are added."""
     parser = _Parser(
         prog="tidelog pipeline",
         description="Jobs over the logs of Kafka clusters that keep time. Exit status: 0 done,"

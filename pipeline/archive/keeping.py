@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The files of one partition that are to be checked."""
+    """The files of one partition that `check` reads."""
 
     store: Store
     files: tuple[File, ...]
 
 
 class Group(NamedTuple):
-    """Files of one partition and date that become one."""
+    """Files of one partition and date that `merge` combines into one."""
 
     store: Store
     files: tuple[File, ...]
@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """A file, and those it stands in for."""
+    """A new file, and the files that it replaces."""
 
     file: File
     replaces: tuple[str, ...]
@@ -48,7 +48,7 @@ class Merged(NamedTuple):
 
 
 def check(partition: Partition) -> list[str]:
-    """What is wrong with the files of a partition, in sentences. Raises OSError."""
+    """Returns sentences that say what is wrong with the files of a partition. Raises OSError."""
     found: list[str] = []
     for file in partition.files:
         found += _check_file(partition.store, file)
@@ -102,7 +102,7 @@ def _check_file(store: Store, file: File) -> list[str]:
 
 
 def groups(store: Store, files: Sequence[File], file_bytes: int) -> list[Group]:
-    """Files to be merged: neighbours of one partition and date, as long as they are small together."""
+    """Returns the groups to merge: neighbouring small files of one partition and date."""
     by_place: dict[tuple[Key, str], list[File]] = {}
     for one in files:
         by_place.setdefault((one.key, one.event_date or ""), []).append(one)
@@ -119,7 +119,7 @@ def groups(store: Store, files: Sequence[File], file_bytes: int) -> list[Group]:
 
 
 def merge(group: Group) -> Merged:
-    """Write the file that stands in for a group. Raises PipelineError and OSError."""
+    """Writes the file that replaces a group. Raises PipelineError and OSError."""
     first = group.files[0]
     table = pa.concat_tables(_whole_tables(group))
     path = layout.path_of(

@@ -55,13 +55,13 @@ REPLAYED: Final = ("key", "value", "offset", "headers", "timestamp_ms", "header_
 
 
 def path_of(topic: str, partition: int, date: str | None, first: int, last: int) -> str:
-    """The file of a partition's records of one date among these offsets."""
+    """Returns the name of the file for a partition's records of one date in a range of offsets."""
     name = f"p{partition:05d}-{first:020d}-{last:020d}.parquet"
     return f"topic={topic}/event_date={date or NO_DATE}/{name}"
 
 
 def table_of(columns: Columns) -> tuple[Any, Ints]:
-    """Records as a table, and about how many bytes each takes."""
+    """Returns the records as a table, and the approximate size of each record in bytes."""
     count = len(columns)
     made = [
         columns.key,
@@ -80,7 +80,7 @@ def table_of(columns: Columns) -> tuple[Any, Ints]:
 
 
 def by_date(table: Any) -> Iterator[tuple[str | None, Any]]:
-    """A table parted by event date, those without a time last; rows keep their order."""
+    """Splits a table by event date; rows without a time come last, and rows keep their order."""
     times = table.column("timestamp_ms").to_numpy()
     present = np.flatnonzero(times != NO_TIMESTAMP)
     days = np.floor_divide(times[present], _DAY_MS)
@@ -96,7 +96,7 @@ def by_date(table: Any) -> Iterator[tuple[str | None, Any]]:
 
 
 def dates_of(times: Ints) -> tuple[str | None, ...]:
-    """The dates among some times, None for those without one."""
+    """Returns the different dates of these times, with None for records without a time."""
     present = times[times != NO_TIMESTAMP]
     days = np.unique(np.floor_divide(present, _DAY_MS)).tolist()
     found: list[str | None] = [date_of(max(day * _DAY_MS, FIRST_MS)) for day in days]
@@ -104,7 +104,7 @@ def dates_of(times: Ints) -> tuple[str | None, ...]:
 
 
 def buffers_of(table: Any) -> ColumnBuffers:
-    """Columns of a file as the encoder takes them."""
+    """Returns the columns of a file in the form that the encoder takes."""
     made: Any = ColumnBuffers()
     made.record_count = table.num_rows
     times = _whole(table.column("timestamp_ms"))
@@ -131,7 +131,7 @@ def buffers_of(table: Any) -> ColumnBuffers:
 
 
 def _exact(names: Any, counts: Ints, odd: Any) -> Any:
-    """The names of headers, those that are no UTF-8 as they were."""
+    """Returns the names of headers, with the original bytes of names that are not UTF-8."""
     if odd.null_count == len(odd):
         return names
     plain = iter(names.to_pylist())
@@ -143,7 +143,7 @@ def _exact(names: Any, counts: Ints, odd: Any) -> Any:
 
 
 def _odd_names(columns: Columns) -> Any:
-    """For records with a name of a header that is no UTF-8 all names, byte by byte; else null."""
+    """Returns all header names as bytes for records with a name that is not UTF-8, else null."""
     buffers = columns.buffers
     count = len(columns)
     if not buffers.header_count:
@@ -184,13 +184,13 @@ def _ends(buffer: Any, count: int) -> npt.NDArray[np.int32]:
 
 
 def _whole(column: Any) -> Any:
-    """A column in one piece that begins at the beginning of its buffers."""
+    """Returns a column as one array that begins at the start of its buffers."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return array.take(pa.array(np.arange(len(array)))) if array.offset else array
 
 
 def _binary(array: Any) -> tuple[Any, Any, Any]:
-    """Ends, validity (empty where all are valid) and bytes."""
+    """Returns the ends, the validity (empty if all are valid) and the bytes of an array."""
     array = _whole(array.cast(pa.binary()))
     valid, ends, data = array.buffers()
     return (

@@ -31,7 +31,10 @@ _VERSION: Final = 1
 
 
 class File(NamedTuple):
-    """A file, and what is in it: records of one partition and one date; of no date: without a time."""
+    """A file and its contents: records of one partition and one date.
+
+    The date is None for records without a time.
+    """
 
     path: str
     topic: str
@@ -48,12 +51,15 @@ class File(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Whose records these are."""
+        """The partition of these records."""
         return self.topic, self.partition
 
 
 class Range(NamedTuple):
-    """Offsets of a partition, from `start_offset` to below `end_offset`, and how many have a record."""
+    """A range of offsets of a partition, and how many of them have a record.
+
+    It goes from `start_offset` to before `end_offset`.
+    """
 
     topic: str
     partition: int
@@ -63,12 +69,12 @@ class Range(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Whose offsets these are."""
+        """The partition of these offsets."""
         return self.topic, self.partition
 
 
 class Topic(NamedTuple):
-    """A topic as it was: partitions, its id (empty: nobody knows), and the settings it had of its own."""
+    """A topic when it was archived: partitions, id (empty if unknown), and its own settings."""
 
     partitions: int
     topic_id: str
@@ -78,7 +84,7 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What one run has done."""
+    """The manifest of one run."""
 
     run: str
     kind: str
@@ -86,17 +92,17 @@ class Manifest:
     source: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
     ranges: Sequence[Range] = ()
-    gaps: Sequence[Range] = ()  # accepted: these offsets were gone before they were read
+    gaps: Sequence[Range] = ()  # accepted: these offsets were deleted before they were read
     files: Sequence[File] = ()
     replaces: Sequence[str] = ()
 
     @property
     def name(self) -> str:
-        """Its file."""
+        """The name of its file."""
         return name_of(self.run)
 
     def refuse_other(self, kind: str) -> None:
-        """Raise PipelineError where the run of this name was one of another kind."""
+        """Raises PipelineError if the run of this name was of another kind."""
         if self.kind != kind:
             raise PipelineError(
                 f"run {self.run} of this archive was of {self.kind}, not of {kind}: choose another --run"
@@ -136,7 +142,7 @@ def name_of(run: str) -> str:
 
 
 class Archive:
-    """All manifests together."""
+    """All manifests of an archive together."""
 
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         self.manifests = sorted(manifests, key=lambda one: (one.created_ms, one.run))
@@ -154,24 +160,24 @@ class Archive:
         return cls(found)
 
     def of_run(self, run: str) -> Manifest | None:
-        """The manifest of a run, if it has ended."""
+        """Returns the manifest of a run, or None if the run has not ended."""
         return next((one for one in self.manifests if one.run == run), None)
 
     @property
     def replaced(self) -> frozenset[str]:
-        """The files that others stand in for."""
+        """The files that other files have replaced."""
         return frozenset(path for one in self.manifests for path in one.replaces)
 
     @property
     def files(self) -> list[File]:
-        """The files in force, by partition and offset."""
+        """Returns the files in force, by partition and offset."""
         replaced = self.replaced
         found = [one for made in self.manifests for one in made.files if one.path not in replaced]
         return sorted(found, key=lambda one: (one.key, one.first_offset, one.path))
 
     @property
     def ranges(self) -> dict[Key, list[Range]]:
-        """The ranges of each partition, in order."""
+        """Returns the ranges of each partition, in order."""
         found: dict[Key, list[Range]] = {}
         for made in self.manifests:
             for one in made.ranges:
@@ -180,14 +186,14 @@ class Archive:
 
     @property
     def spans(self) -> dict[Key, tuple[int, int]]:
-        """From where to where each partition is archived."""
+        """Returns the first and the end offset of what is archived of each partition."""
         return {
             key: (ranges[0].start_offset, max(one.end_offset for one in ranges))
             for key, ranges in self.ranges.items()
         }
 
     def topic(self, name: str) -> Topic | None:
-        """A topic as the newest run knew it, with the most partitions it ever had."""
+        """Returns a topic as the newest run knew it, with the most partitions it ever had."""
         known = [one.topics[name] for one in self.manifests if name in one.topics]
         if not known:
             return None
@@ -195,7 +201,7 @@ class Archive:
         return settled[-1]._replace(partitions=max(one.partitions for one in known))
 
     def problems(self) -> list[str]:
-        """What the manifests have against each other, in sentences."""
+        """Returns sentences that say where the manifests contradict each other."""
         found = []
         gaps = {one[:4] for made in self.manifests for one in made.gaps}
         files = self.files

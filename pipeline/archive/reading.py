@@ -34,7 +34,10 @@ _NO_BOUND: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which records: offsets from `low` to below `high`; event times, the first included, the last not."""
+    """A selection by offset and by event time.
+
+    Offsets are from `low` to before `high`. Of event times the first is included, the last not.
+    """
 
     low: int = 0
     high: int = 2**63 - 1
@@ -42,7 +45,7 @@ class Bounds:
     high_time: int | None = None
 
     def wants(self, file: File) -> bool:
-        """Whether a file may hold such a record."""
+        """Returns whether a file may contain a selected record."""
         if file.last_offset < self.low or file.first_offset >= self.high:
             return False
         if self.low_time is None and self.high_time is None:
@@ -55,7 +58,7 @@ class Bounds:
         )
 
     def among(self, table: Any) -> Any:
-        """The rows of a table that are meant."""
+        """Returns the selected rows of a table."""
         offsets = table.column("offset").to_numpy()
         wanted = (offsets >= self.low) & (offsets < self.high)
         if self.low_time is not None or self.high_time is not None:
@@ -70,7 +73,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRows:
-    """Some records as the replay engine takes them."""
+    """Some records in the form that the replay engine takes."""
 
     count: int
     buffers: ColumnBuffers
@@ -95,9 +98,10 @@ class ArchiveSource:
 def merged(
     store: Store, files: Sequence[File], columns: Sequence[str], bounds: Bounds | None = None
 ) -> Iterator[Any]:
-    """Yield tables of these columns (`offset` and `timestamp_ms` among them), offsets ascending throughout.
+    """Yields tables of these columns, with ascending offsets throughout.
 
-    Raises PipelineError where an offset is there twice.
+    `offset` and `timestamp_ms` must be among the columns. Raises PipelineError for an offset that
+    occurs twice.
     """
     bounds = bounds or Bounds()
     waiting = sorted(filter(bounds.wants, files), key=lambda one: (-one.first_offset, one.path))
@@ -139,7 +143,7 @@ def _refuse_twice(table: Any, last: int, files: Sequence[File]) -> int:
 
 
 class _Cursor:
-    """One file, read by row groups; it is open only while one is read."""
+    """Reads one file by row groups; the file is open only while a row group is read."""
 
     def __init__(self, store: Store, file: File, columns: Sequence[str]) -> None:
         self._store = store
@@ -155,11 +159,14 @@ class _Cursor:
 
     @property
     def bound(self) -> int:
-        """The last offset up to which all is held; without bound where the whole rest is."""
+        """Returns the last offset up to which all rows are in memory.
+
+        It is unlimited if the whole rest of the file is in memory.
+        """
         return self._last if self._group < self._metadata.num_row_groups else _NO_BOUND
 
     def take(self, limit: int) -> Any:
-        """The rows up to an offset."""
+        """Returns the rows up to an offset."""
         found = self._held
         if self._last <= limit:
             self._fill()
@@ -170,7 +177,7 @@ class _Cursor:
         return found.slice(0, count)
 
     def _fill(self) -> None:
-        """Hold the next row group. Raises PipelineError for a file that is not as it was."""
+        """Reads the next row group. Raises PipelineError for a file that has changed."""
         if self._metadata is not None and self._group >= self._metadata.num_row_groups:
             self.is_over, self._held = True, None
             return
@@ -207,7 +214,7 @@ class _Cursor:
 
 
 def opened(store: Store, path: str) -> Any:
-    """A file as pyarrow reads it."""
+    """Returns a file as an open pyarrow Parquet file."""
     place = store.full(path)
     if store.is_remote:
         system, inner = places.system_of(place)

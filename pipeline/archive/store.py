@@ -31,25 +31,25 @@ _PUT_WHOLE: Final = frozenset({"s3", "gs", "gcs"})
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The files below a place; it may be pickled."""
+    """The files below a place. It can be pickled."""
 
     place: str
 
     def full(self, name: str) -> str:
-        """The place of a file."""
+        """Returns the place of a file."""
         return places.join(self.place, name)
 
     @property
     def is_remote(self) -> bool:
-        """Whether it lies elsewhere than in a local directory."""
+        """Whether the place is not a local directory."""
         return places.is_uri(self.place)
 
     def read(self, name: str) -> bytes | None:
-        """A file whole; None where there is none. Raises OSError."""
+        """Returns the contents of a file, or None if there is none. Raises OSError."""
         return places.read(self.full(name))
 
     def publish(self, name: str, data: Any) -> None:
-        """Let a file appear under its name, or take the place of the one there. Raises OSError."""
+        """Makes a file appear under its name, or replaces the one there. Raises OSError."""
         if self.is_remote:
             self._put(name, data)
             return
@@ -77,12 +77,12 @@ class Store:
             return
         try:
             system.move(partial, path)
-        except OSError:  # some do not write over what is there
+        except OSError:  # some stores do not overwrite a file
             system.delete_file(path)
             system.move(partial, path)
 
     def delete(self, name: str) -> bool:
-        """Delete a file; whether it was there. Raises OSError."""
+        """Deletes a file; returns whether it existed. Raises OSError."""
         if self.is_remote:
             system, path = places.system_of(self.full(name))
             if not system.get_file_info(path).is_file:
@@ -96,7 +96,7 @@ class Store:
         return True
 
     def listed(self, directory: str) -> list[str]:
-        """The names of the files in a directory, in order; none where there is no directory."""
+        """Returns the names of the files in a directory, in order; none without a directory."""
         try:
             found = places.listed(self.full(directory))
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class Store:
         return sorted(one.name for one in found if not one.is_directory)
 
     def walked(self) -> list[str]:
-        """The names of all files below topics, in order."""
+        """Returns the names of all files below topics, in order."""
         found: list[str] = []
         for topic in self._directories("", "topic="):
             for date in self._directories(topic, "event_date="):
@@ -123,7 +123,10 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs away from a local archive; a killed run leaves no lock. Raises PipelineError."""
+        """Locks a local archive against other runs. Raises PipelineError if it is locked.
+
+        A killed run leaves no lock.
+        """
         if self.is_remote:
             yield
             return
@@ -140,7 +143,7 @@ class Store:
 
 
 def _make(directory: Path) -> None:
-    """Make a directory and those above it, durably."""
+    """Creates a directory and its parents, durably."""
     if directory.is_dir():
         return
     _make(directory.parent)

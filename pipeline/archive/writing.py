@@ -36,7 +36,7 @@ _READ_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one task archives."""
+    """The input of one task."""
 
     store: Store
     topic: str
@@ -49,7 +49,7 @@ class Chunk:
 
 
 class Written(NamedTuple):
-    """What a task has written."""
+    """The result of one task."""
 
     range: Range
     files: tuple[File, ...]
@@ -58,7 +58,7 @@ class Written(NamedTuple):
 def chunks(
     store: Store, splits: Sequence[Split], *, isolation: str, offsets: int, file_bytes: int
 ) -> list[Chunk]:
-    """Cut what is read into tasks, at multiples of `offsets`."""
+    """Cuts the splits into tasks, at multiples of `offsets`."""
     found: dict[tuple[str, int, int], list[Split]] = {}
     for split in splits:
         start = split.start_offset
@@ -84,7 +84,7 @@ def chunks(
 
 
 def write(chunk: Chunk) -> Written:
-    """Do one task. Raises SourceError, ClientError and OSError."""
+    """Does one task. Raises SourceError, ClientError and OSError."""
     files: list[File] = []
     for table, sizes in _sliced(_tables(chunk), chunk.file_bytes):
         offsets = table.column("offset")
@@ -111,7 +111,7 @@ def write(chunk: Chunk) -> Written:
 def write_dates(
     store: Store, topic: str, partition: int, table: Any, sizes: Any, span: tuple[int, int]
 ) -> Iterator[File]:
-    """Write a table of one partition to a file for each date, named for the offsets in `span`."""
+    """Writes a table of one partition to one file for each date, named after the `span`."""
     sized = table.append_column("size", pa.array(sizes))
     for date, part in layout.by_date(sized):
         column_bytes = int(np.sum(part.column("size").to_numpy()))
@@ -128,7 +128,7 @@ def write_file(
     table: Any,
     column_bytes: int,
 ) -> File:
-    """Write one file, the same bytes each time; what a manifest says of it."""
+    """Writes one file, with the same bytes each time; returns its entry for the manifest."""
     data = encoded(table, column_bytes)
     store.publish(path, data)
     offsets = table.column("offset").to_numpy()
@@ -151,7 +151,7 @@ def write_file(
 
 
 def encoded(table: Any, column_bytes: int) -> Any:
-    """A table as the bytes of a Parquet file."""
+    """Returns a table as the bytes of a Parquet file."""
     each = max(1, column_bytes // max(1, table.num_rows))
     sink = pa.BufferOutputStream()
     pq.write_table(
@@ -175,7 +175,7 @@ def _tables(chunk: Chunk) -> Iterator[tuple[Any, Any]]:
 
 
 def _sliced(tables: Iterator[tuple[Any, Any]], limit: int) -> Iterator[tuple[Any, Any]]:
-    """Cut records into tables of at most so many bytes, or of one record that is larger."""
+    """Cuts records into tables of at most `limit` bytes, or of one record that is larger."""
     held: list[tuple[Any, Any]] = []
     filled = 0
     for whole, all_sizes in tables:

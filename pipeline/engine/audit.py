@@ -49,7 +49,7 @@ HOUR_COUNTS: Final = ("records", "odd", "future", "suspect", "negative", "log_ap
 
 
 class Settings(NamedTuple):
-    """By what an audit goes. The limits ascend."""
+    """The settings of an audit. The limits ascend."""
 
     now_ms: int
     margin_ms: int = MARGIN_MS
@@ -58,14 +58,14 @@ class Settings(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Columns of records in offset order. An append time may be UNKNOWN, a time -1."""
+    """Columns of records in offset order. An append time may be UNKNOWN, a time may be -1."""
 
     offset: Ints
     timestamp_ms: Ints
     append_time_ms: Ints
     is_log_append: Bools
     producer_id: Ints
-    size: Ints | None = None  # bytes of the log that a record takes, its share of the batch
+    size: Ints | None = None  # the bytes of a record in the log: its share of the batch
 
     def where(self, mask: Bools) -> Times:
         """Return some of the rows."""
@@ -90,10 +90,10 @@ class Example(NamedTuple):
 
 
 class Counts:
-    """Sums over records; every attribute is added up."""
+    """Sums over records; `add` adds every attribute."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin with nothing."""
+        """Begin with zeros."""
         self.records = self.bytes = self.missing = self.negative = self.log_append = 0
         self.future = self.plausible = self.append_known = self.delays = 0
         self.suspects = dict.fromkeys(MISTAKEN_UNITS, 0)
@@ -101,7 +101,7 @@ class Counts:
         self.after = np.zeros(len(settings.after_limits_ms), np.int64)
 
     def add(self, other: Counts) -> None:
-        """Add what was counted elsewhere."""
+        """Add the counts of another object."""
         for name, value in vars(other).items():
             if isinstance(value, dict):
                 mine = getattr(self, name)
@@ -122,7 +122,7 @@ class Auditor:
         self.hours = Table(1, "+" * len(HOUR_COUNTS) + "<>")  # by event hour; least, largest time
         self.delays = Table(2, "+")  # event hour, signed bucket: records
         self.producers = Table(2, "+")  # producer id, signed bucket: records
-        self.least: int | None = None  # time there is, plausible or not
+        self.least: int | None = None  # records with a time, plausible or not
         self.most: int | None = None
         self.least_plausible: int | None = None
         self.longest_delay: int | None = None  # of plausible records, signed
@@ -132,7 +132,7 @@ class Auditor:
         self._near = usual_range(settings.now_ms)
 
     def note(self, times: Times) -> None:
-        """Take records into account, those behind the ones noted before."""
+        """Count records that follow the ones noted before."""
         counts, count = self.counts, len(times.offset)
         if not count:
             return
@@ -179,7 +179,7 @@ class Auditor:
         self.least_plausible = least if lowest is None else min(least, lowest)
         self.lateness.note(stamp, is_unknown)
 
-    # --- what is odd -----------------------------------------------------------------------------
+    # --- not plausible -----------------------------------------------------------------------------
 
     def _future(
         self,
@@ -189,7 +189,7 @@ class Auditor:
         unknown: int,
         is_suspect: Bools | None,
     ) -> Bools | None:
-        """Tell which records come from the future, None for none."""
+        """Return which records come from the future, or None if there are none."""
         stamp, append, margin = times.timestamp_ms, times.append_time_ms, self.settings.margin_ms
         limit = min(self.settings.now_ms + margin, _MOST)
         if unknown == len(stamp):
@@ -199,7 +199,7 @@ class Auditor:
         else:
             if not unknown and most <= int(append.min()):
                 return None
-            # The sum may leave int64 for an append time near its end: then nothing lies beyond.
+            # The sum may overflow int64 for an append time near its maximum: then no time lies beyond it.
             limits = np.minimum(append, _MOST - margin) + margin
             is_future = stamp > (np.where(is_unknown, limit, limits) if unknown else limits)
         found = int(np.count_nonzero(is_future))
@@ -213,7 +213,7 @@ class Auditor:
         return is_future
 
     def _suspects(self, times: Times, least: int, most: int) -> Bools | None:
-        """Tell which records' times were probably meant in another unit, None for none."""
+        """Return which records' times probably have another unit, or None if there are none."""
         near_least, near_most = self._near
         if near_least <= least and most <= near_most:
             return None
@@ -276,7 +276,7 @@ class Auditor:
         is_odd: Bools | None,
         is_suspect: Bools | None,
     ) -> None:
-        """Add to what the append times say: delays, and what windows would have refused."""
+        """Count delays, and what windows would have refused."""
         is_out = times.is_log_append
         if unknown:
             is_out = is_out | is_unknown
@@ -315,7 +315,7 @@ class Auditor:
             self._note_producers(producer, buckets)
 
     def _note_limits(self, sizes: Magnitudes, counts: Ints, limits: tuple[int, ...]) -> None:
-        """Count how many sizes lie beyond each limit."""
+        """Count how many sizes exceed each limit."""
         if len(sizes) and limits and int(sizes.max()) > limits[0]:
             places = np.searchsorted(np.asarray(limits, np.uint64), sizes, side="left")
             counts += beyond(places, len(limits))
@@ -331,7 +331,7 @@ class Auditor:
         self.producers.add(known[producer], bucket, count)
 
     def _note_extremes(self, sizes: Magnitudes, is_ahead: Bools, is_odd: Bools | None) -> None:
-        """Keep the longest and the shortest delay of plausible records, exactly."""
+        """Update the longest and the shortest delay of plausible records, exactly."""
         if is_odd is not None:
             sizes, is_ahead = sizes[~is_odd], is_ahead[~is_odd]
         if not len(sizes):
@@ -350,7 +350,7 @@ class Auditor:
 
 
 def better(name: str, one: Example, other: Example) -> Example:
-    """Return which of two examples to show: the farthest future, the first of what else is odd."""
+    """Return which of two examples to show: the farthest in the future, else the first."""
     if name == "future":
         return min(one, other, key=lambda each: (-each.timestamp_ms, each.offset))
     return min(one, other)
@@ -366,7 +366,7 @@ def _example(times: Times, row: int) -> Example:
 
 
 def _starts(values: Ints) -> Ints:
-    """Return where runs of the same value begin."""
+    """Return the indexes where runs of the same value begin."""
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1
     return np.concatenate([np.zeros(1, np.int64), changes])
 

@@ -35,10 +35,10 @@ _PER_UNIT: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_0
 
 
 def staged(batch: pa.RecordBatch, unit: Unit, partition_count: int) -> pa.RecordBatch:
-    """What is staged of rows with the columns `time`, `key` and `value`; a null time stays null.
+    """Return the columns to stage for rows with the columns `time`, `key` and `value`.
 
-    A row without a key goes where its value would go as a key. Raises PipelineError for a time that is
-    none.
+    A null time stays null. A row without a key goes where its value would go as a key. Raises
+    PipelineError for an invalid time.
     """
     times = times_of(batch.column("time"), unit)
     key, value = batch.column("key"), batch.column("value")
@@ -54,7 +54,7 @@ def staged(batch: pa.RecordBatch, unit: Unit, partition_count: int) -> pa.Record
 
 
 def times_of(column: pa.Array, unit: Unit) -> pa.Array:
-    """A column as int64 ms, by floor; null stays null. Raises PipelineError of one sentence."""
+    """Return a column as int64 ms, rounded down; null stays null. Raises PipelineError."""
     if unit == "iso":
         return pa.array(
             [None if text is None else _iso(text) for text in column.cast(pa.string()).to_pylist()],
@@ -103,11 +103,11 @@ def _of_keys(column: pa.Array, partition_count: int) -> npt.NDArray[np.int32]:
 
 
 def _binary(column: pa.Array) -> tuple[Any, Any, Any]:
-    """Ends, validity (empty where all are valid) and bytes of a column, from its first row on."""
+    """Return the ends, the validity (empty if all are valid) and the bytes of a column."""
     column = column.cast(pa.binary())
     if column.offset:
         column = pa.concat_arrays([column])
-    if column.offset:  # one chunk is handed back as it is
+    if column.offset:  # a single chunk is returned as it is
         column = column.take(pa.array(np.arange(len(column))))
     valid, ends, data = column.buffers()
     return (
@@ -118,7 +118,7 @@ def _binary(column: pa.Array) -> tuple[Any, Any, Any]:
 
 
 def buffers_of(timestamps: pa.Array, keys: pa.Array, values: pa.Array) -> ColumnBuffers:
-    """Staged columns as the encoder takes them; a null time is "no time"."""
+    """Return staged columns in the form that the encoder takes; a null time is "no time"."""
     made: Any = ColumnBuffers()
     made.record_count = len(timestamps)
     filled = pc.fill_null(timestamps, NO_TIME).to_numpy(zero_copy_only=False)

@@ -42,16 +42,19 @@ _CHUNK: Final = 1 << 20
 
 
 class Ambiguous(ValueError):
-    """A map that says two things of one record."""
+    """A map that says two different things about one record."""
 
 
 class TooMany(Exception):
-    """There are more records than may be compared."""
+    """There are more records than the limit for a comparison."""
 
 
 @dataclass(slots=True)
 class Proof:
-    """What becomes of the unread records; see the head of this file. Examples are offsets in the source."""
+    """The counts of the unread records; the module docstring defines them.
+
+    Examples are source offsets.
+    """
 
     unread: int = 0
     covered: int = 0
@@ -65,7 +68,7 @@ class Proof:
 
 
 class Spans:
-    """Offsets that are there, in order, as spans of consecutive ones."""
+    """A set of offsets, stored as spans of consecutive offsets, in order."""
 
     def __init__(self, offsets: Iterable[Ints] = ()) -> None:
         self._starts: list[Ints] = []
@@ -76,7 +79,7 @@ class Spans:
             self.add(one)
 
     def add(self, offsets: Ints) -> None:
-        """Add offsets behind those that are there."""
+        """Add offsets after those in the set."""
         if not len(offsets):
             return
         breaks = np.flatnonzero(np.diff(offsets) != 1) + 1
@@ -86,7 +89,7 @@ class Spans:
         self.last = int(offsets[-1])
 
     def has(self, offsets: Ints) -> Bools:
-        """Tell which of these are there."""
+        """Return which of these offsets are in the set."""
         starts, ends = self._merged()
         if not len(starts):
             return np.zeros(len(offsets), np.bool_)
@@ -95,7 +98,7 @@ class Spans:
         return found
 
     def chunks(self, low: int = 0) -> Iterator[Ints]:
-        """Yield the offsets from `low` on, some at a time."""
+        """Yield the offsets from `low` on, in chunks."""
         starts, ends = self._merged()
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             for first in range(max(start, low), end, _CHUNK):
@@ -113,10 +116,13 @@ class Spans:
 
 
 class OffsetMap:
-    """Where the records of one partition went, exactly; of mirrors that went on, in any order."""
+    """The exact target offsets of one partition's records, from one or several runs of mirror."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        """Take runs together. Raises Ambiguous for a record at two places, or two at one."""
+        """Combine runs, in any order.
+
+        Raises Ambiguous if a record has two targets, or a target two records.
+        """
         table = np.array(sorted(set(runs)), np.int64).reshape(-1, 3)
         self._source, self._target, self._count = table[:, 0], table[:, 1], table[:, 2]
         self._order = np.argsort(self._target, kind="stable")
@@ -132,22 +138,22 @@ class OffsetMap:
         return int(self._count.sum())
 
     def targets_of(self, offsets: Ints) -> Ints:
-        """Return where records of the source are, NOWHERE for those that are not in the map."""
+        """Return the target offsets of source records, NOWHERE for those not in the map."""
         return _moved(offsets, self._source, self._target, self._count)
 
     def place_of(self, offset: int) -> int:
-        """Return where one record of the source is, NOWHERE if it is not in the map."""
+        """Return the target offset of one source record, NOWHERE if it is not in the map."""
         return int(self.targets_of(np.array([offset], np.int64))[0])
 
     def sources_of(self, offsets: Ints) -> Ints:
-        """Return where records of the target came from, NOWHERE likewise."""
+        """Return the source offsets of target records, NOWHERE for those not in the map."""
         order = self._order
         return _moved(offsets, self._target[order], self._source[order], self._count[order])
 
     def choose(self, committed: int) -> int | None:
         """Return the first offset in the target of any record at or after `committed`.
 
-        Where there is none: the offset behind every record before it. None: the map is empty.
+        If there is none, it is the offset after every earlier record. None: the map is empty.
         """
         if not len(self._source):
             return None
@@ -159,7 +165,7 @@ class OffsetMap:
 
     @property
     def source_range(self) -> tuple[int, int]:
-        """From where to where (not included) the map knows the source; (0, 0) for an empty map."""
+        """Return the first and the end offset of the source in the map; (0, 0) for an empty map."""
         if not len(self._source):
             return 0, 0
         return int(self._source[0]), int(self._source[-1] + self._count[-1])
@@ -177,17 +183,17 @@ def _moved(offsets: Ints, starts: Ints, others: Ints, counts: Ints) -> Ints:
 
 
 class UnreadTimes:
-    """The times of the unread records, as they are read."""
+    """The times of the unread records, collected while they are read."""
 
     def __init__(self) -> None:
-        self.next_ms: int | None = None  # of the first that has one
+        self.next_ms: int | None = None  # of the first record that has a time
         self.next_offset: int | None = None
         self.least_ms: int | None = None
         self.without = 0
         self.stamped = 0
 
     def add(self, offsets: Ints, timestamp_ms: Ints, has_timestamp: Bools, stamped: Bools) -> None:
-        """Take in what follows."""
+        """Add the records that follow."""
         self.without += int(len(offsets) - has_timestamp.sum())
         self.stamped += int(stamped.sum())
         if not has_timestamp.any():
@@ -200,7 +206,7 @@ class UnreadTimes:
 
     @property
     def step_back_ms(self) -> int:
-        """How far the oldest unread record lies before the next one."""
+        """How much older the oldest unread record is than the next one, in ms."""
         if self.next_ms is None or self.least_ms is None:
             return 0
         return self.next_ms - self.least_ms
@@ -216,7 +222,7 @@ def margin_of(longest_ms: int, shortest_ms: int) -> int:
 
 
 def search_time(next_ms: int, margin_ms: int) -> int:
-    """Return the time to search for: never a millisecond by which ListOffsets means something else."""
+    """Return the time to search for; it is never one of the codes of ListOffsets below 0."""
     wanted = max(FIRST_MS, next_ms - margin_ms)
     return FIRST_SPECIAL - 1 if FIRST_SPECIAL <= wanted <= -1 else wanted
 
@@ -226,7 +232,7 @@ def search_time(next_ms: int, margin_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TargetLog:
-    """What the target has: where its log begins and ends, and which records it has from `known_from` on."""
+    """The log in the target: its start and end, and which records it has from `known_from` on."""
 
     start: int
     end: int
@@ -237,9 +243,10 @@ class TargetLog:
 def prove_by_map(
     offset_map: OffsetMap, unread: Spans, target: TargetLog, committed: int, chosen: int
 ) -> Proof:
-    """Follow every unread record through the map, and every record that will be read back.
+    """Follow every unread record, and every record that will be read again, through the map.
 
-    `target.records` begins at or before the chosen offset and the place of every unread record.
+    `target.records` must begin at or before the chosen offset and the target of every unread
+    record.
     """
     proof = Proof()
     for offsets in unread.chunks():
@@ -274,11 +281,12 @@ Print = bytes
 
 
 class Comparison:
-    """A proof without a map: records of both clusters compared by what they are.
+    """A proof without a map: compares the records of both clusters by their contents.
 
-    Records that are equal are as good as each other, and are counted. Feed it in this order: every unread
-    record, what the target has from the chosen offset on; then, where `wants_before`, what it has before
-    that, and where `wants_read`, what the group has read. Raises TooMany beyond `limit` different records.
+    Equal records are interchangeable, so they are counted. Add records in this order: every unread
+    record; the records of the target from the chosen offset on; if `wants_before`, those before it;
+    if `wants_read`, the records that the group has read. Raises TooMany beyond `limit` different
+    records.
     """
 
     def __init__(self, limit: int) -> None:
@@ -289,14 +297,14 @@ class Comparison:
         self._found = Proof()
 
     def add_unread(self, offset: int, record: Print) -> None:
-        """An unread record of the source."""
+        """Add an unread record of the source."""
         self._found.unread += 1
         self._open[record] += 1
-        self._offsets[record] = offset  # of equal ones the last: with the least that can be lost
+        self._offsets[record] = offset  # of equal records the last: so the fewest count as lost
         self._check(self._open)
 
     def add_after(self, record: Print) -> None:
-        """A record of the target at or after the chosen offset."""
+        """Add a record of the target at or after the chosen offset."""
         if self._open[record] > 0:
             self._take(self._open, record)
             self._found.covered += 1
@@ -305,7 +313,7 @@ class Comparison:
             self._check(self._extra)
 
     def add_before(self, record: Print) -> None:
-        """A record of the target before the chosen offset."""
+        """Add a record of the target before the chosen offset."""
         if record in self._open:
             self._take(self._open, record)
             self._found.lost += 1
@@ -314,23 +322,23 @@ class Comparison:
             self._found.first_lost = offset if first is None else min(first, offset)
 
     def add_read(self, record: Print) -> None:
-        """A record of the source before the committed offset."""
+        """Add a record of the source before the committed offset."""
         if record in self._extra:
             self._take(self._extra, record)
             self._found.duplicates += 1
 
     @property
     def wants_before(self) -> bool:
-        """Whether an unread record was not found yet."""
+        """Whether an unread record has not been found yet."""
         return bool(self._open)
 
     @property
     def wants_read(self) -> bool:
-        """Whether nobody knows yet where a record of the target comes from."""
+        """Whether the origin of a record of the target is still unknown."""
         return bool(self._extra)
 
     def proof(self) -> Proof:
-        """What was found."""
+        """Return the counts."""
         found = self._found
         found.missing = self._open.total()
         found.foreign = self._extra.total()

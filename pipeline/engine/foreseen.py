@@ -28,7 +28,7 @@ AS_IS: Final = "as it is"
 _ALL: Final = "all"
 _LATER_MS: Final = whatif.EARLY_MS - 1
 _BASIS: Final = "retention.time.basis"
-# What would keep records, the least change first; the first is known to our brokers alone.
+# Settings that would keep records, the smallest change first; only tidelog knows the first.
 _REMEDIES: Final = (
     (_BASIS, "append"),
     ("retention.ms", "-1"),
@@ -38,7 +38,7 @@ _REMEDIES: Final = (
 
 
 class Foreseen(NamedTuple):
-    """What was counted of one partition; `deleted` within a day, for each policy."""
+    """The counts of one partition; `deleted` is within a day, for each policy."""
 
     records: int
     without_time: int
@@ -50,7 +50,7 @@ class Foreseen(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The counts of partitions together."""
+    """The counts of several partitions together."""
 
     records: int
     without_time: int
@@ -61,7 +61,7 @@ class Counted(NamedTuple):
 
 
 def policies_of(settings: Mapping[str, str], rules: Rules) -> tuple[Policy, ...]:
-    """What a topic has set, and what might be set instead. Raises PolicyError."""
+    """Return a topic's policy, and policies that it might have instead. Raises PolicyError."""
     found = [whatif.policy_of(AS_IS, settings, rules)]
     usable = [(name, value) for name, value in _REMEDIES if rules == "tidelog" or name in _KAFKAS]
     for name, value in usable:
@@ -106,7 +106,7 @@ def foresee(
 
 
 def together(found: Sequence[Foreseen], policies: Sequence[Policy]) -> Counted:
-    """Add up what was counted of the partitions of a topic."""
+    """Add up the counts of a topic's partitions."""
     sums = {policy.name: sum(one.deleted[policy.name] for one in found) for policy in policies}
     remedies = tuple(name for name, gone in sums.items() if not gone and name not in {AS_IS, _ALL})
     if not remedies and not sums[_ALL]:
@@ -122,7 +122,7 @@ def together(found: Sequence[Foreseen], policies: Sequence[Policy]) -> Counted:
 
 
 class _Seen:
-    """Counts what passes."""
+    """Counts the times that pass through it."""
 
     def __init__(self, window: tuple[int, int]) -> None:
         self._oldest, self._newest = window
@@ -131,7 +131,7 @@ class _Seen:
         self.last_ms: int | None = None
 
     def passing(self, times: Iterable[Ints]) -> Iterator[Ints]:
-        """Count these times, and hand them on."""
+        """Count these times, and yield them unchanged."""
         for some in times:
             self.records += len(some)
             present = some[some != NO_TIMESTAMP]

@@ -34,41 +34,39 @@ _MOST = 2**63 - 1
 
 
 class Counted(NamedTuple):
-    """What is counted of late records."""
+    """The counts of late records."""
 
     cells: Table  # hour, bucket: records
     worst: Table  # hour: the largest lateness, at most 2**63 - 1
-    beyond: (
-        Ints  # of records whose append time is unknown: how many lie further behind than each limit
-    )
+    beyond: Ints  # of records with an unknown append time: how many are later than each limit
 
     @classmethod
     def nothing(cls, limits: Sequence[int]) -> Counted:
-        """Return no late records, to be compared with these limits."""
+        """Return zero counts for these limits."""
         return cls(Table(2, "+"), Table(1, ">"), np.zeros(len(limits), np.int64))
 
     def add(self, other: Counted) -> None:
-        """Take in what was counted elsewhere."""
+        """Add the counts of another object."""
         self.cells.merge(other.cells)
         self.worst.merge(other.worst)
         self.beyond.__iadd__(other.beyond)
 
 
 class Lateness:
-    """Late records of one piece of a partition's log, in the order of their offsets."""
+    """Counts the late records of one piece of a partition's log, in the order of their offsets."""
 
     def __init__(self, limits: Sequence[int], carry: int | None = None, head: int = HEAD) -> None:
-        """Begin a piece; with `carry` given, the largest time before it (None: not known, or none)."""
+        """Begin a piece; `carry` is the largest time before it (None: not known, or none)."""
         self.limits = np.asarray(limits, np.uint64)
-        self.largest = carry  # M and L, whatever of them is known
+        self.largest = carry  # the maximum of M (if it is known) and L
         self.counted = Counted.nothing(limits)
         self.head_largest: int | None = None
         self._room = 0 if carry is not None else head
-        self._is_cut = False  # there is more than the head
+        self._is_cut = False  # there are records after the first HEAD ones
         self._head: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
 
     def note(self, times: Ints, is_unknown: npt.NDArray[np.bool_]) -> None:
-        """Take records into account: their times, and whether their append time is unknown."""
+        """Count records: their times, and whether their append time is unknown."""
         if self._room and len(times):
             kept = min(self._room, len(times))
             self._room -= kept
@@ -83,13 +81,16 @@ class Lateness:
             self.largest = _count(times, is_unknown, self.largest, self.limits, self.counted)
 
     def needs(self, carry: int | None) -> bool:
-        """Tell whether the piece has to be read again, the largest time before it being this."""
+        """Return whether the piece must be read again if `carry` is the largest time before it."""
         if carry is None or self.head_largest is None:
             return False
         return self._is_cut and carry > self.head_largest
 
     def settle(self, carry: int | None) -> Counted:
-        """Return what is counted, the largest time before the piece being this (or as it was given)."""
+        """Return the counts if `carry` is the largest time before the piece.
+
+        A `carry` that was given at the start is used instead.
+        """
         if self._head:
             assert not self.needs(carry), "the piece has to be read again"
             times = np.concatenate([times for times, _ in self._head])
@@ -107,7 +108,7 @@ def _count(
     limits: Magnitudes,
     counted: Counted,
 ) -> int:
-    """Count late records, `largest` being the largest time before them; return the largest now."""
+    """Count late records after a time of `largest`; return the new largest time."""
     reached = np.maximum.accumulate(times)
     if largest is not None and largest > int(times[0]):
         np.maximum(reached, largest, out=reached)
@@ -135,6 +136,6 @@ def _count(
 
 
 def beyond(places: npt.NDArray[np.intp], limits: int) -> Ints:
-    """Return how many values lie beyond each of ascending limits, from where they would be put in."""
+    """Return how many values are beyond each ascending limit, from their insertion points."""
     passed = np.bincount(places, minlength=limits + 1)[1:]
     return np.cumsum(passed[::-1])[::-1].astype(np.int64)

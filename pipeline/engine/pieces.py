@@ -28,13 +28,13 @@ class Tables:
     """The sums by event time, and by producer."""
 
     def __init__(self, hours: Table, delays: Table, late: Counted, level: int = 0) -> None:
-        """Take sums by the hour, or by a coarser span of SPAN_HOURS."""
+        """Begin with sums by the hour, or by the coarser span SPAN_HOURS[level]."""
         self.hours, self.delays, self.late = hours, delays, late
         self.level = level
 
     @property
     def span_ms(self) -> int:
-        """How long the spans are."""
+        """The length of the spans in ms."""
         return SPAN_HOURS[self.level] * HOUR_MS
 
     def coarsen_to(self, level: int) -> None:
@@ -48,12 +48,12 @@ class Tables:
         self.level = level
 
     def bound(self, most: int = MOST_SPANS) -> None:
-        """Coarsen as far as has to be, and no farther."""
+        """Coarsen the spans only as far as necessary for at most `most` of them."""
         while len(self.hours) > most and self.level + 1 < len(SPAN_HOURS):
             self.coarsen_to(self.level + 1)
 
     def add(self, other: Tables) -> None:
-        """Add what was summed up elsewhere."""
+        """Add the sums of another object."""
         self.coarsen_to(other.level)
         other.coarsen_to(self.level)
         self.hours.merge(other.hours)
@@ -62,7 +62,7 @@ class Tables:
 
 
 class Piece(NamedTuple):
-    """What came of one split; small enough to be sent about."""
+    """The result of one split, small enough to be sent to the driver."""
 
     topic: str
     partition: int
@@ -72,10 +72,10 @@ class Piece(NamedTuple):
 
 
 class Audit:
-    """What is known of a piece, a partition or a topic."""
+    """The counts of a piece, a partition or a topic."""
 
     def __init__(self, auditor: Auditor) -> None:
-        """Take what an auditor has counted, but for its lateness."""
+        """Take the counts of an auditor, except its lateness."""
         self.settings: Settings = auditor.settings
         self.counts: Counts = auditor.counts
         self.least, self.most = auditor.least, auditor.most
@@ -94,7 +94,7 @@ class Audit:
         return cls(Auditor(settings))
 
     def add(self, other: Audit) -> None:
-        """Add what comes behind it in a partition, or another partition's."""
+        """Add the records that follow in a partition, or those of another partition."""
         self.counts.add(other.counts)
         self.least = _least(self.least, other.least)
         self.most = _most(self.most, other.most)
@@ -111,7 +111,7 @@ class Audit:
 
 
 def piece(topic: str, partition: int, start_offset: int, auditor: Auditor) -> Piece:
-    """Make what an auditor has counted ready to be sent."""
+    """Return the counts of an auditor in a form that can be sent."""
     audit = Audit(auditor)
     audit.tables.bound()
     return Piece(topic, partition, start_offset, audit, auditor.lateness)
@@ -125,7 +125,7 @@ class Again(NamedTuple):
 
 
 def to_read_again(pieces: Sequence[Piece]) -> list[Again]:
-    """Return which pieces of one partition, in order, have lateness that their heads cannot settle."""
+    """Return the pieces of one partition whose lateness their first records cannot decide."""
     return [
         Again(number, carry)
         for number, (each, carry) in enumerate(zip(pieces, carries(pieces), strict=True))
@@ -144,7 +144,10 @@ def carries(pieces: Iterable[Piece]) -> list[int | None]:
 
 
 def partition_audit(pieces: Sequence[Piece], settings: Settings, most: int = MOST_SPANS) -> Audit:
-    """Add up all pieces of one partition, in order; those of `to_read_again` have been replaced."""
+    """Add up all pieces of one partition, in order.
+
+    Those of `to_read_again` must have been replaced.
+    """
     whole = Audit.nothing(settings)
     for each, carry in zip(pieces, carries(pieces), strict=True):
         audit = each.audit

@@ -25,7 +25,10 @@ NEWEST_MAGIC = 2
 
 
 class Arrival(NamedTuple):
-    """A batch about to be appended: its times (None: none has one), whether one is missing, its size."""
+    """A batch to be appended: its record times, whether a record has none, and its size.
+
+    The times are None if no record has one.
+    """
 
     first: int | None
     largest: int | None
@@ -42,7 +45,7 @@ def log_of(
     now_ms: int,
     start_offset: int = 0,
 ) -> Log:
-    """Return the log that batches would make, each appended `now_ms`, by a topic's settings."""
+    """Returns the log that these batches would make by a topic's settings, appended at `now_ms`."""
     rules = rules_of(config, NEWEST_MAGIC)
     limit = event_limit(rules, now_ms)
     span_ms, least_ms = segment_span(config), config.segment_min_roll_interval_ms

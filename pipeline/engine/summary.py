@@ -25,7 +25,7 @@ _SECOND: Final = int(buckets_of(np.array([1000], np.uint64))[0])
 
 
 def summary(audit: Audit) -> dict[str, Any]:
-    """Return the numbers of a partition or a topic."""
+    """Return the figures of a partition or a topic."""
     counts, settings = audit.counts, audit.settings
     _, late_buckets, late_counts = audit.tables.late.cells.columns()
     late = int(late_counts.sum())
@@ -57,7 +57,7 @@ def summary(audit: Audit) -> dict[str, Any]:
 
 
 def example(each: Example) -> dict[str, Any]:
-    """Return one record to look at."""
+    """Return one example record."""
     found: dict[str, Any] = each._asdict()
     if each.append_time_ms == UNKNOWN:
         found["append_time_ms"] = None
@@ -98,7 +98,7 @@ def _beyond(limits: Sequence[int], counts: Ints) -> list[dict[str, int]]:
 
 
 def late_curve(audit: Audit) -> list[tuple[int, int]]:
-    """Return (lateness, how many records are later than that), ascending, one for each bucket."""
+    """Return (lateness, how many records are later), ascending, one pair for each bucket."""
     _, buckets, counts = audit.tables.late.cells.columns()
     known, places = np.unique(buckets, return_inverse=True)
     sums = np.zeros(len(known), np.int64)
@@ -108,7 +108,7 @@ def late_curve(audit: Audit) -> list[tuple[int, int]]:
 
 
 def producers(audit: Audit) -> list[dict[str, Any]]:
-    """Return each producer's records and median delay; those without delays are not there."""
+    """Return the records and the median delay of each producer that has delays."""
     ids, buckets, counts = audit.producers.columns()
     known, starts = np.unique(ids, return_index=True)
     ends = [*starts.tolist(), len(ids)][1:]
@@ -125,9 +125,10 @@ def producers(audit: Audit) -> list[dict[str, Any]]:
 
 
 def plot_range(audit: Audit, outside: float = 0.001) -> tuple[int, int, int]:
-    """Return what a plot over event time shows: first and last span, and how many to take together.
+    """Return what a plot over event time shows: first and last span, and how many to combine.
 
-    Of the plausible records up to a share lie outside, on each side, so that a few do not hide the others.
+    On each side up to the share `outside` of the plausible records is left out, so that a few
+    records do not hide the others.
     """
     hours, records, odd, *_ = audit.tables.hours.columns()
     plausible = np.cumsum(records - odd)
@@ -149,7 +150,10 @@ _FACTORS: Final = (
 
 
 def rows(audit: Audit, factor: int = 1) -> dict[str, list[Any]]:
-    """Return columns with a row for each span of event time (`span_ms` of the summary, times a factor)."""
+    """Return columns with a row for each span of event time.
+
+    A row covers `factor` times the `span_ms` of the summary.
+    """
     tables = audit.tables
     span_ms = tables.span_ms * factor
     hour_table, cells, delay_table = (
@@ -180,7 +184,7 @@ def rows(audit: Audit, factor: int = 1) -> dict[str, list[Any]]:
 
 
 def _sums(groups: Ints, cells: Table, over: int = -(2**62)) -> Ints:
-    """Return how many values there are in each group, in buckets beyond one."""
+    """Return how many values each group has in the buckets after `over`."""
     keys, buckets, counts = cells.columns()
     keys, counts = keys[buckets > over], counts[buckets > over]
     sums = np.zeros(len(groups), np.int64)
@@ -191,7 +195,7 @@ def _sums(groups: Ints, cells: Table, over: int = -(2**62)) -> Ints:
 def _quantiles(
     groups: Ints, cells: Table, share: float, zeros: Ints, totals: Ints
 ) -> list[int | None]:
-    """Return a quantile of each group, of which `zeros` values lie below all in the cells."""
+    """Return a quantile of each group; `zeros` of its values are below all values in the cells."""
     keys, buckets, counts = cells.columns()
     millionths = round(share * 1_000_000)
     ranks = np.maximum(-(-totals * millionths // 1_000_000), 1)

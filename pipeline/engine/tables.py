@@ -28,7 +28,7 @@ _MOST_PENDING: Final = 1 << 17
 
 
 def buckets_of(magnitudes: Magnitudes) -> Ints:
-    """Return the index of each magnitude's bucket, from 0 on; it grows with the magnitude."""
+    """Return the index of each magnitude's bucket; larger magnitudes have larger indexes."""
     bits = magnitudes.astype(np.float64).view(np.int64)
     bits >>= _SHIFT
     bits -= _ONE - 1
@@ -37,7 +37,7 @@ def buckets_of(magnitudes: Magnitudes) -> Ints:
 
 
 def largest_in(index: int) -> int:
-    """Return the largest value of a bucket; of a negative one, the one nearest to zero."""
+    """Return the largest value of a bucket; for a negative bucket, the value nearest to zero."""
     if index == 0:
         return 0
     if index < 0:
@@ -48,29 +48,29 @@ def largest_in(index: int) -> int:
 
 
 def _least(exponent: int, part: int) -> int:
-    """Return the least whole number at or above a bucket's lower bound."""
+    """Return the smallest whole number at or above the lower bound of a bucket."""
     return -(-(((1 << PART_BITS) + part) << exponent) >> PART_BITS)
 
 
 def magnitude(larger: Ints, smaller: Ints) -> Magnitudes:
-    """Return larger - smaller exactly, over all of int64, where the first is not below the second."""
+    """Return larger - smaller exactly, over all of int64; `larger` must not be below `smaller`."""
     return larger.view(np.uint64) - smaller.view(np.uint64)
 
 
 class Table:
-    """Rows of int64 columns, some of them keys; rows of the same key become one.
+    """Rows of int64 columns, some of them keys; rows with the same key are combined into one.
 
-    The other columns are summed up, or their least or largest is kept.
+    Of the other columns the sum, the smallest or the largest value is kept.
     """
 
     def __init__(self, keys: int, reductions: str) -> None:
-        """Begin empty; a letter for each column behind the keys: "+" sum, "<" least, ">" largest."""
+        """Begin empty; `reductions` is a letter a value column: "+" sum, "<" least, ">" largest."""
         self._keys, self._reductions = keys, reductions
         self._rows: list[tuple[Ints, ...]] = []
         self._pending = 0
 
     def add(self, *columns: Ints) -> None:
-        """Take rows into account."""
+        """Add rows."""
         if len(columns[0]):
             self._rows.append(columns)
             self._pending += len(columns[0])
@@ -78,14 +78,14 @@ class Table:
                 self.columns()
 
     def merge(self, other: Table) -> None:
-        """Take another table's rows into account."""
+        """Add the rows of another table."""
         self.add(*other.columns())
 
     def __len__(self) -> int:
         return len(self.columns()[0])
 
     def columns(self) -> tuple[Ints, ...]:
-        """Return the columns, by key, with one row for each."""
+        """Return the columns, with one row for each key, ordered by key."""
         width = self._keys + len(self._reductions)
         if not self._rows:
             return tuple(np.empty(0, np.int64) for _ in range(width))
@@ -112,7 +112,7 @@ class Table:
         return (*(key[starts] for key in sorted_keys), *values)
 
     def coarsened(self, factor: int) -> Table:
-        """Return the table with the first key divided by a factor, by floor."""
+        """Return the table with the first key divided by `factor`, rounded down."""
         first, *others = self.columns()
         table = Table(self._keys, self._reductions)
         table.add(first // factor, *others)
@@ -143,9 +143,9 @@ def count_pairs(groups: Ints | int, buckets: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def quantile(buckets: Ints, counts: Ints, share: float) -> int | None:
-    """Return a bound of the value below which a share of the values lie; None of no values.
+    """Return an upper bound of the value below which a share of the values lie; None of no values.
 
-    By nearest rank: the value of rank ceil(share * count). `share` is taken to six digits.
+    By nearest rank: the value of rank ceil(share * count). `share` is used to six digits.
     """
     total = int(counts.sum())
     if not total:

@@ -39,11 +39,11 @@ _BASIS: Final = "retention.time.basis"
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be: the message says why."""
+    """An invalid policy; the message says why."""
 
 
 class Policy(NamedTuple):
-    """Settings under a name, and whose rules they are read by."""
+    """A name, settings, and whose rules apply: tidelog's or Kafka's."""
 
     name: str
     config: TopicConfig
@@ -51,7 +51,7 @@ class Policy(NamedTuple):
 
     @property
     def retention(self) -> Retention:
-        """What the settings say about keeping records; Kafka knows neither event time nor basis."""
+        """Return what the settings mean for retention; Kafka knows neither event time nor basis."""
         retention = retention_of(self.config)
         if self.rules == "kafka":
             return retention._replace(by_append=False, event_ms=None)
@@ -59,15 +59,15 @@ class Policy(NamedTuple):
 
 
 class Future(NamedTuple):
-    """The record with a segment's largest time, where that lies in the future."""
+    """The record with a segment's largest time, if that time is in the future."""
 
     offset: int
     timestamp_ms: int
-    producer_id: int  # -1: it says none
+    producer_id: int  # -1: there is none
 
 
 class Retained(NamedTuple):
-    """What is known of a segment: what the broker would judge, and when its records were appended."""
+    """The facts about a segment: what the broker would judge, and its append times."""
 
     base_offset: int
     end_offset: int
@@ -76,19 +76,20 @@ class Retained(NamedTuple):
     appended: tuple[
         tuple[int, int], ...
     ]  # (first offset, append time), ascending in both; see below
-    file_ms: int  # when the file was last changed
+    file_ms: int  # the modification time of the file
     future: Future | None = None
 
     @property
     def is_estimated(self) -> bool:
-        """Whether the date of the file stands in for append times that nobody knows."""
+        """Whether the modification time of the file replaces unknown append times."""
         return self.times.has_unknown
 
     def appended_after(self, moment_ms: int) -> int:
         """Return how many offsets were appended after a moment.
 
-        Of those without an append time the date of the file counts. `appended` has no gaps: what lies
-        before its first entry, or all of a segment without entries, is of unknown append time.
+        For offsets without an append time, the modification time of the file counts. `appended` has
+        no gaps: everything before its first entry, or all of a segment without entries, has an
+        unknown append time.
         """
         if not self.size:
             return 0
@@ -101,7 +102,7 @@ class Retained(NamedTuple):
 
 
 class Log(NamedTuple):
-    """One partition, as a round of retention would find it."""
+    """One partition as a round of retention would find it."""
 
     topic: str
     partition: int
@@ -112,12 +113,12 @@ class Log(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """The bytes of all segments."""
         return sum(segment.size for segment in self.segments)
 
     @property
     def records(self) -> int:
-        """Offsets that can be read."""
+        """The number of offsets that can be read."""
         return sum(_readable(segment, self.log_start_offset) for segment in self.segments)
 
     @property
@@ -135,18 +136,18 @@ class Deleted(NamedTuple):
     records: int
     policy: str
     at_ms: int
-    killed_early: int  # of its records, appended less than a while before
+    killed_early: int  # its records that were appended shortly before
 
 
 class Kept(NamedTuple):
-    """What is left after a round."""
+    """The rest of a log after a round."""
 
     at_ms: int
     size: int
     records: int
     first_offset: int
     first_time: int | None  # the first record time of the oldest segment that has one
-    deleted_size: int  # by all rounds so far
+    deleted_size: int  # by all rounds up to here
     deleted_records: int
 
 
@@ -163,24 +164,24 @@ class Outcome(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """A segment that a time from the future holds, by Kafka's rules, and what it holds with it."""
+    """A segment that a time from the future keeps by Kafka's rules, and what it keeps with it."""
 
     base_offset: int
     size: int
     future: Future
     until_ms: int
-    held_size: int  # it and all behind it
+    held_size: int  # this segment and all later ones
 
 
 # --- policies ------------------------------------------------------------------------------------
 
 
 def parse_policy(text: str, base: Mapping[str, str] | None = None) -> Policy:
-    """Read `NAME:setting=value,...`; `rules=kafka` among the settings asks for Kafka's rules.
+    """Read `NAME:setting=value,...`; `rules=kafka` among the settings selects Kafka's rules.
 
-    The settings lie over those in `base`, a topic's own. Spans may be written `7d`, and sizes in bytes.
-    As in the broker, event-time retention without a basis counts retention.ms from append times.
-    Raises PolicyError.
+    The settings override those in `base`, the topic's own. Spans may be written as `7d`; sizes are
+    in bytes. As in the broker, event-time retention without a basis makes retention.ms count from
+    append times. Raises PolicyError.
     """
     name, colon, listed = text.partition(":")
     if not colon or not name:
@@ -204,7 +205,7 @@ def parse_policy(text: str, base: Mapping[str, str] | None = None) -> Policy:
 
 
 def policy_of(name: str, own: Mapping[str, str], rules: Rules = "tidelog") -> Policy:
-    """Make a policy of a topic's own settings; raises PolicyError."""
+    """Return the policy of a topic's own settings. Raises PolicyError."""
     try:
         config = topic_config(BrokerConfig(), own)
         if config.lacks_basis:
@@ -234,7 +235,7 @@ def judge(
     early_ms: int = EARLY_MS,
     margin_ms: int = 0,
 ) -> Outcome:
-    """Return what rounds of retention at ascending moments delete, and what they leave."""
+    """Return what rounds of retention at these ascending moments delete, and what remains."""
     left = list(log.segments)
     start = log.log_start_offset
     deleted: list[Deleted] = []
@@ -270,13 +271,13 @@ def judge(
 
 
 def candidate(segment: Retained, rules: Rules) -> Candidate:
-    """Present a segment to be judged."""
+    """Return a segment in the form that the retention rules judge."""
     times = segment.times if rules == "tidelog" else as_kafka(segment)
     return Candidate(segment.end_offset, segment.size, lambda: times)
 
 
 def as_kafka(segment: Retained) -> SegmentTimes:
-    """Return a segment's times as Apache Kafka sees them: it knows the largest record time alone."""
+    """Return a segment's times as Apache Kafka sees them: it knows only the largest record time."""
     times = segment.times.copy()
     largest = times.largest
     times.aging = largest if reaches(largest, 0) else segment.file_ms
@@ -284,9 +285,9 @@ def as_kafka(segment: Retained) -> SegmentTimes:
 
 
 def pinned_by_future(log: Log, policy: Policy, now_ms: int, margin_ms: int) -> tuple[Pinned, ...]:
-    """Return the segments whose largest time lies in the future, and what they hold in Kafka.
+    """Return the segments whose largest time is in the future, and what they keep in Kafka.
 
-    None without retention.ms, which is what a time can hold up.
+    Without retention.ms there are none, because only retention.ms uses these times.
     """
     retention_ms = policy.retention.retention_ms
     if retention_ms is None:
@@ -359,15 +360,15 @@ GUARDS: Final[dict[str, Callable[[Outcome], int]]] = {
 
 
 class Guard(NamedTuple):
-    """A bound on what a policy may do, to all logs together."""
+    """A limit on what a policy may do, over all logs together."""
 
     name: str
     limit: int
-    policy: str | None = None  # of which it is asked; None: of every one
+    policy: str | None = None  # the policy it applies to; None: every policy
 
 
 class Broken(NamedTuple):
-    """A guard that a policy does not keep to."""
+    """A guard that a policy exceeds."""
 
     guard: Guard
     policy: str
@@ -389,7 +390,7 @@ def parse_guard(text: str) -> Guard:
 
 
 def broken(guards: Iterable[Guard], outcomes: Sequence[Outcome]) -> list[Broken]:
-    """Return the guards that are not kept to; raises PolicyError for one of a policy that is not there."""
+    """Return the guards that are exceeded. Raises PolicyError for a guard of an unknown policy."""
     names = list(dict.fromkeys(outcome.policy for outcome in outcomes))
     found: list[Broken] = []
     for guard in guards:

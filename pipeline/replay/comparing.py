@@ -22,7 +22,7 @@ from protocol.records.columns import ColumnBuffers, Wanted, append_set
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-COMPARED: Final = 100  # records before the place to go on at
+COMPARED: Final = 100  # records before the offset at which the run continues
 MOST_BYTES: Final = 64 << 20
 FIRST_OFFSETS: Final = 2000
 _WIDER: Final = 4
@@ -31,16 +31,17 @@ Fingerprint = tuple[int, int]
 
 
 class Stored(NamedTuple):
-    """A record that a target has."""
+    """A record in a target."""
 
     offset: int
     fingerprint: Fingerprint
 
 
 class Trace(NamedTuple):
-    """What a search for a producer's last batch has found.
+    """The result of a search for a producer's last batch.
 
-    `records` are the batch's, by their sequences; none where there is no such batch from `searched_from` on.
+    `records` are the records of that batch, by their sequences; there are none if no such batch was
+    found at or after `searched_from`.
     """
 
     searched_from: int
@@ -48,12 +49,12 @@ class Trace(NamedTuple):
 
     @property
     def reached(self) -> int:
-        """How many records of the producer there are up to there."""
+        """The number of records of the producer up to the end of that batch."""
         return max(self.records, default=-1) + 1
 
 
 class Tail:
-    """What the last records before a place are."""
+    """The last records of the source before an offset, for comparison with the target."""
 
     def __init__(self, where: str, *, with_time: bool) -> None:
         self._where = where
@@ -61,13 +62,14 @@ class Tail:
         self._seen: deque[Fingerprint] = deque(maxlen=COMPARED)
 
     def add(self, columns: ColumnBuffers, end: int) -> None:
-        """Remember the last rows before `end`."""
+        """Adds the last rows before `end`."""
         self._seen.extend(fingerprints(columns, max(0, end - COMPARED), end))
 
     def compare(self, there: int, stored: Mapping[int, Stored]) -> bool:
-        """Compare with what the target has, by the number of the record; whether it has any of these.
+        """Compares with the records of the target by record number; returns whether there were any.
 
-        `there` is the number of the record behind the last. Raises PipelineError.
+        `there` is the number of the record after the last. Raises PipelineError if a record
+        differs.
         """
         compared = False
         for number, expected in enumerate(self._seen, there - len(self._seen)):
@@ -87,7 +89,7 @@ class Tail:
 
 
 def fingerprints(columns: ColumnBuffers, start: int, end: int) -> list[Fingerprint]:
-    """The time of each row, and a CRC of its key, value and headers."""
+    """Returns the time of each row, and a CRC of its key, value and headers."""
     found = []
     for row in range(start, end):
         data, _, timestamp, _ = kernels.encode_rows(columns, row, row + 1, 1)
@@ -96,7 +98,7 @@ def fingerprints(columns: ColumnBuffers, start: int, end: int) -> list[Fingerpri
 
 
 def stored(client: Client, topic: str, partition: int, start: int, end: int) -> list[Stored]:
-    """What a target has from one offset to before another, as far as it has it. Raises ClientError."""
+    """Returns the records that a target has from `start` to before `end`. Raises ClientError."""
     return [
         one
         for data in _sets(client, topic, partition, start, end)
@@ -107,7 +109,10 @@ def stored(client: Client, topic: str, partition: int, start: int, end: int) -> 
 def trace(
     client: Client, topic: str, partition: int, producer_id: int, start: int, end: int
 ) -> Trace:
-    """Look for the last batch of a producer, from offset `end` back to `start`. Raises ClientError."""
+    """Searches for the last batch of a producer, from offset `end` back to `start`.
+
+    Raises ClientError.
+    """
     earliest = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
     start, high, width, left = max(start, earliest), end, FIRST_OFFSETS, MOST_BYTES
     while high > start and left > 0:
@@ -127,7 +132,7 @@ def trace(
 
 
 def _sets(client: Client, topic: str, partition: int, start: int, end: int) -> Iterator[memoryview]:
-    """Record sets with the offsets from `start` to before `end`, as far as they are there."""
+    """Yields record sets with the offsets from `start` to before `end`, as far as they exist."""
     offset = start
     while offset < end:
         try:
@@ -137,8 +142,8 @@ def _sets(client: Client, topic: str, partition: int, start: int, end: int) -> I
                 raise
             earliest = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
             if earliest <= offset:
-                return  # the log was cut
-            offset = earliest  # retention was here
+                return  # the log was truncated
+            offset = earliest  # retention has deleted it
             continue
         heads = scan(data)
         if not heads:
@@ -148,7 +153,7 @@ def _sets(client: Client, topic: str, partition: int, start: int, end: int) -> I
 
 
 def _records(data: memoryview, start: int, end: int) -> list[Stored]:
-    """Some records of a set."""
+    """Returns the records of a set that lie in the range."""
     columns = ColumnBuffers()
     append_set(data, columns, Wanted(low_offset=start, high_offset=end))
     offsets = memoryview(columns.offsets)[: 8 * columns.record_count].cast("q")

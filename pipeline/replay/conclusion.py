@@ -35,11 +35,11 @@ def conclude(
     keep_map: bool = True,
     kind: str = "json",
 ) -> int:
-    """Write and say what became of the tasks.
+    """Writes and prints the results of the tasks; returns the exit status.
 
-    OK, or FAILED where a partition stopped; FINDINGS where all is there but nobody knows where, or where a
-    record may be there twice. `kind` "html" adds a page to report.json, which is always there: it says that
-    the run is over.
+    It is OK; FAILED if a partition stopped; FINDINGS if all records are there, but their offsets
+    are unknown or a record may be there twice. `kind` "html" adds a page to report.json.
+    report.json is always written: it shows that the run is over.
     """
     failed = [one for one in outcomes if one.error is not None]
     vague = [
@@ -89,7 +89,7 @@ def _partition(one: Outcome) -> dict[str, Any]:
 
 
 def _say(report: Mapping[str, Any]) -> None:
-    """Print what happened; what stopped, and what is vague, to standard error."""
+    """Prints what happened; partitions that stopped or are uncertain go to standard error."""
     partitions = report["partitions"]
     print(
         f"{report['job']} {report['run']}: {report['records']} records in {len(partitions)} partitions,"
@@ -111,7 +111,7 @@ def _say(report: Mapping[str, Any]) -> None:
 
 
 def _sentences(partition: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a partition, or nobody knows."""
+    """Yields what is wrong or unknown about a partition."""
     if partition["error"]:
         yield partition["error"]
     elif not partition["map_is_complete"]:
@@ -125,7 +125,7 @@ def _sentences(partition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_done(directory: Path) -> bool:
-    """Whether a run is over, and everything there, wherever that is."""
+    """Returns whether a run is over and wrote everything, even if some offsets are unknown."""
     try:
         report = json.loads((directory / REPORT).read_text(encoding="utf-8"))
         return report["status"] in {OK, FINDINGS}
@@ -134,7 +134,7 @@ def is_done(directory: Path) -> bool:
 
 
 def written_by(directory: Path) -> list[tuple[str, int, int]]:
-    """Topic, partition and records of what a run has written."""
+    """Returns topic, partition and number of records for everything that a run has written."""
     report = json.loads((directory / REPORT).read_text(encoding="utf-8"))
     return [(one["topic"], one["partition"], one["records"]) for one in report["partitions"]]
 

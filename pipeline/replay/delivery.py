@@ -55,7 +55,10 @@ _TRANSACTION_BYTES: Final = 64 << 20
 
 
 class Delivery(NamedTuple):
-    """How one partition is written to; what a plan keeps. `name` tells this run from any other."""
+    """How one partition is written to; the plan stores it.
+
+    `name` distinguishes this run from others.
+    """
 
     mode: str
     name: str
@@ -64,7 +67,7 @@ class Delivery(NamedTuple):
 
 
 def choose(client: Client, wanted: str, *, is_exclusive: bool) -> str:
-    """The mode of a run. Raises UsageError for one that cannot be had."""
+    """Returns the delivery mode of a run. Raises UsageError for a mode that is impossible."""
     connection = client.any()
     has_transactions = connection.speaks(ADD_PARTITIONS_TO_TXN) and connection.speaks(END_TXN)
     if wanted == AUTO:
@@ -82,7 +85,7 @@ def choose(client: Client, wanted: str, *, is_exclusive: bool) -> str:
 
 
 class Writer:
-    """Writes to one partition, by position; the base of the others."""
+    """Writes to one partition by position; the base class of the other writers."""
 
     map_is_complete = True
 
@@ -94,8 +97,8 @@ class Writer:
         self.where = f"{topic}-{partition}"
         self.producer = Producer(delivery.producer_id, 0)
         self.runs = Runs()
-        self.found = 0  # records that were in the target when it began
-        self.done = 0  # records that are there
+        self.found = 0  # records that were in the target at the start
+        self.done = 0  # records that are in the target
         self.doubts: list[str] = []
         self._sent: deque[Offsets] = deque()
         self._appender = self._open()
@@ -104,14 +107,17 @@ class Writer:
         return Appender(self.client, self.topic, self.partition)
 
     def begin(self) -> int:
-        """Ask the target where it stands; returns how many records it has. Raises PipelineError."""
+        """Asks the target how many records of the run it has; returns the number.
+
+        Raises PipelineError.
+        """
         end = self.client.end_offset(self.topic, self.partition)
         self._refuse_shorter(end, self.delivery.start_offset)
         self.done = self.found = end - self.delivery.start_offset
         return self.done
 
     def compare(self, tail: Tail) -> None:
-        """Compare the last records that are there with the source's. Raises PipelineError."""
+        """Compares the last records in the target with the source's. Raises PipelineError."""
         first, end = self.delivery.start_offset, self.delivery.start_offset + self.found
         stored = comparing.stored(
             self.client, self.topic, self.partition, max(first, end - COMPARED), end
@@ -119,11 +125,12 @@ class Writer:
         tail.compare(self.found, {one.offset - first: one for one in stored})
 
     def kept(self) -> tuple[int, tuple[Run, ...]]:
-        """How many records are there, and where, whatever becomes of those under way."""
+        """Returns how many records the target has for certain, and where, ignoring those in flight.
+        """
         return self.done, self.runs.taken()
 
     def _refuse_shorter(self, end: int, before: int) -> None:
-        """Raise PipelineError where the partition ends before where it ended."""
+        """Raises PipelineError if the partition ends at a smaller offset than before."""
         if end < before:
             raise PipelineError(
                 f"{self.where} ends at offset {end}, and ended at {before} before: its topic was deleted or"
@@ -131,20 +138,20 @@ class Writer:
             )
 
     def sequence(self, number: int) -> int:
-        """The sequence of a record of the run."""
+        """Returns the sequence of a record of the run."""
         return number & _SEQUENCE_MASK
 
     def skip(self, offsets: Offsets, number: int) -> None:
-        """Pass over records that are there, from record `number` of the run on."""
+        """Skips records that the target has, from record `number` of the run on."""
         self.runs.add(offsets, self.delivery.start_offset + number)
 
     def append(self, batch: EncodedBatch, offsets: Offsets) -> None:
-        """Append a batch, whose records have these offsets in the source."""
+        """Appends a batch, whose records have these offsets in the source."""
         self._sent.append(offsets)
         self._take(self._appender.send(batch))
 
     def finish(self) -> None:
-        """Wait until all is there. Raises PipelineError where somebody else has written."""
+        """Waits until all is written. Raises PipelineError if somebody else has written."""
         self._take(self._appender.flush())
 
     def _take(self, appended: Iterable[Appended]) -> None:
@@ -162,9 +169,9 @@ class Writer:
 
 
 class _AmongOthers(Writer):
-    """Writes to a partition that is not its own: where a batch went is what the target says."""
+    """Writes beside other producers: the answers of the target say where batches are."""
 
-    _after = 0  # the offset behind what was answered last
+    _after = 0  # the offset after the last answered batch
 
     def _take(self, appended: Iterable[Appended]) -> None:
         for one in appended:
@@ -184,15 +191,15 @@ class _AmongOthers(Writer):
 
 
 class TransactionWriter(_AmongOthers):
-    """Writes in transactions; the progress is a record of each."""
+    """Writes in transactions; each transaction includes a record of the progress."""
 
     def _open(self) -> Appender:
-        # A run of this name may have been here before; no other has its producer id.
+        # An earlier attempt of this run may have written; no other run has its producer id.
         run = f"{self.delivery.name}/{self.delivery.producer_id}"
         self._transactions = Transactions(
             self.client, f"{run}/{self.where}", self.topic, self.partition
         )
-        self._next = 0  # the sequence to come
+        self._next = 0  # the next sequence
         self._committed: tuple[int, tuple[Run, ...]] = (0, ())
         self._records = self._bytes = 0
         return Appender(
@@ -203,7 +210,7 @@ class TransactionWriter(_AmongOthers):
         )
 
     def begin(self) -> int:
-        """Fence whoever wrote before, and read what was committed last. Raises PipelineError."""
+        """Fences earlier writers, and reads the last committed progress. Raises PipelineError."""
         identity = self._transactions.begin()
         self.producer = Producer(*identity, is_transactional=True)
         self.done, runs = self._transactions.progress()
@@ -215,20 +222,20 @@ class TransactionWriter(_AmongOthers):
         return self.done
 
     def kept(self) -> tuple[int, tuple[Run, ...]]:
-        """What was committed: what comes behind it is aborted where the task stops."""
+        """Returns what is committed; later records are aborted if the task stops."""
         return self._committed
 
     def compare(self, tail: Tail) -> None:
-        """Nothing: `skip` goes by the source's offsets, which the progress has."""
+        """Does nothing: `skip` uses the source offsets in the progress."""
 
     def sequence(self, number: int) -> int:  # noqa: ARG002 - each task has an epoch of its own
-        """The sequence of the next record: they begin anew with every task."""
+        """Returns the next sequence; each task begins with new ones."""
         return self._next
 
     def skip(self, offsets: Offsets, number: int) -> None:
-        """Pass over records that are there: the progress has their runs. Raises PipelineError.
+        """Skips records that the target has, by the runs in the progress. Raises PipelineError.
 
-        They are counted, which is right only while the source has all of them.
+        It counts them, which is right only while the source still has all of them.
         """
         runs = self.runs.taken()
         if number + len(offsets) < self.done or sum(run.count for run in runs) < self.done:
@@ -242,7 +249,7 @@ class TransactionWriter(_AmongOthers):
             )
 
     def append(self, batch: EncodedBatch, offsets: Offsets) -> None:
-        """Append a batch; commit where enough has gathered."""
+        """Appends a batch, and commits when enough records have accumulated."""
         if not self._records:
             self._transactions.open()
         super().append(batch, offsets)
@@ -254,7 +261,7 @@ class TransactionWriter(_AmongOthers):
             self._commit()
 
     def finish(self) -> None:
-        """Commit what is left."""
+        """Commits the rest."""
         if self._records:
             self._commit()
 
@@ -266,18 +273,18 @@ class TransactionWriter(_AmongOthers):
 
 
 class SharedWriter(_AmongOthers):
-    """Writes where others write too; the progress is what the target knows of the producer, and its log."""
+    """Writes beside others; the target's producer state and log show the progress."""
 
     _trace = Trace(0, {})
-    _unsearched = 0  # offsets that may have records of the producer
+    _unsearched = 0  # offsets that may contain records of the producer
 
     def begin(self) -> int:
-        """Ask for the last sequence of this producer, and look for its last batch."""
+        """Asks for the last sequence of this producer, and searches for its last batch."""
         producer_id, start = self.delivery.producer_id, self.delivery.start_offset
         end = self.client.end_offset(self.topic, self.partition)
         try:
             last = self.client.last_sequence(self.topic, self.partition, producer_id)
-        except UnsupportedByBroker:  # nobody can say: somebody new begins
+        except UnsupportedByBroker:  # unknown: a new producer begins
             self.producer = Producer(*self.client.init_producer_id())
             self._trace = Trace(max(start, end), {})
             last = None
@@ -288,7 +295,7 @@ class SharedWriter(_AmongOthers):
         return self.done
 
     def compare(self, tail: Tail) -> None:
-        """Compare what the last batch of this producer has. Raises PipelineError."""
+        """Compares the records in the last batch of this producer. Raises PipelineError."""
         if not tail.compare(self.found, self._trace.records):
             self.doubts.append(
                 f"the {self.found} records that were there could not be compared with the source: others have"
@@ -296,7 +303,7 @@ class SharedWriter(_AmongOthers):
             )
 
     def finish(self) -> None:
-        """Wait until all is there, and say what of it may be there twice."""
+        """Waits until all is written, and notes which records may be there twice."""
         super().finish()
         if self._unsearched > 0:
             self.doubts.append(
@@ -305,11 +312,11 @@ class SharedWriter(_AmongOthers):
             )
 
     def skip(self, offsets: Offsets, number: int) -> None:  # noqa: ARG002 - nobody knows
-        """Pass over records that are there, nobody knows where."""
+        """Skips records that the target has; their offsets there are unknown."""
         self.map_is_complete = False
 
 
 def writer(client: Client, topic: str, partition: int, delivery: Delivery) -> Writer:
-    """The writer of a partition."""
+    """Returns the writer of a partition."""
     kinds = {TRANSACTIONS: TransactionWriter, POSITION: Writer, AT_LEAST_ONCE: SharedWriter}
     return kinds[delivery.mode](client, topic, partition, delivery)
