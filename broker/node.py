@@ -76,7 +76,7 @@ class Node:
         self.appends = Appends(clock, pools.appends, pools.first_appends, commits, self._appended)
         self.openings = Openings(store, self.open_log, pools.reads)
         self.coordinator = Coordinator(self)
-        self.connections = Connections(lambda: self.config, metrics)
+        self.connections = Connections(self.settings, metrics)
         reconciler = Reconciler(
             metadata, store, self.settings, pools.topics, clock.now_ms, self._topic_removed
         )
@@ -128,7 +128,8 @@ class Node:
             if self.store.is_closed(topic, index):
                 raise WouldBlock(f"{topic}-{index} has to be opened")
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-        found.check_online()
+        if found.state.offline is not None:
+            found.check_online()
         return found
 
     def leader_partition(self, topic: str, index: int) -> Partition:
@@ -136,7 +137,7 @@ class Node:
 
         Raises NotLeaderOrFollower, and what `opened_partition` raises.
         """
-        leadership(self.metadata.image, self.config.node_id, topic, index)
+        leadership(self.metadata.image, self.settings.broker.node_id, topic, index)
         return self.opened_partition(topic, index)
 
     async def open_partition(self, topic: str, index: int) -> Partition:

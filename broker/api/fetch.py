@@ -28,7 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.network.per_partition import per_partition
-from broker.partitions.offload import WouldConvert, offload, partition_for
+from broker.partitions.offload import WouldConvert, offload
 from broker.pools import ON_LOOP
 from protocol.acl import Operation, ResourceType
 from protocol.api.fetch import (
@@ -63,6 +63,7 @@ Buffer = bytes | bytearray | memoryview
 
 _NOTHING: tuple[Sequence[Buffer], int, int] = ((), 0, 0)  # what _read returns where nothing is
 _READ_COMMITTED = 1
+_ANY_EPOCH = -1
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC  # looked up once: it costs a call
 _ZSTD_SINCE = 10
 _TOPIC_IDS_SINCE = 13
@@ -212,8 +213,10 @@ def _attempt(node: Node, request: FetchRequest, context: Context, permit: Permit
 
     Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
     """
-    version, session = context.version, context.session
+    version, session = context.header.api_version, context.connection.session
     require = node.authorizer.require
+    may_block = permit.may_block
+    find = node.partition if may_block else node.opened_partition
     left = node.connections.fetch_room()
     if version >= _SOFT_LIMIT_SINCE:
         left = min(left, request.max_bytes)
@@ -226,12 +229,14 @@ def _attempt(node: Node, request: FetchRequest, context: Context, permit: Permit
 
     def read(topic: FetchTopic, wanted: FetchPartition) -> PartitionData:
         nonlocal left, size
-        permit.check()
+        if may_block:  # a permit of the loop is never withdrawn
+            permit.check()
         name = node.topic_name(topic.topic_id) if by_id else topic.topic
         if not is_broker:
             require(session, _READ, _TOPIC, name)
-        partition = partition_for(node, name, wanted.partition, permit)
-        node.check_leader_epoch(partition, wanted.current_leader_epoch)
+        partition = find(name, wanted.partition)
+        if wanted.current_leader_epoch != _ANY_EPOCH:
+            node.check_leader_epoch(partition, wanted.current_leader_epoch)
         upper_offset = _upper_offset(partition, request)
         outcome.partitions.append(partition)
         outcome.upper_offsets.append(upper_offset)
@@ -312,9 +317,10 @@ class _Reading(NamedTuple):
 
 
 def _upper_offset(partition: Partition, request: FetchRequest) -> int:
+    ends = partition.state.ends
     if request.isolation_level == _READ_COMMITTED:
-        return partition.last_stable_offset
-    return partition.high_watermark
+        return ends.last_stable_offset
+    return ends.high_watermark
 
 
 def _read(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
@@ -410,11 +416,13 @@ def _found(
     partition: Partition, index: int, records: Sequence[Buffer], request: FetchRequest
 ) -> PartitionData:
     """One partition's part of the answer."""
+    state = partition.state
+    ends = state.ends
     return PartitionData(
         partition_index=index,
-        high_watermark=partition.high_watermark,
-        last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.log_start_offset,
+        high_watermark=ends.high_watermark,
+        last_stable_offset=ends.last_stable_offset,
+        log_start_offset=state.version.log_start_offset,
         aborted_transactions=[] if request.isolation_level == _READ_COMMITTED else None,
         records=list(records),
     )

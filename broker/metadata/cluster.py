@@ -51,6 +51,9 @@ class ChangedMeanwhileError(Exception):
 class ClusterMetadata:
     """Everything the cluster knows of itself, over one store."""
 
+    image: Image
+    """The newest image; there is one from `open` on."""
+
     def __init__(self, store: KeyValueStore, node_id: int = 1) -> None:
         """`node_id` is this broker: it leads the partitions that are created here."""
         self.store = store
@@ -58,12 +61,6 @@ class ClusterMetadata:
         self._builder: ImageBuilder | None = None
         self._newer = asyncio.Event()  # set, and replaced, when there is a newer image
         self._watch: asyncio.Task[None] | None = None
-
-    @property
-    def image(self) -> Image:
-        """The newest image; there is one from open() on."""
-        assert self._builder is not None, "the metadata is not open"
-        return self._builder.image
 
     async def open(self) -> None:
         """Open the store and read everything; a new store gets a cluster id. Raises MetadataError."""
@@ -78,6 +75,7 @@ class ClusterMetadata:
                 ),
             )
             self._builder = _built(await self.store.read())
+            self.image = self._builder.image
         except KafkaStorageError as error:
             await self.store.close()
             raise MetadataError(error.message) from None
@@ -277,6 +275,7 @@ class ClusterMetadata:
             self._builder.apply(newer)
         except ValueError as error:
             raise KafkaStorageError(f"the metadata is damaged: {error}") from None
+        self.image = self._builder.image
         self._newer.set()
         self._newer = asyncio.Event()
 
@@ -288,6 +287,7 @@ class ClusterMetadata:
             self._builder = _built(snapshot)
         except ValueError as error:
             raise KafkaStorageError(f"the metadata is damaged: {error}") from None
+        self.image = self._builder.image
         self._newer.set()
         self._newer = asyncio.Event()
 

@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         """Queue every whole frame of `data`; keep the rest."""
         position = 0
         end = len(data)
-        limit = self.node.config.socket_request_max_bytes
+        limit = self.node.settings.broker.socket_request_max_bytes
         while end - position >= 4:
             size = int.from_bytes(data[position : position + 4], "big", signed=True)
             if size < 8 or size > limit:
@@ -256,7 +256,7 @@ class Connection(asyncio.Protocol):
             and self._writable
             and 8 <= size <= _COPY_BYTES
             and size == int.from_bytes(data[:4], "big")
-            and size <= self.node.config.socket_request_max_bytes
+            and size <= self.node.settings.broker.socket_request_max_bytes
         )
 
     def _serve_one(self, frame: bytes) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from broker.clock import Clock
     from broker.metrics.counters import Metrics
     from broker.network.connection import Connection
-    from config import BrokerConfig
+    from broker.topics.settings import Settings
 
 # Answers that slow readers leave in memory: beyond the first, fetches shrink towards the second.
 _UNSENT_BYTES = 256 << 20
@@ -20,9 +20,8 @@ _LEAST_FETCH_BYTES = 64 << 10
 class Connections:
     """The connections of one broker."""
 
-    def __init__(self, config: Callable[[], BrokerConfig], metrics: Metrics) -> None:
-        """`config` returns the settings in force."""
-        self._config = config
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings = settings
         self._metrics = metrics
         self._open: set[Connection] = set()
         self.unsent_bytes = 0  # answers that wait for their peers to read
@@ -35,7 +34,7 @@ class Connections:
 
     def admit(self, connection: Connection) -> bool:
         """Take a connection in, unless max.connections are open."""
-        if len(self._open) >= self._config().max_connections:
+        if len(self._open) >= self._settings.broker.max_connections:
             self._metrics.connections_refused += 1
             return False
         self._open.add(connection)
@@ -48,7 +47,7 @@ class Connections:
 
     def close_idle(self, clock: Clock) -> int:
         """Close what has been silent for connections.max.idle.ms; return how many."""
-        oldest_s = clock.monotonic_s() - self._config().connections_max_idle_ms / 1000
+        oldest_s = clock.monotonic_s() - self._settings.broker.connections_max_idle_ms / 1000
         idle = [c for c in self._open if c.last_active_s < oldest_s and not c.is_busy]
         for connection in idle:
             connection.expire()
@@ -57,6 +56,6 @@ class Connections:
     def fetch_room(self) -> int:
         """How many bytes of records one answer may carry now: less when peers do not read theirs."""
         return min(
-            self._config().fetch_max_bytes,
+            self._settings.broker.fetch_max_bytes,
             max(_LEAST_FETCH_BYTES, _UNSENT_BYTES - self.unsent_bytes),
         )

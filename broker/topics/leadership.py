@@ -28,9 +28,10 @@ def leadership(image: Image, node_id: int, topic: str, index: int) -> PartitionR
 
     Raises UnknownTopicOrPartition, and NotLeaderOrFollower if another broker leads it or none does.
     """
-    record = image.assignment(topic, index)
-    if record is None:
+    known = image.topics.get(topic)
+    if known is None or not 0 <= index < len(known.assignments):
         raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+    record = known.assignments[index]
     if record.leader != node_id:
         raise NotLeaderOrFollower(f"broker {record.leader} leads {topic}-{index}")
     return record
