@@ -3,7 +3,8 @@
 Storage and handlers raise a subclass of `BrokerError`. A handler's loop over partitions and the
 dispatcher turn it into its `code`; no other code writes error codes. The codes, with their
 sentences, are in `error_codes` (re-exported here). `ERRORS` maps an int to the facts about its
-code. Two classes for one code raise TypeError when this module is imported.
+code. Two classes for one code raise TypeError when this module is imported, unless the second is a
+subclass of the first.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ class BrokerError(Exception):
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def __init_subclass__(cls, *, code: ErrorCode) -> None:
-        """Declare the code of a subclass. Raises TypeError if another class has it."""
+        """Declare the code of a subclass. Raises TypeError if a class that is no base of it has it."""
         super().__init_subclass__()
-        if code in _CLASSES:
-            raise TypeError(f"{code.name} is raised by {_CLASSES[code].__name__} already")
+        known = _CLASSES.setdefault(code, cls)
+        if not issubclass(cls, known):
+            raise TypeError(f"{code.name} is raised by {known.__name__} already")
         cls.code = code
-        _CLASSES[code] = cls
 
     def __init__(
         self, message: str | None = None, *, record_errors: Sequence[RecordError] = ()
@@ -81,6 +82,10 @@ class UnknownServerError(BrokerError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
 
 class CorruptMessage(BrokerError, code=ErrorCode.CORRUPT_MESSAGE):
     """Bytes that should be records fail a checksum, a length or a count."""
+
+
+class UnpackedTooLarge(CorruptMessage, code=ErrorCode.CORRUPT_MESSAGE):
+    """A compressed batch unpacks to more bytes than whoever unpacks it allows."""
 
 
 class MessageTooLarge(BrokerError, code=ErrorCode.MESSAGE_TOO_LARGE):

@@ -17,7 +17,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,19 +34,10 @@ Buffer = bytes | bytearray | memoryview
 # the low attribute bits: what each takes about a millisecond for.
 _THREAD_BYTES = (1 << 62, 16_384, 262_144, 262_144, 65_536, 16_384, 16_384, 16_384)
 _CONVERT_BYTES = 65_536
-_UNPACK_BYTES = 4 << 20  # what may be unpacked on the loop, whatever its packed size
 _ATTRIBUTES_V2 = 22
 _ATTRIBUTES_LEGACY = 17
 _MAGIC = 16
 _CODEC = 7
-
-
-def is_compressed(records: Buffer) -> bool:
-    """Whether the first batch says so."""
-    if len(records) <= _ATTRIBUTES_V2:
-        return False
-    at = _ATTRIBUTES_V2 if records[_MAGIC] == 2 else _ATTRIBUTES_LEGACY
-    return records[at] & _CODEC != 0
 
 
 def is_heavy(records: Buffer, config: TopicConfig) -> bool:
@@ -114,19 +105,17 @@ class Appends:
 
     def _try(self, partition: Partition, records: Buffer, produce_version: int) -> Appended | None:
         """Append on the loop, unless it belongs in a thread."""
-        if not partition.is_read or is_heavy(records, partition.config):
+        if is_heavy(records, partition.config):
             return None
         try:
             return partition.append(
                 records,
                 now_ms=self._clock.now_ms(),
                 produce_version=produce_version,
-                unpack_limit=_UNPACK_BYTES,
+                may_block=False,
             )
-        except CorruptMessage:
-            if is_compressed(records):
-                return None  # it may be just too large for the loop; the thread will say
-            raise
+        except WouldBlock:
+            return None
 
     def append(
         self, partition: Partition, records: Buffer, produce_version: int, *, waits: bool = True

@@ -8,7 +8,7 @@
               (KIP-57): it covers the frame's magic too. It is ignored on reading and written so.
   zstd        a frame, format 2 only
 
-Whatever the input claims, no output beyond `limit` is built: CorruptMessage is raised instead.
+Whatever the input claims, no output beyond `limit` is built: UnpackedTooLarge is raised instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import lz4.block
 import lz4.frame
 import zstandard
 
-from protocol.errors import CorruptMessage, UnsupportedCompressionType
+from protocol.errors import CorruptMessage, UnpackedTooLarge, UnsupportedCompressionType
 from protocol.records.layout import Compression
 
 if TYPE_CHECKING:
@@ -80,8 +80,9 @@ def produce_limit(max_message_bytes: int) -> int:
 def decompress(codec: int, data: Buffer, magic: int, limit: int = STORED_LIMIT) -> Buffer:
     """Decompress the records of a batch of format `magic`; `codec` NONE returns `data` itself.
 
-    Raises CorruptMessage for data that is not of that codec, is truncated, or exceeds `limit` bytes
-    when decompressed. Raises UnsupportedCompressionType for a number that is not a codec.
+    Raises CorruptMessage for data that is not of that codec or is truncated, and UnpackedTooLarge
+    for data that exceeds `limit` bytes when decompressed. Raises UnsupportedCompressionType for a
+    number that is not a codec.
     """
     unpack = _UNPACK.get(codec)
     if unpack is None:
@@ -113,9 +114,9 @@ def compress(codec: int, data: Buffer, magic: int) -> bytes:
     raise UnsupportedCompressionType(f"codec {codec} cannot be written in message format {magic}")
 
 
-def _too_large(limit: int) -> CorruptMessage:
+def _too_large(limit: int) -> UnpackedTooLarge:
     """Build the error for an output that exceeds its limit."""
-    return CorruptMessage(f"a compressed batch unpacks to more than {limit} bytes")
+    return UnpackedTooLarge(f"a compressed batch unpacks to more than {limit} bytes")
 
 
 # --- gzip ----------------------------------------------------------------------------------------

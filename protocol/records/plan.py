@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     `compression` None keeps the producer's codec. `min_timestamp` and `max_timestamp` are the
     CreateTime window, inclusive (INT64_MIN and INT64_MAX: no limit). `internal` marks appends by
     the broker itself, in which control batches are allowed. `unpack_limit`, if given, limits the
-    decompressed size of a batch below the topic's limit: beyond it CorruptMessage is raised.
+    decompressed size of a batch below the topic's limit: beyond it UnpackedTooLarge is raised.
     """
 
     first_offset: int

@@ -15,7 +15,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from protocol.errors import CorruptMessage, InvalidTxnState, KafkaStorageError, RecordListTooLarge
+from protocol.errors import (
+    CorruptMessage,
+    InvalidTxnState,
+    KafkaStorageError,
+    RecordListTooLarge,
+    UnpackedTooLarge,
+)
 from protocol.records.prepare import inspect, prepare
 from storage.log import reading
 from storage.log.producers import producer_snapshots, recovered_producers
@@ -27,6 +33,7 @@ from storage.time.event_time import event_limit
 from storage.time.rolling import should_roll
 from storage.time.stamping import reported, stamps_at
 from storage.time.timestamp import NO_TIMESTAMP, later
+from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from protocol.records.batch import Batch
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.storage")
 
 _EMPTY_SET = -1
+_SHORT_UNPACK_BYTES = 4 << 20  # what is unpacked where others wait, whatever its packed size
 
 
 class Appended(NamedTuple):
@@ -71,25 +79,22 @@ class Appender:
         now_ms: int,
         produce_version: int,
         internal: bool = False,
-        unpack_limit: int | None = None,
+        may_block: bool = True,
     ) -> Appended:
         """Store a produced record set; return where it went and what the producer is told.
 
         `internal`: the broker's own append, or one to a topic of its own, which is format 2
-        whatever the settings say, and may hold control batches. A transactional batch is refused with
-        InvalidTxnState (48): transactions are not served yet. What unpacks to more than `unpack_limit`
-        bytes is CorruptMessage, for a caller who has no time for it. Until `is_read`, the log is read
-        first. Raises what `inspect` and `prepare` raise, the producers' errors, RecordListTooLarge,
-        KafkaStorageError.
+        whatever the settings say, and may hold control batches. Raises what `inspect` and `prepare`
+        raise, the producers' errors, InvalidTxnState (48) for a transactional batch, which is not
+        served yet, RecordListTooLarge and KafkaStorageError; without `may_block` also WouldBlock,
+        and nothing is stored, where the log has to be read first or the records unpack to much.
         """
         state = self._state
         if not state.is_read:
-            self.read_for_appends()
+            self.read_for_appends(may_block=may_block)
         settings = state.internal_settings if internal else state.settings
         produced = inspect(
-            records,
-            produce_version=produce_version,
-            max_message_bytes=settings.max_message_bytes,
+            records, produce_version=produce_version, max_message_bytes=settings.max_message_bytes
         )
         batches = produced.batches
         if not batches:
@@ -102,8 +107,12 @@ class Appender:
                 if duplicate is not None:
                     return self._answer_duplicate(duplicate)
         stamps = stamps_at(settings.rules, state.last_append_time_ms, now_ms)
+        unpack_limit = None if may_block else _SHORT_UNPACK_BYTES
         plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, unpack_limit)
-        prepared = prepare(records, produced, plan)
+        try:
+            prepared = prepare(records, produced, plan)
+        except UnpackedTooLarge as error:
+            raise (error if may_block else WouldBlock(error.message)) from None
         if not prepared.batches:
             return self._nothing_appended()
         largest = self._store(prepared, stamps.append_time_ms, settings, sequenced)
@@ -234,12 +243,15 @@ class Appender:
             False,
         )
 
-    def read_for_appends(self) -> None:
+    def read_for_appends(self, *, may_block: bool = True) -> None:
         """Read what an append may need of the log: its producers, its times.
 
-        Up to a segment is read. The first append does it if nobody did. Raises KafkaStorageError.
+        Up to a segment is read. The first append does it if nobody did. Raises KafkaStorageError;
+        without `may_block` WouldBlock if it was not read yet.
         """
         state = self._state
+        if not may_block and not state.is_read:
+            raise WouldBlock(f"{state.topic}-{state.index}: the log has to be read first")
         state.read_producers()
         try:
             state.active.times  # noqa: B018 - asked for so that it is known

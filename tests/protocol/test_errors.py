@@ -59,3 +59,8 @@ def test_record_errors_are_kept():
 def test_no_class_for_codes_nobody_raises():
     assert error_class(ErrorCode.NONE) is None
     assert error_class(12345) is None
+
+
+def test_a_special_case_shares_the_code_and_does_not_stand_for_it():
+    assert errors.UnpackedTooLarge.code is ErrorCode.CORRUPT_MESSAGE
+    assert error_class(ErrorCode.CORRUPT_MESSAGE) is errors.CorruptMessage

@@ -13,6 +13,7 @@ from broker.partitions.appends import Appends, is_heavy
 from broker.partitions.commits import Commits
 from broker.pools import Pool
 from protocol.errors import CorruptMessage
+from storage.would_block import WouldBlock
 
 GZIP, LZ4 = 1, 3
 COMMITS = Commits(None, Metrics())  # none of the logs here asks for any
@@ -47,7 +48,7 @@ class Log:
         self.release = threading.Event()
         self.held = held
 
-    def append(self, records, *, now_ms, produce_version, unpack_limit=None):
+    def append(self, records, *, now_ms, produce_version, may_block=True):
         if len(records) == self.held:
             assert self.release.wait(60)
         self.order.append(len(records))
@@ -86,11 +87,11 @@ def test_a_topic_that_compresses_makes_large_appends_heavy():
     assert not is_heavy(record_set(20_000), SimpleNamespace(target_magic=2, compression=LZ4))
 
 
-async def test_what_unpacks_to_much_goes_to_a_thread(pool):
+async def test_what_would_block_goes_to_a_thread(pool):
     class Bomb(Log):
-        def append(self, records, *, unpack_limit=None, **more):
-            if unpack_limit is not None:
-                raise CorruptMessage("a compressed batch unpacks to more than it may")
+        def append(self, records, *, may_block=True, **more):
+            if not may_block:
+                raise WouldBlock
             return super().append(records, **more)
 
     log = Bomb()
@@ -102,14 +103,15 @@ async def test_what_unpacks_to_much_goes_to_a_thread(pool):
     assert log.threads != [threading.current_thread()]
 
 
-def test_what_is_broken_and_not_compressed_is_refused_at_once(pool):
+@pytest.mark.parametrize("codec", [0, GZIP])
+def test_what_is_broken_is_refused_at_once(pool, codec):
     class Broken(Log):
         def append(self, records, **more):
             raise CorruptMessage("the checksum does not match")
 
     with pytest.raises(CorruptMessage):
         Appends(ManualClock(0), pool, pool, COMMITS, lambda *_: None).append(
-            Broken(), record_set(100), 9
+            Broken(), record_set(100, codec=codec), 9
         )
 
 

@@ -16,7 +16,7 @@ import snappy
 import zstandard
 from kafka.codec import snappy_decode, snappy_encode
 
-from protocol.errors import CorruptMessage, UnsupportedCompressionType
+from protocol.errors import CorruptMessage, UnpackedTooLarge, UnsupportedCompressionType
 from protocol.records.compression import compress, decompress, produce_limit
 
 RNG = random.Random(4)
@@ -183,7 +183,7 @@ def test_numbers_that_are_no_codec(codec):
 def test_the_limit_is_exact(codec):
     packed = compress(codec, TEXT, 2)
     assert bytes(decompress(codec, packed, 2, len(TEXT))) == TEXT
-    with pytest.raises(CorruptMessage, match="unpacks to more"):
+    with pytest.raises(UnpackedTooLarge, match="unpacks to more"):
         decompress(codec, packed, 2, len(TEXT) - 1)
 
 
@@ -209,7 +209,7 @@ def test_bombs_of_one_step():
         (ZSTD, zstandard.ZstdCompressor().compress(million) * 300),
         (GZIP, zlib.compress(bytes(300 << 20), wbits=31)),
     ):
-        with pytest.raises(CorruptMessage, match="unpacks to more"):
+        with pytest.raises(UnpackedTooLarge, match="unpacks to more"):
             decompress(codec, bomb, 2, 100 << 20)
 
 
