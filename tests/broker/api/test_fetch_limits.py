@@ -9,10 +9,12 @@ import pytest
 from broker.api import fetch as handler
 from broker.clock import SystemClock
 from broker.metrics.counters import Metrics
+from broker.network.context import Context
 from broker.node import Node
 from broker.security.session import ANONYMOUS, Session
 from config import BrokerConfig
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.message import RequestHeader
 from storage.directory.store import LogStore
 from tests.broker import asking
 from tests.oracle import recordset
@@ -46,7 +48,8 @@ async def test_what_is_appended_before_the_wait_begins_wakes_it(store):
             )
         ],
     )
-    context = types.SimpleNamespace(version=4, session=Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT"))
+    session = Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT")
+    context = Context(RequestHeader(1, 4, 0, None, 0), types.SimpleNamespace(session=session))
     waiting = handler.handle(node, request, context)
     node.append(partition, asking.batch_of("early"), 7)
     response = await asyncio.wait_for(waiting, 60)
