@@ -2,7 +2,7 @@
 
 The high watermark is the smaller of what the topic wants flushed and what the in-sync replicas have. A log
 without followers has itself as its only in-sync replica, so two policies are enough: at once, and after
-flush (`flush.messages=1`). A policy calls `LogState.advance_high_watermark`; nothing else moves it.
+flush (`flush.messages=1`). A policy says how far an append or a flush moves it; nothing else does.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class HighWatermarkPolicy(Protocol):
     def waits_for_flush(self) -> bool:
         """Whether an append lies above the high watermark until it is durable."""
 
-    def appended(self, state: LogState, end_offset: int) -> None:
-        """The log ends at `end_offset` now."""
+    def readable_after_append(self, end_offset: int) -> int:
+        """Return up to where others may read a log that ends at `end_offset` now; 0 changes nothing."""
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """The log is durable up to `durable_offset` now."""
@@ -32,9 +32,9 @@ class AtOnce:
 
     waits_for_flush = False
 
-    def appended(self, state: LogState, end_offset: int) -> None:
+    def readable_after_append(self, end_offset: int) -> int:
         """Let others read the append."""
-        state.advance_high_watermark(end_offset)
+        return end_offset
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """Let others read what an append left to the flush before the policy was changed."""
@@ -46,8 +46,9 @@ class AfterFlush:
 
     waits_for_flush = True
 
-    def appended(self, state: LogState, end_offset: int) -> None:
+    def readable_after_append(self, end_offset: int) -> int:  # noqa: ARG002
         """Leave the append to the next flush."""
+        return 0
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """Let others read what has become durable."""
@@ -59,8 +60,9 @@ class Follower:
 
     waits_for_flush = True
 
-    def appended(self, state: LogState, end_offset: int) -> None:
+    def readable_after_append(self, end_offset: int) -> int:  # noqa: ARG002
         """Wait for the leader's word."""
+        return 0
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """Wait for the leader's word."""

@@ -311,11 +311,17 @@ class LogState:
         self.producers, self.is_read = None, False
 
     def publish(self, end_offset: int) -> None:
-        """Let the log end at an offset, behind a batch that is stored; under the append lock."""
-        ends = self.ends
+        """Let the log end at an offset, behind a batch that is stored; under the append lock.
+
+        The policy says how far others may read then. It is `advance_high_watermark` without its
+        calls, for every append comes here.
+        """
+        _, high_watermark, stable = self.ends
+        readable_offset = self.policy.readable_after_append(end_offset)
+        if readable_offset > high_watermark:
+            high_watermark = stable = readable_offset
         # What Ends(...) does, without the Python frame of a NamedTuple's constructor.
-        self.ends = tuple.__new__(Ends, (end_offset, ends[1], ends[2]))
-        self.policy.appended(self, end_offset)
+        self.ends = tuple.__new__(Ends, (end_offset, high_watermark, stable))
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let others read up to an offset; under the append lock.
