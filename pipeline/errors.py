@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import Final
 
 OK: Final = 0
-FINDINGS: Final = 1  # it ran, and there is something to look at
+FINDINGS: Final = 1  # the job ran, and has findings
 USAGE: Final = 2
 FAILED: Final = 3
 
 
 class PipelineError(Exception):
-    """Something failed; nothing below needs to be looked at to understand it."""
+    """A job failed; the message alone explains it to the user."""
 
 
 class UsageError(PipelineError):
-    """The command line asks for what cannot be meant."""
+    """The command line asks for something impossible."""
 
 
 class SetupError(PipelineError):
-    """Something is not installed, or of a version that will not do."""
+    """Something is not installed, or its version does not fit."""

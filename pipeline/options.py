@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 _TIMES: Final = {"from": "low_time", "to": "high_time", "at": "at"}
 INLINE: Final = "inline"
 DEFAULT_MASTER: Final = "local[*]"
-AUTO: Final = "auto"  # what is small in this process, the rest on DEFAULT_MASTER
+AUTO: Final = "auto"  # small jobs run in this process, others on DEFAULT_MASTER
 _NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
-_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, which is no option
-_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")  # what begins with a dot is half a file
+_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
+_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")  # temporary files begin with a dot
 _SIZE = re.compile(r"([0-9]+)(k|m|g)?", re.IGNORECASE)
 
 
 class Instant(int):
-    """A time in ms; `typed` is what was written where that is told from now on."""
+    """A time in ms; `typed` is the text of a time relative to now."""
 
     typed: str | None = None
 
@@ -54,7 +54,7 @@ class Instant(int):
 def add_source(
     parser: argparse.ArgumentParser, *, is_required: bool = True, is_timed: bool = True
 ) -> argparse._ArgumentGroup:
-    """Add where records come from and which are meant; returns the group of these options."""
+    """Adds the options for the source and the selection of records; returns their group."""
     group = parser.add_argument_group("which records")
     where = group.add_mutually_exclusive_group(required=is_required)
     where.add_argument(
@@ -82,7 +82,7 @@ def add_source(
 
 
 def add_times(group: argparse._ArgumentGroup) -> None:
-    """Add the bounds of event time."""
+    """Adds the limits of event time."""
     group.add_argument(
         "--from", dest="low_time", type=instant, metavar="TIME", help="event time, included"
     )
@@ -92,7 +92,7 @@ def add_times(group: argparse._ArgumentGroup) -> None:
 
 
 def add_ends(group: argparse._ArgumentGroup) -> None:
-    """Add what of a log counts for a copy of it: which transactions, and up to where."""
+    """Adds the options of a copy: which transactions count, and up to where the log is read."""
     group.add_argument(
         "--isolation",
         choices=[READ_COMMITTED, READ_UNCOMMITTED],
@@ -110,9 +110,10 @@ def add_ends(group: argparse._ArgumentGroup) -> None:
 def add_run(
     parser: argparse.ArgumentParser, *, out: str | None = "tidelog-runs", small: bool = False
 ) -> None:
-    """Add how to run and what to leave behind; a job with an output of its own says `out=None`.
+    """Adds the options for how to run and where to write.
 
-    `small`: the job says what it reads, and where that is little, does without Spark unless told.
+    A job with its own output passes `out=None`. `small`: the job says how much it reads, and does
+    not use Spark for little unless the user asks for it.
     """
     group = parser.add_argument_group("how to run")
     group.add_argument(
@@ -150,7 +151,7 @@ def add_run(
 
 
 def brokers(text: str) -> str:
-    """`host:port,...`, checked."""
+    """Checks and returns `host:port,...`."""
     try:
         for one in text.split(","):
             address_of(one)
@@ -160,7 +161,7 @@ def brokers(text: str) -> str:
 
 
 def instant(text: str) -> Instant:
-    """A time in ms: ISO 8601 with its zone, milliseconds, or a span from now on."""
+    """Parses a time: ISO 8601 with its zone, milliseconds, or a span relative to now."""
     now_ms = time.time_ns() // 1_000_000
     try:
         found = Instant(parse_time(text, now_ms))
@@ -172,7 +173,7 @@ def instant(text: str) -> Instant:
 
 
 def duration(text: str) -> int:
-    """A span in ms, not below 0: 7d, 1h30m, 250ms, or milliseconds."""
+    """Parses a span in ms, not below 0: 7d, 1h30m, 250ms, or milliseconds."""
     try:
         found = parse_duration(text)
     except ValueError as error:
@@ -183,7 +184,7 @@ def duration(text: str) -> int:
 
 
 def size(text: str) -> int:
-    """A number of bytes: 1000, 64k, 128m, 1g."""
+    """Parses a number of bytes: 1000, 64k, 128m, 1g."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or int(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"'{text}' is no size: write 128m, or bytes")
@@ -191,7 +192,7 @@ def size(text: str) -> int:
 
 
 def run_id(text: str) -> str:
-    """The name of a run: a file is named for it."""
+    """Parses the name of a run, which must be usable as a file name."""
     if not _RUN_ID.fullmatch(text):
         raise argparse.ArgumentTypeError(
             f"'{text}' is no name: letters, digits, . _ - alone, the first a letter, a digit or _"
@@ -200,7 +201,7 @@ def run_id(text: str) -> str:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """`key=value`."""
+    """Parses `key=value`."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"'{text}': expected KEY=VALUE")
@@ -208,7 +209,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def with_signed_values(arguments: list[str]) -> list[str]:
-    """Join `--from -2h` to `--from=-2h`, which argparse would take for two options."""
+    """Joins `--from -2h` to `--from=-2h`, which argparse would take for two options."""
     joined: list[str] = []
     for argument in arguments:
         if _SIGNED.match(argument) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
@@ -222,7 +223,7 @@ def with_signed_values(arguments: list[str]) -> list[str]:
 
 
 def selection_of(options: argparse.Namespace, **more: Any) -> Selection:
-    """What the options select; `more` are further fields of Selection. Raises UsageError."""
+    """Returns the selection by the options and further fields in `more`. Raises UsageError."""
     low, high = range_of(options)
     names, pattern = topics_of(options.topics)
     try:
@@ -239,7 +240,7 @@ def selection_of(options: argparse.Namespace, **more: Any) -> Selection:
 
 
 def range_of(options: argparse.Namespace) -> tuple[int | None, int | None]:
-    """From when to before when, in event time. Raises UsageError for a range of nothing."""
+    """Returns start and end of the range of event times. Raises UsageError for an empty range."""
     low, high = (
         None if time_ms is None else int(time_ms)
         for time_ms in (options.low_time, options.high_time)
@@ -250,7 +251,7 @@ def range_of(options: argparse.Namespace) -> tuple[int | None, int | None]:
 
 
 def topics_of(text: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Names separated by commas, or a regular expression: whatever is more than names."""
+    """Returns names separated by commas, or else the text as a regular expression."""
     if text is None:
         return (), None
     if _NAMES.fullmatch(text):
@@ -259,13 +260,13 @@ def topics_of(text: str | None) -> tuple[tuple[str, ...], str | None]:
 
 
 def new_run_id(job: str, now_ms: int) -> str:
-    """A name for a run that was given none."""
+    """Returns a name for a run without one."""
     stamp = to_iso(now_ms).partition(".")[0].replace("-", "").replace(":", "")
     return f"{job}-{stamp}Z-{secrets.token_hex(2)}"
 
 
 def read_arguments(options: argparse.Namespace) -> Mapping[str, object]:
-    """What decides which records are read, as plan.json keeps it."""
+    """Returns the arguments that decide which records are read, as plan.json stores them."""
     return {
         "brokers": options.brokers,
         "logs": getattr(options, "logs", None),
@@ -275,7 +276,7 @@ def read_arguments(options: argparse.Namespace) -> Mapping[str, object]:
 
 
 def time_arguments(options: argparse.Namespace) -> dict[str, object]:
-    """The times that were given, in ms; and how, where that was told from now on."""
+    """Returns the given times in ms, with the text of those relative to now."""
     given = {name: getattr(options, one) for name, one in _TIMES.items() if hasattr(options, one)}
     typed = {
         name: time_ms.typed
@@ -289,7 +290,7 @@ def time_arguments(options: argparse.Namespace) -> dict[str, object]:
 
 
 def as_begun(options: argparse.Namespace, path: Path) -> None:
-    """Let times told from now on mean what they meant when the run with the plan at `path` began."""
+    """Resolves times relative to now as when the run with the plan at `path` began."""
     before = Plan.arguments_at(path)
     for name, one in _TIMES.items():
         given, was_typed = getattr(options, one, None), before.get(TYPED, {}).get(name)

@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 PLAN: Final = "plan.json"
-TYPED: Final = (
-    "typed"  # among the arguments: times that were told from now on, as they were written
-)
+TYPED: Final = "typed"  # among the arguments: the text of times relative to now
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 _TIMES: Final = ("from", "to", "at")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan. `notes` is what the job keeps beside the offsets: positions of its target, say."""
+    """A plan.
+
+    `notes` is what the job stores beside the offsets, for example positions of its target.
+    """
 
     job: str
     run: str
@@ -51,7 +52,7 @@ class Plan:
 
     @property
     def size_bytes(self) -> int:
-        """About how much is read."""
+        """The approximate number of bytes to read."""
         return sum(one[4] for one in self.splits)
 
     @classmethod
@@ -66,10 +67,10 @@ class Plan:
         make: Callable[[], tuple[Sequence[Split], Mapping[str, Any]]],
         save: bool = True,
     ) -> Plan:
-        """The plan of this run: the one in `directory`, or a new one, saved there unless told not to.
+        """Returns the plan of this run: the one in `directory`, or a new one.
 
-        `make` returns splits and notes. Raises UsageError for a plan of something else, PipelineError for a
-        file that is none.
+        A new one is saved there unless `save` is False. `make` returns splits and notes. Raises
+        UsageError for the plan of another run, PipelineError for an invalid file.
         """
         wanted = json.loads(json.dumps(dict(arguments)))
         path = directory / PLAN
@@ -96,7 +97,7 @@ class Plan:
 
     @classmethod
     def arguments_at(cls, path: Path) -> Mapping[str, Any]:
-        """The arguments of the plan at `path`; none where there is none. Raises PipelineError."""
+        """Returns the arguments of the plan at `path`; empty without one. Raises PipelineError."""
         with contextlib.suppress(FileNotFoundError):
             return cls._read(path).arguments
         return {}
@@ -137,7 +138,10 @@ class Plan:
             )
 
     def _differences(self, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """What it was started with, and what is asked for instead; a time as it was written."""
+        """Yields the stored and the new value of each argument that differs.
+
+        Times are as the user wrote them.
+        """
         for name in _TIMES:
             if self.arguments.get(f"{name}_ms") != wanted.get(f"{name}_ms"):
                 yield _time_in(self.arguments, name), _time_in(wanted, name)
@@ -147,7 +151,7 @@ class Plan:
                 yield f"{name} = {json.dumps(before)}", json.dumps(now)
 
     def write(self, path: Path) -> None:
-        """Write it and rename it into place, durable before anything is done by it."""
+        """Writes the plan and renames it into place; it is durable before the run continues."""
         text = json.dumps(
             {
                 "version": _VERSION,
@@ -172,7 +176,7 @@ class Plan:
 
 
 def _time_in(arguments: Mapping[str, Any], name: str) -> str:
-    """A time among the arguments, as an option would tell it."""
+    """Returns a time among the arguments in the form of an option."""
     time_ms = arguments.get(f"{name}_ms")
     if time_ms is None:
         return f"no --{name}"
@@ -182,7 +186,7 @@ def _time_in(arguments: Mapping[str, Any], name: str) -> str:
 
 @contextlib.contextmanager
 def removed_if_failed(partial: Path) -> Iterator[None]:
-    """Leave no half of a file where the disk is full, say, and name it. Raises OSError."""
+    """Removes an incomplete file after an error (a full disk) and names it. Raises OSError."""
     try:
         yield
     except OSError as error:
@@ -195,10 +199,10 @@ def removed_if_failed(partial: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def at_work(directory: Path) -> Iterator[None]:
-    """Keep other processes from the run that this is the directory of, as far as file locks reach.
+    """Locks a run's directory against other processes, as far as file locks work.
 
-    Two that both found no plan would each make one. A killed process leaves no lock. Raises PipelineError,
-    and OSError where nothing can be written.
+    Two processes that both find no plan would each make one. A killed process leaves no lock.
+    Raises PipelineError, and OSError if nothing can be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY)
@@ -219,7 +223,7 @@ def at_work(directory: Path) -> Iterator[None]:
 
 
 def described(plan: Plan) -> str:
-    """What a dry run shows: each partition's range and splits, and the sum."""
+    """Returns the text of a dry run: each partition's range and splits, and the total."""
     counts: dict[Key, list[int]] = {}
     for topic, partition, _, _, size_bytes in plan.splits:
         seen = counts.setdefault((topic, partition), [0, 0])

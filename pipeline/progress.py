@@ -24,7 +24,7 @@ _WINDOW_S: Final = 10.0
 
 
 class Progress:
-    """The progress of one job; `total` is None where nobody knows how much there will be."""
+    """The progress of one job; `total` is None if it is unknown."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Progress:
         self.close(failed=kind is not None)
 
     def update(self, done: int, note: str = "") -> None:
-        """Say how much is done in all; `note` is shown beside it."""
+        """Sets the total done so far; `note` is shown beside it."""
         now_s = self._now_s()
         self.done = done
         self._note = note
@@ -66,18 +66,18 @@ class Progress:
             self._show("running")
 
     def close(self, *, failed: bool = False) -> None:
-        """Show the last line, with the rate over the whole time."""
+        """Shows the last line, with the rate over the whole time."""
         self._show("failed" if failed else "done")
 
     @property
     def rate_per_s(self) -> float:
-        """How much was done in a second, of late."""
+        """The recent rate per second."""
         (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
     @property
     def left_s(self) -> float | None:
-        """Seconds left at this rate; None where nobody can say."""
+        """Returns the seconds left at this rate, or None if that is unknown."""
         if self.total is None or self.rate_per_s <= 0:
             return None
         return max(0.0, (self.total - self.done) / self.rate_per_s)

@@ -39,7 +39,7 @@ OLDEST_JAVA: Final = 17
 INSTALL: Final = "pip install '.[spark]' in a clone of tidelog"
 SMALL_BYTES: Final = 256 << 20
 """What is less than this is done in this process first, with "auto"."""
-_HERE_S: Final = 5.0  # about what Spark takes to start; after that it does the rest
+_HERE_S: Final = 5.0  # about the time Spark takes to start; after it, Spark does the rest
 _WATCH_S: Final = 1.0
 _LOCAL = re.compile(r"local(?:\[([0-9]+|\*)\])?")
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
@@ -77,7 +77,7 @@ LOCAL_SETTINGS: Final = {
 
 
 class Session:
-    """Spark, or without it the same tasks in this process. `conf` wins over the settings here."""
+    """Spark, or the same tasks in this process without it. `conf` overrides the settings here."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Session:
 
     @property
     def is_inline(self) -> bool:
-        """Whether there is no Spark."""
+        """Whether the session does not use Spark."""
         return self.master == INLINE
 
     @property
@@ -109,14 +109,14 @@ class Session:
         return self._given is not None or "spark" in self.__dict__
 
     def close(self) -> None:
-        """Stop Spark if it was started here."""
+        """Stops Spark if it was started here."""
         started = self.__dict__.pop("spark", None)
         if started is not None and self._given is None:
             started.stop()
 
     @cached_property
     def spark(self) -> Any:
-        """The SparkSession, started now if need be. Raises SetupError."""
+        """Returns the SparkSession, which is started at first use. Raises SetupError."""
         if self._given is not None:
             return self._given
         if self.is_inline:
@@ -136,7 +136,7 @@ class Session:
         return started
 
     def settings(self) -> dict[str, str]:
-        """Every Spark setting of this session."""
+        """Returns every Spark setting of this session."""
         is_local = self.master == AUTO or self.master.startswith("local")
         local = LOCAL_SETTINGS if is_local else {}
         return {**SETTINGS, **local, **self.conf}
@@ -149,10 +149,11 @@ class Session:
         watch: Callable[[], None] | None = None,
         size_bytes: int | None = None,
     ) -> list[Any]:
-        """Do `task` for every item, one Spark task each; `watch` is called every second meanwhile.
+        """Runs `task` for every item, one Spark task each.
 
-        `size_bytes` is about what is read for all of them, if that is known. A task that raises is tried
-        again by Spark, four times in all; then its error is raised here.
+        `watch` is called every second meanwhile. `size_bytes` is the approximate number of bytes
+        that all items read, if it is known. Spark tries a task that raises four times in all; then
+        its error is raised here.
         """
         until_s = self._until_s(size_bytes)
         done: list[Any] = []
@@ -169,7 +170,7 @@ class Session:
         return [*done, *(unpack(packed) for packed in found)]
 
     def _until_s(self, size_bytes: int | None) -> float:
-        """Until when items are begun in this process."""
+        """Returns how many seconds items are started in this process."""
         if self.is_inline:
             return math.inf
         if self.master == AUTO and size_bytes is not None and size_bytes < SMALL_BYTES:
@@ -178,7 +179,7 @@ class Session:
 
 
 def with_retries(master: str, failures: int) -> str:
-    """A local master that tries a task again as a cluster does: Spark's own `local[N]` never does."""
+    """Returns a local master that retries tasks as a cluster does; plain `local[N]` does not."""
     found = _LOCAL.fullmatch(master)
     if found is None:
         return master
@@ -192,7 +193,7 @@ def _watched(result: Any, watch: Callable[[], None] | None) -> Any:
 
 
 def _collected(context: Any, rows: Any, task: Any, watch: Callable[[], None] | None) -> list[bytes]:
-    """Collect in a thread of its own, for Spark's call does not return before all is done."""
+    """Collects results in a thread, because Spark's call returns only when all tasks are done."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark-job") as pool:
         future = pool.submit(lambda: rows.mapPartitions(task).collect())
         try:
@@ -208,9 +209,9 @@ def _collected(context: Any, rows: Any, task: Any, watch: Callable[[], None] | N
 
 
 def _prepare_workers() -> None:
-    """Let Python workers on this machine find our packages before any others of their names.
+    """Lets Python workers on this machine find our packages before any others of their names.
 
-    They inherit the environment of the JVM that this process starts, and are told nothing else.
+    They inherit the environment of the JVM that this process starts, and get no other information.
     """
     home = str(Path(__file__).resolve().parents[1])
     paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -223,7 +224,7 @@ def _prepare_workers() -> None:
 
 
 def check_pyspark() -> None:
-    """Raise SetupError unless PySpark and pyarrow are installed in a version that will do."""
+    """Raises SetupError unless PySpark and pyarrow are installed in supported versions."""
     try:
         version = metadata.version("pyspark")
         metadata.version("pyarrow")
@@ -237,7 +238,7 @@ def check_pyspark() -> None:
 
 
 def check_java() -> None:
-    """Raise SetupError unless there is a Java runtime that Spark 4 runs on."""
+    """Raises SetupError unless there is a Java runtime that Spark 4 supports."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
     if java is None:

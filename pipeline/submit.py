@@ -13,13 +13,13 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> int:
-    """Open the house wherever tidelog is installed, or as the checkout this file is in."""
+    """Makes tidelog's packages importable, from an installation or this checkout; runs the job."""
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
     sys.path.append(str(HERE.parents[0]))
     import contextlib
     import importlib
 
-    with contextlib.suppress(ModuleNotFoundError):  # then the packages lie beside this one
+    with contextlib.suppress(ModuleNotFoundError):  # then the packages are beside this one
         importlib.import_module("tidelog._house").open_house()
     from pipeline.cli import main as run_job
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def pack(value: Any) -> bytes:
-    """An item or a result as bytes."""
+    """Returns an item or a result as bytes."""
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def unpack(data: bytes) -> Any:
-    """What was packed."""
+    """Returns the value of packed bytes."""
     return pickle.loads(data)  # noqa: S301 - our own bytes
 
 
@@ -29,10 +29,10 @@ _is_settled = False
 
 
 def settle() -> None:
-    """Have a worker's modules looked through no more for garbage, from its first task on.
+    """Excludes a worker's modules from garbage collection, from its first task on.
 
-    PySpark collects garbage after each task, and what pandas and its like have imported is all it finds:
-    that took a third of the CPU of a small task.
+    PySpark collects garbage after each task, and finds only what pandas and similar libraries have
+    imported. That took a third of the CPU of a small task.
     """
     global _is_settled  # noqa: PLW0603 - once for each process
     if not _is_settled:
@@ -41,7 +41,7 @@ def settle() -> None:
 
 
 def at_home(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
-    """A function for `mapPartitions` over packed items; its rows are packed results."""
+    """Returns a function for `mapPartitions` over packed items; its rows are packed results."""
     packed = pack(task)
 
     def run(items: Iterator[bytes]) -> Iterator[bytes]:
@@ -49,7 +49,7 @@ def at_home(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[
         import importlib
         import pickle
 
-        with contextlib.suppress(ModuleNotFoundError):  # a checkout, its packages on the path
+        with contextlib.suppress(ModuleNotFoundError):  # a checkout, with its packages on the path
             importlib.import_module("tidelog._house").open_house()
         do = pickle.loads(packed)  # noqa: S301 - as above
         importlib.import_module("pipeline.tasks").settle()

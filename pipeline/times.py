@@ -36,17 +36,17 @@ UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 """How a column may tell its times."""
 
 _DAY_MS: Final = 86_400_000
-_CYCLE_YEARS: Final = 400  # after which the calendar repeats, weekdays included
+_CYCLE_YEARS: Final = 400  # after this the calendar repeats, with its weekdays
 _CYCLE_MS: Final = 146_097 * _DAY_MS
 _PER_UNIT: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 _LONG_YEAR = re.compile(r"([+-][0-9]{5,9})(-.*)", re.ASCII | re.DOTALL)
 
 
 def parse_time(value: int | str, now_ms: int | None = None) -> int:
-    """The time that is meant by milliseconds, an ISO time with its zone, or a span from `now_ms` on.
+    """Returns a time in ms: from milliseconds, an ISO time with its zone, or a span from `now_ms`.
 
-    Raises ValueError of one sentence: for what is no time, for one beyond int64, and for "now" or a span
-    where nobody said what now is.
+    Raises ValueError with one sentence for an invalid time, for one outside int64, and for "now" or
+    a span without a `now_ms`.
     """
     text = str(value).strip()
     if long_year := _LONG_YEAR.fullmatch(text):
@@ -71,28 +71,31 @@ def parse_time(value: int | str, now_ms: int | None = None) -> int:
 
 
 def to_iso(time_ms: int) -> str:
-    """A time as ISO 8601 in UTC, to the millisecond, any year; `parse_time` reads it back exactly."""
+    """Returns a time as ISO 8601 in UTC, exact to the ms, any year; `parse_time` reads it back."""
     short = _short_iso(time_ms)
     if short is not None:
         return short
-    cycles, rest_ms = divmod(time_ms, _CYCLE_MS)  # a rest lies in 1970 to 2369
+    cycles, rest_ms = divmod(time_ms, _CYCLE_MS)  # the remainder is in 1970 to 2369
     inside = _short_iso(rest_ms)
     assert inside is not None
     return f"{int(inside[:4]) + cycles * _CYCLE_YEARS:+d}{inside[4:]}"
 
 
 def date_of(time_ms: int) -> str:
-    """The UTC day a time belongs to, `2026-01-31` or `-0044-03-15`: the day before for -1 ms."""
+    """Returns the UTC day of a time, `2026-01-31` or `-0044-03-15`.
+
+    -1 ms is in the day before 1970.
+    """
     return to_iso(time_ms).partition("T")[0]
 
 
 def hour_of(time_ms: int) -> int:
-    """The first millisecond of the hour a time belongs to."""
+    """Returns the first millisecond of the hour that contains a time."""
     return time_ms - time_ms % 3_600_000
 
 
 def to_ms(value: int | str, unit: Unit) -> int:
-    """A value of a column as milliseconds; finer units by floor. Raises ValueError."""
+    """Returns a value of a column in milliseconds, finer units rounded down. Raises ValueError."""
     if unit == "iso":
         if isinstance(value, int) or _is_number(value):
             raise ValueError(f"{value!r} is a number, not an ISO time: name its unit")

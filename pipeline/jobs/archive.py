@@ -34,8 +34,8 @@ _TASK_OFFSETS: Final = 1_000_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job's options."""
-    group = shared.add_source(parser, is_required=False, is_timed=False)  # `verify` has none
+    """Adds the options of the job."""
+    group = shared.add_source(parser, is_required=False, is_timed=False)  # `verify` has no run
     group.add_argument(
         "--cluster",
         type=shared.brokers,
@@ -92,7 +92,7 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, session: Session) -> int:
-    """Archive, verify or compact; returns the exit status."""
+    """Archives, verifies or compacts; returns the exit status."""
     from pipeline.archive.store import Store
 
     now_ms = time.time_ns() // 1_000_000
@@ -118,14 +118,14 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
 
 def _count(text: str) -> int:
-    """A whole number above 0."""
+    """Parses a whole number above 0."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"'{text}' is no number above 0")
     return int(text)
 
 
 def _file_size(text: str) -> int:
-    """A size that Arrow's columns can have."""
+    """Parses a size within the limits of Arrow's columns."""
     found = shared.size(text)
     if found > _MOST_FILE_BYTES:
         raise argparse.ArgumentTypeError(f"'{text}' is more than 1g")

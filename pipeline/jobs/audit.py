@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job's options."""
+    """Adds the options of the job."""
     common.add_source(parser)
     common.add_run(parser, small=True)
     group = parser.add_argument_group("what to look at")
@@ -68,7 +68,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, session: Session) -> int:
-    """Audit; returns the exit status."""
+    """Audits; returns the exit status."""
     cluster = options.brokers or options.cluster
     if options.groups and cluster is None:
         raise UsageError("--groups needs --brokers or --cluster: offsets are committed there")

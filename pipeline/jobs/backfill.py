@@ -41,7 +41,7 @@ _KAFKAS_RETENTION_MS: Final = 604_800_000  # of a topic that is made without a s
 
 
 class _Counts(NamedTuple):
-    """What the dry pass counts."""
+    """The counts that are made before anything is written."""
 
     rows: int
     without_time: int
@@ -52,14 +52,14 @@ class _Counts(NamedTuple):
     last_ms: int | None
 
     def left_by(self, options: argparse.Namespace) -> int:
-        """How many rows are to be written."""
+        """Returns how many rows remain to be written."""
         left_out = self.without_time if options.without_time == "drop" else 0
         left_out += self.too_old + self.too_new if options.outside == "drop" else 0
         return self.rows - left_out
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job's options."""
+    """Adds the options of the job."""
     group = parser.add_argument_group("which rows")
     add = group.add_argument
     add(
@@ -114,7 +114,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, session: Session) -> int:
-    """Stage, count, write; returns the exit status."""
+    """Stages, counts and writes; returns the exit status."""
     if options.partitions < 1:
         raise UsageError("--partitions: a topic has at least one")
     if options.format == "raw" and (options.value_columns is None or "," in options.value_columns):
@@ -135,7 +135,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
 def _prepare(
     options: argparse.Namespace, session: Session, directory: Path, name: str, now_ms: int
 ) -> int:
-    """Stage the rows and count them; make the plan unless some are refused."""
+    """Stages and counts the rows, and makes the plan unless some rows are refused."""
     from pipeline.runs import backfill_staging
 
     with Client(options.to_brokers) as client:
@@ -145,7 +145,7 @@ def _prepare(
         refused = _tell(options, target, counts)
         if refused or options.dry_run:
             return FINDINGS if refused else OK
-        # Staged aside and renamed: what is there under its name is whole.
+        # Staged under a temporary name and renamed: the final name is always complete.
         partial = directory / f".{_STAGED}"
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(directory / _STAGED, ignore_errors=True)
@@ -168,7 +168,7 @@ def _prepare(
 
 
 def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None:
-    """Raise PipelineError unless as many rows were staged as were counted: a table is read twice."""
+    """Raises PipelineError unless as many rows were staged as counted: the table is read twice."""
     from pipeline.runs.backfill_staging import row_count
 
     found = sum(map(row_count, staged.values()))
@@ -215,7 +215,7 @@ def _plan(
 
 
 def _write(options: argparse.Namespace, session: Session, directory: Path, name: str) -> int:
-    """Write what is staged."""
+    """Writes the staged rows; returns the exit status."""
     from pipeline.progress import Progress
     from pipeline.replay import replay
     from pipeline.replay.conclusion import conclude
@@ -260,7 +260,7 @@ def _write(options: argparse.Namespace, session: Session, directory: Path, name:
 
 
 def _target(client: Client, options: argparse.Namespace) -> Target:
-    """The topic as it is, or as it would be made: nothing is made before all is counted."""
+    """Returns the topic as it is or would be; nothing is created before all rows are counted."""
     if client.has_topic(options.topic):
         return targets.look_at(client, options.topic)
     if not options.create:
@@ -273,7 +273,7 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
-    """The oldest and the newest time the topic takes now, and the oldest that retention keeps."""
+    """Returns the oldest and newest time the topic accepts, and the oldest that retention keeps."""
     retention_ms = int(target.settings.get("retention.ms") or _KAFKAS_RETENTION_MS)
     by_event = int(target.settings.get("retention.max.eventtime.ms") or -1) >= 0
     basis = target.settings.get("retention.time.basis") or ("append" if by_event else "record")
@@ -282,7 +282,7 @@ def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
 
 
 def _tell(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:
-    """Say what was counted; whether some rows are refused."""
+    """Prints the counts; returns whether some rows are refused."""
     say = print
     span = (
         ""

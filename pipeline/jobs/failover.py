@@ -49,7 +49,7 @@ _OCCUPIED: Final = frozenset(
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job's options."""
+    """Adds the options of the job."""
     _add_places(parser)
     _add_ways(parser)
     _add_deeds(parser)
@@ -144,7 +144,7 @@ def _add_deeds(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 - it needs no Spark
-    """Plan, tell, and apply where that was asked for; returns the exit status."""
+    """Plans, prints, and commits if --apply is given; returns the exit status."""
     from pipeline.report import failover as page
     from pipeline.runs import failover_run as planning
     from pipeline.runs import offset_maps
@@ -192,7 +192,7 @@ def _latency(text: str) -> int | None:
 
 
 def _committed(options: argparse.Namespace, client: Client) -> dict[Key, GroupOffset]:
-    """What the group has committed of the topics that are meant."""
+    """Returns the group's committed offsets of the selected topics."""
     names, pattern = shared.topics_of(options.topics)
     meant = source.Selection(topics=names, pattern=pattern)
     found = client.offset_fetch(options.group)
@@ -211,7 +211,7 @@ def _committed(options: argparse.Namespace, client: Client) -> dict[Key, GroupOf
 
 
 def _uncommitted(client: Client, committed: Mapping[Key, GroupOffset]) -> list[str]:
-    """The other partitions of the same topics: the group has no offset there to take along."""
+    """Returns the other partitions of the same topics, which have no committed offset."""
     return [
         f"{topic}-{partition}"
         for topic in sorted({topic for topic, _ in committed})
@@ -227,7 +227,7 @@ def _rows(
     known: Mapping[Key, Mapped],
     theirs: Client,
 ) -> list[Row]:
-    """A row for each partition the group has committed an offset of."""
+    """Returns a row for each partition with a committed offset of the group."""
     from pipeline.runs.offset_maps import topics_of
 
     names = {**topics_of(known), **dict(options.rename)}
@@ -245,7 +245,7 @@ def _rows(
 
 
 def _refusal(options: argparse.Namespace, rows: Sequence[Row]) -> str | None:
-    """Why nothing is committed, in a sentence; None where nothing speaks against it."""
+    """Returns a sentence that says why nothing is committed, or None if nothing prevents it."""
     by_status: dict[str, list[str]] = {}
     for row in rows:
         by_status.setdefault(row.status, []).append(f"{row.topic}-{row.partition}")
@@ -269,7 +269,10 @@ def _refusal(options: argparse.Namespace, rows: Sequence[Row]) -> str | None:
 
 
 def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequence[Row]) -> None:
-    """Look again, and commit. Raises PipelineError where something has moved, or the group is there."""
+    """Checks again, and commits.
+
+    Raises PipelineError if something has changed or the group has members.
+    """
     now = ours.offset_fetch(options.group)
     for row in rows:
         found = now.get(row.source)

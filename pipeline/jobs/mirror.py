@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 JOB: Final = "mirror"
 _ROUND: Final = "round-{:06d}"
 _STAMP: Final = "message.timestamp.type"
-# What a topic in the source says of its own replicas is not for the target.
+# Settings about replicas of the source topic do not apply to the target.
 _NOT_COPIED: Final = frozenset(
     {
         _STAMP,
@@ -49,7 +49,7 @@ _NOT_COPIED: Final = frozenset(
 
 
 class _Round(NamedTuple):
-    """One batch of a mirror: its name, where it is kept, and what it reads."""
+    """One round of a mirror: its name, its directory, and what it reads."""
 
     name: str
     directory: Path
@@ -58,7 +58,7 @@ class _Round(NamedTuple):
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job's options."""
+    """Adds the options of the job."""
     shared.add_source(parser)
     targets.add_target(parser)
     group = parser.add_argument_group("mirroring")
@@ -87,7 +87,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, session: Session) -> int:
-    """Mirror once, or in rounds; returns the exit status."""
+    """Mirrors once, or in rounds; returns the exit status."""
     name = options.run or shared.new_run_id(JOB, time.time_ns() // 1_000_000)
     directory = Path(options.out) / name
     shared.as_begun(
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
 
 def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
-    """Round after round, each a run of its own that begins where the one before ended."""
+    """Runs rounds, each of which begins where the one before ended; returns the exit status."""
     from pipeline.replay.conclusion import is_done
     from pipeline.source import brokers as cluster
 
@@ -124,7 +124,7 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
             base.selection,
             before,
         )
-        while not (one.directory / PLAN).exists():  # else it was begun before
+        while not (one.directory / PLAN).exists():  # else an earlier process began it
             if options.rounds is not None and rounds >= options.rounds:
                 return worst
             rounds += 1
@@ -135,7 +135,7 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
             one = one._replace(selection=dataclasses.replace(base.selection, offsets=spans))
             if spans and (
                 not base.selection.is_timed or _splits(options, one.selection)
-            ):  # of such times
+            ):  # of times relative to now
                 break
             _pause(options, began_s, rounds)
             began_s = time.monotonic()
@@ -151,7 +151,7 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
 
 
 def _refuse_shorter(now: Mapping[Key, tuple[int, int]], ends: Mapping[Key, int]) -> None:
-    """Raise PipelineError where a partition ends before what was read of it."""
+    """Raises PipelineError if a partition ends before what was already read of it."""
     for (topic, partition), end in sorted(ends.items()):
         if end > now.get((topic, partition), (0, end))[1]:
             raise PipelineError(
@@ -166,7 +166,7 @@ def _pause(options: argparse.Namespace, began_s: float, rounds: int) -> None:
 
 
 def _frozen(options: argparse.Namespace, one: _Round) -> Plan:
-    """The plan of a batch that was begun."""
+    """Returns the plan of a round that was begun."""
 
     def never() -> tuple[Sequence[Split], Mapping[str, Any]]:
         raise PipelineError(f"{one.directory / PLAN} is gone")
@@ -175,7 +175,7 @@ def _frozen(options: argparse.Namespace, one: _Round) -> Plan:
 
 
 def _left(notes: Mapping[str, Any], before: _Round) -> dict[str, int]:
-    """Where the batches up to this one, with these notes, left the target by position, and nobody else."""
+    """Returns the target ends that earlier rounds left by position, where nobody else writes."""
     from pipeline.replay.conclusion import written_by
 
     if notes["delivery"] != POSITION:
@@ -188,7 +188,7 @@ def _left(notes: Mapping[str, Any], before: _Round) -> dict[str, int]:
 
 
 def _mirror(options: argparse.Namespace, session: Session, one: _Round) -> int:
-    """One batch: plan, write, conclude."""
+    """Does one round: plans, writes, concludes."""
     from pipeline.progress import Progress
     from pipeline.replay import replay
     from pipeline.replay.conclusion import conclude
@@ -216,7 +216,7 @@ def _mirror(options: argparse.Namespace, session: Session, one: _Round) -> int:
 
 
 def _plan(options: argparse.Namespace, one: _Round) -> tuple[Plan, Sequence[Split]]:
-    """The plan of a batch and its splits; frozen ones where there is a plan."""
+    """Returns the plan of a round and its splits; if a plan exists, those fixed in it."""
     made: list[Sequence[Split]] = []
 
     def once() -> tuple[Sequence[Split], Mapping[str, Any]]:
@@ -229,7 +229,7 @@ def _plan(options: argparse.Namespace, one: _Round) -> tuple[Plan, Sequence[Spli
         return plan, made[0]
     _refuse_other_topics(options, plan.notes)
     frozen = dataclasses.replace(one.selection, offsets=plan.offsets)
-    if plan.notes["delivery"] != TRANSACTIONS:  # what is there is counted: none may be missing now
+    if plan.notes["delivery"] != TRANSACTIONS:  # no source offset may be missing
         frozen = dataclasses.replace(frozen, allow_gone=False)
     return plan, _splits(options, frozen)
 
@@ -258,7 +258,7 @@ def _open(
 
 
 def _make(options: argparse.Namespace, one: _Round) -> tuple[Sequence[Split], Mapping[str, Any]]:
-    """Cut the source into splits, and settle how the target is written to."""
+    """Cuts the source into splits, and determines how the target is written to."""
     splits = _splits(options, one.selection)
     if options.dry_run:
         return splits, {}
@@ -290,7 +290,7 @@ def _splits(options: argparse.Namespace, selection: Selection) -> list[Split]:
 def _partition_counts(
     options: argparse.Namespace, one: _Round, splits: Sequence[Split]
 ) -> dict[str, int]:
-    """How many partitions each topic needs in the target: as many as in the source, empty ones too."""
+    """Returns how many partitions each topic needs: as many as in the source, with empty ones."""
     names = {each.topic for each in splits}
     if options.brokers is not None:
         with Client(options.brokers) as client:
@@ -301,7 +301,7 @@ def _partition_counts(
 
 
 def _source_ids(options: argparse.Namespace, topics: Iterable[str]) -> dict[str, str]:
-    """The ids of topics in the source, where it has any: a topic that is made anew has another."""
+    """Returns the ids of the source topics that have one; a topic created again has another."""
     if options.brokers is None:
         return {}
     with Client(options.brokers) as client:
@@ -309,13 +309,13 @@ def _source_ids(options: argparse.Namespace, topics: Iterable[str]) -> dict[str,
 
 
 def _refuse_other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) -> None:
-    """Raise PipelineError where a topic of the source is not the one that was planned."""
+    """Raises PipelineError if a topic of the source was created again since the plan."""
     for name in _other_topics(options, notes):
         raise PipelineError(identities.sentence(name, "source"))
 
 
 def _other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) -> list[str]:
-    """Topics of the source that are not those that were planned."""
+    """Returns the topics of the source that were created again since the plan."""
     planned = notes.get("source_ids", {})
     if options.brokers is None or not planned:
         return []
@@ -324,7 +324,7 @@ def _other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) -> list
 
 
 def _refuse_one_target(topics: Iterable[str], renamed: Mapping[str, str]) -> None:
-    """Raise UsageError where two topics would be written to one."""
+    """Raises UsageError if two topics would be written to one."""
     seen: dict[str, str] = {}
     for topic in topics:
         name = renamed.get(topic, topic)
@@ -336,7 +336,7 @@ def _refuse_one_target(topics: Iterable[str], renamed: Mapping[str, str]) -> Non
 
 
 def _settings(options: argparse.Namespace, topic: str) -> dict[str, str]:
-    """The settings of a topic that is made: its own in the source, then those given."""
+    """Returns the settings of a topic to be created: those of the source, then those given."""
     found: dict[str, str] = {}
     if options.brokers is not None:
         with Client(options.brokers) as client:
@@ -351,7 +351,7 @@ def _settings(options: argparse.Namespace, topic: str) -> dict[str, str]:
 def _tasks(
     options: argparse.Namespace, one: _Round, plan: Plan, splits: Sequence[Split]
 ) -> list[Any]:
-    """A task for every partition that has something."""
+    """Returns a task for every partition that has records."""
     from pipeline.replay.log_source import LogSource
     from pipeline.replay.replay import Task
 
@@ -387,7 +387,7 @@ def _tasks(
 
 
 def _refuse_a_circle(options: argparse.Namespace) -> None:
-    """Raise UsageError where a topic would be mirrored onto itself."""
+    """Raises UsageError if a topic would be mirrored onto itself."""
     same = options.brokers is not None and {*options.brokers.split(",")} & {
         *options.to_brokers.split(",")
     }

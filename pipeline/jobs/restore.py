@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job's options."""
+    """Adds the options of the job."""
     parser.add_argument("directory", metavar="DIR|URI", help="the archive")
     group = parser.add_argument_group("which records")
     group.add_argument(
@@ -68,7 +68,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, session: Session) -> int:
-    """Foresee, write; returns the exit status."""
+    """Predicts and writes; returns the exit status."""
     from pipeline.archive.store import Store
     from pipeline.runs.restore_run import Run
 
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
 
 def _span(text: str) -> tuple[str, int, int, int]:
-    """`topic-partition=start:end`."""
+    """Parses `topic-partition=start:end`."""
     where, _, span = text.rpartition("=")
     topic, _, partition = where.rpartition("-")
     start, colon, end = span.partition(":")

@@ -35,7 +35,7 @@ _MOST_ROUNDS = 100_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job's options."""
+    """Adds the options of the job."""
     group = parser.add_argument_group("which logs")
     group.add_argument(
         "--logs", metavar="DIR", action="append", required=True, help="log directories of a broker"
@@ -89,7 +89,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, session: Session) -> int:
-    """Try the policies; returns the exit status."""
+    """Tries the policies; returns the exit status."""
     for place in options.logs:
         if places.is_uri(place):
             raise UsageError(f"{place}: whatif reads directories; copy the partition's there first")

@@ -1,6 +1,6 @@
-"""The replay engine: columns from a source become batches in a topic, each record once and in order.
+"""The replay engine: columns from a source become batches in a topic, each record once, in order.
 
-Begin with `replay.py`. `delivery.py` says how often a record arrives, `targets.py` makes and checks
-the topics written to, `offset_map.py` keeps where each record went, and `conclusion.py` writes what
-a run leaves behind.
+Begin with `replay.py`. `delivery.py` has the delivery guarantees, `targets.py` creates and checks
+the target topics, `offset_map.py` stores where each record went, and `conclusion.py` writes the
+results of a run.
 """

@@ -125,7 +125,7 @@ class Writer:
         tail.compare(self.found, {one.offset - first: one for one in stored})
 
     def kept(self) -> tuple[int, tuple[Run, ...]]:
-        """Returns how many records the target has for certain, and where, ignoring those in flight."""
+        """Returns how many records the target certainly has, and where; others may be in flight."""
         return self.done, self.runs.taken()
 
     def _refuse_shorter(self, end: int, before: int) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def ids_of(client: Client, names: Iterable[str]) -> dict[str, str]:
-    """The ids of those of these topics that are there and have one."""
+    """Returns the ids of those topics that exist and have an id."""
     wanted = set(names)
     if not wanted:
         return {}
@@ -23,12 +23,12 @@ def ids_of(client: Client, names: Iterable[str]) -> dict[str, str]:
 
 
 def made_anew(client: Client, known: Mapping[str, str]) -> list[str]:
-    """The topics that have other ids by now."""
+    """Returns the topics whose id has changed."""
     return [name for name, found in ids_of(client, known).items() if found != known[name]]
 
 
 def sentence(topic: str, place: str) -> str:
-    """What is wrong with a topic of the source or the target that was made anew."""
+    """Returns the error sentence for a topic of the source or the target that was created again."""
     return (
         f"topic {topic} of the {place} is not the one that was planned: it was deleted and made anew; begin a"
         " new run"

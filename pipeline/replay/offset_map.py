@@ -23,7 +23,7 @@ NAME: Final = "offsets.parquet"
 
 
 class Run(NamedTuple):
-    """Consecutive offsets on both sides."""
+    """A range of consecutive offsets on both sides."""
 
     source_offset: int
     target_offset: int
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 class PartitionMap(NamedTuple):
-    """The runs of one partition. `is_complete`: every record that is in the target is in them."""
+    """The runs of one partition. `is_complete`: they include every record that is in the target."""
 
     source_topic: str
     source_partition: int
@@ -42,13 +42,16 @@ class PartitionMap(NamedTuple):
 
 
 class Runs:
-    """Collects runs as records go by."""
+    """Collects runs while records are copied."""
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
         self._runs = list(runs)
 
     def add(self, source_offsets: npt.NDArray[np.int64], target_offset: int) -> None:
-        """Add records with these offsets, which went to consecutive ones from `target_offset` on."""
+        """Adds records with these source offsets.
+
+        Their target offsets are consecutive from `target_offset` on.
+        """
         if not len(source_offsets):
             return
         breaks = np.flatnonzero(np.diff(source_offsets) != 1) + 1
@@ -68,12 +71,12 @@ class Runs:
         self._runs.append(run)
 
     def taken(self) -> tuple[Run, ...]:
-        """The runs so far."""
+        """Returns the runs so far."""
         return tuple(self._runs)
 
 
 def write(path: Path, maps: Sequence[PartitionMap]) -> None:
-    """Write the maps of a run as one Parquet file, by rename."""
+    """Writes the maps of a run as one Parquet file, by rename."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -104,13 +107,13 @@ def write(path: Path, maps: Sequence[PartitionMap]) -> None:
 
 
 def renew(path: Path, maps: Sequence[PartitionMap]) -> None:
-    """Write the maps of a run that may have been here before; a partition's map does not get shorter.
+    """Writes the maps of a run again; the map of a partition does not get shorter.
 
-    A try that stopped early, or passed over records without seeing where they are, knows less than one
-    before.
+    A repeated run that stopped early, or skipped records without reading where they are, knows less
+    than the one before.
     """
     before = {}
-    with contextlib.suppress(OSError, ValueError):  # none is there, or not all of it
+    with contextlib.suppress(OSError, ValueError):  # there is no such file, or an incomplete one
         before = {one[:4]: one for one in read(path)}
     write(path, [max(one, before.get(one[:4], one), key=_records) for one in maps])
 
@@ -120,7 +123,7 @@ def _records(one: PartitionMap) -> int:
 
 
 def read(path: Path) -> list[PartitionMap]:
-    """The maps that `write` wrote."""
+    """Returns the maps that `write` wrote."""
     import pyarrow.parquet as pq
 
     found: dict[tuple[str, int, str, int], list[Run]] = {}
@@ -137,9 +140,9 @@ def read(path: Path) -> list[PartitionMap]:
 
 
 def target_offset_of(runs: Sequence[Run], source_offset: int) -> int | None:
-    """Where the first record at or after a source offset went; None where there is none.
+    """Returns the target offset of the first record at or after a source offset, or None.
 
-    For tests: jobs look up many offsets at once.
+    Only tests use it: jobs look up many offsets at once.
     """
     low, high = 0, len(runs)
     while low < high:

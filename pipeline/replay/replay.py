@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from pipeline.session import Session
     from protocol.records.columns import ColumnBuffers
 
-AS_SOURCE: Final = -1  # the codec of the batches the rows come from
+AS_SOURCE: Final = -1  # the codec of the batches that the rows come from
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 _ATTRIBUTES: Final = 5  # a column of `Rows.batches`
 
 
 class Rows(Protocol):
-    """Some records; `pipeline.source.columns.Columns` are such rows."""
+    """Some records; `pipeline.source.columns.Columns` is one implementation."""
 
     @property
     def count(self) -> int:
-        """How many."""
+        """The number of records."""
 
     @property
     def buffers(self) -> ColumnBuffers:
@@ -55,19 +55,19 @@ class Rows(Protocol):
 
     @property
     def offset(self) -> npt.NDArray[np.int64]:
-        """Where each record is in the source; ascending."""
+        """The source offset of each record, ascending."""
 
 
 class Source(Protocol):
-    """Where the records of one target partition come from. Every `read` yields the same rows."""
+    """The records for one target partition. Every `read` yields the same rows."""
 
     def read(self) -> Iterator[Rows]:
-        """Yield the rows, in order. Raises PipelineError, SourceError and OSError."""
+        """Yields the rows, in order. Raises PipelineError, SourceError and OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one task does. `is_stamped`: the target gives records times of its own (LogAppendTime)."""
+    """The input of one task. `is_stamped`: the target gives records new times (LogAppendTime)."""
 
     brokers: str
     topic: str
@@ -84,10 +84,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a task: `count` records of the run are there, `found` of them were before it began.
+    """The result of a task: the target has `count` records of the run, `found` of them from before.
 
-    `error` is a sentence where it stopped; what is there is right as far as it goes. `doubts` are
-    sentences of what nobody knows; `restarts`: how often the target had other records than the task thought.
+    `error` is a sentence if the task stopped; the other fields are right up to there. `doubts` are
+    sentences about what is uncertain. `restarts` is how often the target had other records than the
+    task expected.
     """
 
     topic: str
@@ -103,7 +104,7 @@ class Outcome:
 
 
 def replay(session: Session, tasks: Sequence[Task], progress: Progress) -> list[Outcome]:
-    """Run the tasks, and say how far they are by asking the targets. Raises what Spark raises."""
+    """Runs the tasks, and shows progress by asking the targets. Raises what Spark raises."""
     topics = {one.topic for one in tasks}
     with ExitStack() as stack:
         known = {}
@@ -123,7 +124,7 @@ def replay(session: Session, tasks: Sequence[Task], progress: Progress) -> list[
 
 
 def stopped(outcomes: Sequence[Outcome], topics: Collection[str]) -> list[Outcome]:
-    """The outcomes, where these topics of the source are not those that were planned."""
+    """Returns the outcomes, as stopped for source topics that were created again since the plan."""
     return [
         replace(one, error=one.error or identities.sentence(one.map.source_topic, "source"))
         if one.map.source_topic in topics
@@ -133,7 +134,11 @@ def stopped(outcomes: Sequence[Outcome], topics: Collection[str]) -> list[Outcom
 
 
 def replay_partition(task: Task) -> Outcome:
-    """Do one task. Trouble that may pass is raised, so that Spark tries again; the rest is in the outcome."""
+    """Does one task; returns its outcome.
+
+    Errors that may pass are raised, so that Spark retries the task; other errors are in the
+    outcome.
+    """
     began_s, cpu_s = time.monotonic(), time.process_time()
     patience = _Patience(task.timeout_s)
     while True:
@@ -142,12 +147,12 @@ def replay_partition(task: Task) -> Outcome:
             written = deliveries.writer(client, task.topic, task.partition, task.delivery)
             try:
                 _replay(task, written)
-            except SequenceGap as gap:  # another task of this run writes too, or the log was cut
+            except SequenceGap as gap:  # two tasks write, or the log was cut
                 error = patience.sentence(gap)
                 if patience.is_left(written.kept()[0]):
                     continue
             except (ClusterUnreachable, Fenced):
-                raise  # for Spark to try again, unless it is the older of two tasks
+                raise  # Spark retries it, unless this is the older of two tasks
             except (PipelineError, ClientError, SourceError) as failure:
                 error = str(failure)
             break
@@ -174,7 +179,7 @@ def replay_partition(task: Task) -> Outcome:
 
 
 class _Patience:
-    """How long a task begins anew: while records arrive, by whomever, else until `timeout_s` have gone by."""
+    """Decides how long a task begins again: while records arrive, else for `timeout_s` seconds."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -184,7 +189,10 @@ class _Patience:
         self.restarts = 0
 
     def is_left(self, done: int) -> bool:
-        """Pause, longer each time, unless time is up. `done` records were there when it stopped."""
+        """Pauses, longer each time; returns False if time is up.
+
+        `done` records were there at the stop.
+        """
         now_s = time.monotonic()
         if done > self._most:
             self._most, self._since_s, self._pause_s = done, now_s, _FIRST_PAUSE_S
@@ -196,7 +204,7 @@ class _Patience:
         return True
 
     def sentence(self, gap: SequenceGap) -> str:
-        """What is wrong, if it stays so."""
+        """Returns what is wrong if it stays so."""
         return (
             f"{gap}; begun anew {self.restarts} times, and nothing more got there for"
             f" {self._timeout_s:g} s: somebody else writes with this run's producer, or the log was cut"
@@ -204,7 +212,7 @@ class _Patience:
 
 
 def _replay(task: Task, written: Writer) -> None:
-    """Pass over what is there, and write the rest."""
+    """Skips the records in the target, and writes the rest."""
     there = written.begin()
     tail = Tail(written.where, with_time=not task.is_stamped)
     number = 0
@@ -247,7 +255,7 @@ def _codec(task: Task, rows: Rows) -> int:
 
 
 class _Watch:
-    """Asks the targets how far they are."""
+    """Asks the targets for their progress."""
 
     def __init__(self, tasks: Sequence[Task], progress: Progress) -> None:
         self._tasks = tasks
@@ -262,7 +270,7 @@ class _Watch:
             self._client.close()
 
     def look(self) -> None:
-        """Say how many records are there; a target that does not answer is no reason to stop."""
+        """Shows how many records the targets have; a target that does not answer is skipped."""
         if not self._tasks:
             return
         if self._client is None:

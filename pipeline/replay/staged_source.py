@@ -22,7 +22,7 @@ _ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """Some rows; their offsets are their numbers in what was staged."""
+    """Some rows; their offsets are their positions among the staged rows."""
 
     count: int
     buffers: ColumnBuffers

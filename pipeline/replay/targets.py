@@ -29,7 +29,7 @@ _AS_SOURCE: Final = -1
 
 
 class Target(NamedTuple):
-    """A topic that is written to, and those of its settings that matter."""
+    """A target topic, and those of its settings that matter."""
 
     topic: str
     partition_count: int
@@ -40,9 +40,9 @@ class Target(NamedTuple):
     settings: Mapping[str, str]
 
     def window(self, now_ms: int) -> tuple[int, int]:
-        """The oldest and the newest time that the topic takes now."""
+        """Returns the oldest and the newest time that the topic accepts now."""
         first, last = -(2**63), 2**63 - 1
-        if self.is_stamped:  # the broker's own times are inside, and new
+        if self.is_stamped:  # the broker's own times are always inside the window
             return first, last
         return (
             first if self.before_ms == NO_LIMIT else max(first, now_ms - self.before_ms),
@@ -51,7 +51,7 @@ class Target(NamedTuple):
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add where to and how."""
+    """Adds the options for the target and the delivery."""
     group = parser.add_argument_group("where to")
     group.add_argument(
         "--to-brokers",
@@ -98,19 +98,19 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def codec_of(name: str) -> int:
-    """The number of a codec, or the one that means the source's."""
+    """Returns the number of a codec, or the one that means the source's codec."""
     return _AS_SOURCE if name == "source" else int(Compression[name.upper()])
 
 
 def look_at(client: Client, topic: str) -> Target:
-    """What a topic is like. Raises RequestError where there is none."""
+    """Returns the facts about a topic. Raises RequestError if there is none."""
     settings = {name: one.value or "" for name, one in client.topic_settings(topic).items()}
     return as_made(topic, client.partition_count(topic), settings)
 
 
 def as_made(topic: str, partition_count: int, settings: Mapping[str, str]) -> Target:
-    """What a topic with these settings is like."""
-    largest = min(  # neither a request nor a segment takes a larger batch
+    """Returns the facts that a new topic with these settings would have."""
+    largest = min(  # a request and a segment both limit the size of a batch
         int(settings.get("max.message.bytes") or 1 << 20),
         int(settings.get("segment.bytes") or 1 << 30),
     )
@@ -135,14 +135,14 @@ def prepare(
     settings: Mapping[str, str],
     exactly: bool = False,
 ) -> Target:
-    """The topic, made if need be and asked for.
+    """Returns the topic, which is created if it is missing and `create` is set.
 
-    Raises UsageError where it is not there, or has too few partitions (or others than `exactly` so many).
+    Raises UsageError if it does not exist, or has too few partitions (or not `exactly` as many).
     """
     if create and not client.has_topic(topic):
         try:
             client.create_topic(topic, partition_count, settings)
-        except RequestError as error:  # perhaps somebody else has just made it
+        except RequestError as error:  # somebody else may have created it just now
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
     try:
@@ -168,9 +168,10 @@ def settle(
     *,
     left: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """What a plan keeps of the partitions that are written to: how, by whom, and where they end.
+    """Returns the facts about the target that the plan stores: delivery, producers, end offsets.
 
-    They are ours alone where they are empty, or end where we `left` them, or where that is said.
+    A partition is exclusively ours if it is empty, if it ends where we `left` it, or if an option
+    says so.
     """
     ends, is_ours = {}, True
     for topic, partition in places:
@@ -187,9 +188,9 @@ def settle(
 
 
 def refuse_anew(client: Client, notes: Mapping[str, Any]) -> None:
-    """Raise PipelineError where what counts the records that are there does not count those of this topic.
+    """Raises PipelineError if the record of progress belongs to an earlier topic of the same name.
 
-    The progress of transactions is in a topic of its own; by position and at least once the target is asked.
+    The progress of transactions is in a topic of its own; the other modes ask the target itself.
     """
     if notes["delivery"] == TRANSACTIONS:
         for name in identities.made_anew(client, notes.get("target_ids", {})):
@@ -197,7 +198,7 @@ def refuse_anew(client: Client, notes: Mapping[str, Any]) -> None:
 
 
 def delivery_of(notes: Mapping[str, Any], run: str, topic: str, partition: int) -> Delivery:
-    """How one partition is written to, as it was settled."""
+    """Returns how one partition is written to, according to the plan."""
     try:
         end = notes["ends"][f"{topic}-{partition}"]
         return Delivery(notes["delivery"], run, end, notes["producer_id"])
@@ -206,7 +207,7 @@ def delivery_of(notes: Mapping[str, Any], run: str, topic: str, partition: int) 
 
 
 def _limit(text: str | None) -> int:
-    """A limit of a window; none where it is not set."""
+    """Returns a limit of a window in ms; a missing setting is no limit."""
     if not text:
         return NO_LIMIT
     value = int(text)

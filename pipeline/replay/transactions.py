@@ -39,18 +39,18 @@ _FENCED: Final = frozenset(
 
 
 def ensure_progress_topic(client: Client) -> None:
-    """Make the topic of progress unless it is there."""
+    """Creates the topic for progress unless it exists."""
     if client.has_topic(PROGRESS_TOPIC):
         return
     try:
         client.create_topic(PROGRESS_TOPIC, 1, {"cleanup.policy": "compact", "retention.ms": "-1"})
-    except RequestError as error:  # perhaps somebody else has just made it
+    except RequestError as error:  # somebody else may have created it just now
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
 
 
 class Transactions:
-    """Transactions of one producer on one partition, one after the other."""
+    """The transactions of one producer on one partition, one after the other."""
 
     def __init__(self, client: Client, transactional_id: str, topic: str, partition: int) -> None:
         self.transactional_id = transactional_id
@@ -58,13 +58,16 @@ class Transactions:
         self._topic = topic
         self._partition = partition
         self._producer = (-1, -1)
-        self._next = 0  # the sequence of the next record of progress
+        self._next = 0  # the sequence of the next progress record
         self._progress = Appender(
             client, PROGRESS_TOPIC, 0, transactional_id=transactional_id, in_flight=1
         )
 
     def begin(self) -> tuple[int, int]:
-        """Take the transactional id over: producer id and epoch. What was open is aborted."""
+        """Takes the transactional id over; returns producer id and epoch.
+
+        An open transaction is aborted.
+        """
         self._producer = self._client.init_producer_id(
             self.transactional_id, transaction_timeout_ms=TIMEOUT_MS
         )
@@ -72,9 +75,10 @@ class Transactions:
         return self._producer
 
     def progress(self) -> tuple[int, tuple[Run, ...]]:
-        """How many records were committed, and where they went.
+        """Returns how many records are committed, and where they went.
 
-        Other transactions may be open in the topic, so it is read to its end, and markers decide.
+        Other transactions may be open in the topic, so it is read to its end, and the markers
+        decide.
         """
         pending: dict[int, bytes] = {}
         committed = b'{"count": 0, "runs": []}'
@@ -99,13 +103,16 @@ class Transactions:
         return told["count"], tuple(Run(*run) for run in told["runs"])
 
     def open(self) -> None:
-        """Add both partitions to a new transaction. Raises Fenced."""
+        """Adds both partitions to a new transaction. Raises Fenced."""
         topics: dict[str, list[int]] = {PROGRESS_TOPIC: [0]}
         topics.setdefault(self._topic, []).append(self._partition)
         self._unless_fenced(producers.add_partitions(self.transactional_id, self._producer, topics))
 
     def commit(self, count: int, runs: Sequence[Run]) -> None:
-        """Write the progress and commit. Raises Fenced; nothing of the transaction is there then."""
+        """Writes the progress and commits.
+
+        Raises Fenced; then nothing of the transaction takes effect.
+        """
         value = json.dumps({"count": count, "runs": runs}, separators=(",", ":")).encode()
         data = build(
             [Record(0, -1, self.transactional_id.encode(), value)],
@@ -134,5 +141,5 @@ class Transactions:
 
 
 def _is_commit(key: bytes | None) -> bool:
-    """Whether the key of a marker says commit: a version, then the kind, both int16."""
+    """Returns whether the key of a marker says commit: a version, then the kind, both int16."""
     return key is not None and int.from_bytes(key[2:4], "big") == _COMMIT

@@ -1,4 +1,4 @@
-"""One run of each job: what a job of `pipeline.jobs` does after its options have been read.
+"""The runs of the jobs: what a job of `pipeline.jobs` does after its options are parsed.
 
 Begin with the job in `pipeline/jobs/`; the module of the same name with `_run` does its work.
 Nothing here imports a job.

@@ -35,7 +35,7 @@ _STAMP: Final = "message.timestamp.type"
 
 
 class Run:
-    """What the options ask for, of one archive."""
+    """The options of an archive run."""
 
     def __init__(
         self, options: argparse.Namespace, store: Store, name: str, directory: Path
@@ -52,7 +52,10 @@ class Run:
         self._splits: list[Split] | None = None
 
     def do(self, session: Session, now_ms: int) -> int:
-        """Archive; returns the exit status. Raises PipelineError, SourceError, ClientError and OSError."""
+        """Archives; returns the exit status.
+
+        Raises PipelineError, SourceError, ClientError and OSError.
+        """
         began_s = time.monotonic()
         with self.store.locked():
             done = Archive.read(self.store).of_run(self.name)
@@ -85,7 +88,7 @@ class Run:
     # --- what is read ----------------------------------------------------------------------------
 
     def plan(self, now_ms: int) -> Plan:
-        """The plan of this run, made now or before."""
+        """Returns the plan of this run, new or stored."""
         options = self.options
         return Plan.open(
             self.directory,
@@ -136,13 +139,13 @@ class Run:
         return covering(access.plan(selection, **self._place), spans) if spans else []
 
     def _read_again(self, plan: Plan) -> list[Split]:
-        """The splits of the plan: those it was made of, or the log cut anew."""
+        """Returns the splits of the plan: the original ones, or new ones of the same offsets."""
         return self._plan_splits(plan.offsets) if self._splits is None else self._splits
 
     # --- topics ----------------------------------------------------------------------------------
 
     def _topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics as they are: from a cluster, or as far as directories tell."""
+        """Returns the facts about the topics from a cluster, or as far as directories show them."""
         asked = self.options.brokers or self.options.cluster
         found: dict[str, Topic] = {}
         if asked is None:
@@ -183,7 +186,7 @@ class Run:
         return ""
 
     def _refuse_anew(self, plan: Plan) -> None:
-        """Raise PipelineError where a topic is not the one that was planned."""
+        """Raises PipelineError if a topic was created again since the plan."""
         planned = {name: Topic(**one) for name, one in plan.notes["topics"].items()}
         for name, topic in self._topics({topic for topic, _ in plan.offsets}).items():
             _refuse_anew(name, topic, planned.get(name), "planned")
@@ -191,7 +194,7 @@ class Run:
     # --- the manifest ----------------------------------------------------------------------------
 
     def _refuse_moved(self, plan: Plan, archive: Archive) -> None:
-        """Raise PipelineError where another run has archived what this one was to."""
+        """Raises PipelineError if another run has archived the offsets of this one."""
         gaps = {(gap[0], gap[1]): gap for gap in plan.notes["gaps"]}
         for key, (start, _) in sorted(plan.offsets.items()):
             span = archive.spans.get(key)
@@ -221,11 +224,11 @@ class Run:
         )
 
     def _refuse_wrong(self, made: Manifest, plan: Plan, before: Archive) -> None:
-        """Raise PipelineError unless all that was planned is archived, after what was there before."""
+        """Raises PipelineError unless the whole plan is archived and adjoins the earlier ranges."""
         reached = {one.key: (one.start_offset, one.end_offset) for one in made.ranges}
         if reached != dict(plan.offsets):
             raise PipelineError(f"run {self.name} archived {reached}, and was to {plan.offsets}")
-        if self.store.is_remote:  # where nothing is locked
+        if self.store.is_remote:  # for stores without locks
             now = Archive.read(self.store)
             if len(now.manifests) != len(before.manifests):
                 self._refuse_moved(plan, now)
@@ -269,7 +272,7 @@ class Run:
 
 
 def covering(splits: Sequence[Split], spans: Mapping[Key, tuple[int, int]]) -> list[Split]:
-    """The splits with offsets that nothing is left of (compaction) counted to one beside them."""
+    """Returns the splits, with offsets that compaction emptied counted to a neighbouring split."""
     found: list[Split] = []
     for one in splits:
         key = one.topic, one.partition
@@ -287,7 +290,10 @@ def covering(splits: Sequence[Split], spans: Mapping[Key, tuple[int, int]]) -> l
 def _beginning(
     key: Key, start: int, end: int, span: tuple[int, int] | None
 ) -> tuple[int, Range | None]:
-    """The first offset to archive of a log that has those from `start` to `end`, and what is gone."""
+    """Returns the first offset to archive of a log, and the range that is gone.
+
+    The log goes from `start` to before `end`.
+    """
     if span is None:
         return start, None
     archived = span[1]
@@ -319,7 +325,7 @@ def _refuse_anew(name: str, now: Topic, before: Topic | None, done: str = "archi
 
 
 def _joined(ranges: Iterable[Range]) -> list[Range]:
-    """The ranges of tasks, those of a partition put together."""
+    """Returns the ranges of the tasks, combined for each partition."""
     found: dict[Key, Range] = {}
     for one in sorted(ranges):
         before = found.get(one.key)

@@ -28,7 +28,7 @@ _SHOWN: Final = 50
 def verify(
     options: argparse.Namespace, session: Session, store: Store, name: str, directory: Path
 ) -> int:
-    """Compare an archive with its manifests; FINDINGS where something is wrong."""
+    """Compares an archive with its manifests; returns FINDINGS if something is wrong."""
     archive = Archive.read(store, must_exist=True)
     files = archive.files
     if options.dry_run:
@@ -74,7 +74,7 @@ def verify(
 def compact(
     options: argparse.Namespace, session: Session, store: Store, name: str, directory: Path
 ) -> int:
-    """Put small files together: write, publish the manifest, and only then delete what it replaces."""
+    """Merges small files: writes, publishes the manifest, only then deletes what it replaces."""
     began_s = time.monotonic()
     with store.locked():
         archive = Archive.read(store, must_exist=True)
@@ -89,7 +89,7 @@ def compact(
             _say(f"{sum(len(one.files) for one in groups)} files would become {len(groups)}")
             return OK
         if done is not None:
-            groups = []  # it was published; what it replaced may still be there
+            groups = []  # it was published; the replaced files may still exist
         if groups:
             with watching(session, "compact", len(groups), unit="files") as watch:
                 merged: list[Merged] = session.run(keeping.merge, groups, watch=watch)
@@ -120,7 +120,7 @@ def compact(
 
 
 def _clean(store: Store) -> int:
-    """Delete what published manifests replace, and what killed runs wrote aside; how many files."""
+    """Deletes replaced files and temporary files of killed runs; returns how many."""
     replaced = Archive.read(store).replaced
     deleted = 0
     aside = [f"{manifests.DIRECTORY}/{name}" for name in store.listed(manifests.DIRECTORY)]
@@ -132,7 +132,7 @@ def _clean(store: Store) -> int:
 
 
 def leave(kind: str, directory: Path, report: Mapping[str, Any]) -> None:
-    """Write report.json, unless none is wanted; there is no page of these."""
+    """Writes report.json unless no report is wanted; these jobs have no page."""
     if kind == "none":
         return
     directory.mkdir(parents=True, exist_ok=True)

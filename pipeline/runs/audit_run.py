@@ -45,7 +45,7 @@ _TRIED_MS: Final = (_DAY, 7 * _DAY, 30 * _DAY)
 
 
 class Item(NamedTuple):
-    """What one task reads: a split, how, and the largest plausible time before it where it is known."""
+    """The input of one task: a split, options, the largest plausible time before it if known."""
 
     split: Split
     options: reading.Options
@@ -54,7 +54,7 @@ class Item(NamedTuple):
 
 
 def audit_split(item: Item) -> Piece:
-    """Read one split, where Spark has put it."""
+    """Reads one split in a worker."""
     auditor = Auditor(item.settings, item.carry)
     for columns in access.read(item.split, item.options):
         auditor.note(
@@ -72,7 +72,7 @@ def audit_split(item: Item) -> Piece:
 
 
 class Kept(NamedTuple):
-    """What one task judges: a partition's directory, and the policies."""
+    """The input of one retention task: a partition's directory, and the policies."""
 
     place: retained.Place
     policies: tuple[Policy, ...]
@@ -81,7 +81,7 @@ class Kept(NamedTuple):
 
 
 def judge_log(item: Kept) -> tuple[Log, list[Outcome]]:
-    """Judge one partition; of its segments nothing comes back but that they were there."""
+    """Judges one partition; the result contains only the names of its segments."""
     slack = event_slack(item.policies[0].config)
     log = retained.read(
         item.place, event_slack_ms=slack, now_ms=item.now_ms, margin_ms=item.margin_ms
@@ -94,23 +94,26 @@ def judge_log(item: Kept) -> tuple[Log, list[Outcome]]:
 
 
 def work(item: Item | Kept) -> Any:
-    """Do one task of either kind: they are one job of Spark, for each takes a second to begin."""
+    """Does one task of either kind.
+
+    They share one Spark job, because each job takes a second to start.
+    """
     return audit_split(item) if isinstance(item, Item) else judge_log(item)
 
 
 class Auditing:
-    """One run."""
+    """One run of an audit."""
 
     def __init__(
         self, options: argparse.Namespace, session: Session, selection: Selection, plan: Plan
     ) -> None:
         self.options, self.session, self.plan = options, session, plan
         self.now_ms: int = plan.notes["now_ms"]
-        self._named = selection.topics  # also where there is nothing to read of them
+        self._named = selection.topics  # also for topics without records
         self._reading = reading.Options.of(selection, reading.TIMES)
 
     def report(self, splits: Sequence[Split], cluster: str | None) -> dict[str, Any]:
-        """Do all of it; return report.json."""
+        """Does the audit; returns report.json."""
         topics = sorted({topic for topic, _ in self.plan.offsets}.union(self._named))
         own = _settings_of(topics, cluster)
         limits = {*BEFORE_LIMITS_MS}
@@ -161,7 +164,7 @@ class Auditing:
     def _work(
         self, splits: Sequence[Split], settings: Settings, kept: Sequence[Kept]
     ) -> tuple[dict[Key, Audit], list[tuple[Log, list[Outcome]]]]:
-        """Read all splits, some of them twice, and judge logs; return the audit of each partition."""
+        """Read all splits, some twice, and judge logs; return the audit of each partition."""
         items = [Item(split, self._reading, settings) for split in splits]
         by_partition: dict[Key, list[int]] = defaultdict(list)
         for number, split in enumerate(splits):
@@ -244,7 +247,7 @@ class Auditing:
 
 
 def _farthest(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the examples to show of a topic: the farthest future, of others the first partition's."""
+    """Return the examples of a topic: the farthest future, else the first partition's."""
     found: dict[str, Any] = {}
     for each in partitions:
         for name, example in each["examples"].items():
@@ -257,7 +260,7 @@ def _farthest(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _settings_of(topics: Sequence[str], cluster: str | None) -> dict[str, dict[str, str]]:
-    """Ask a cluster for the settings of its topics; a topic it does not have is not there."""
+    """Ask a cluster for the settings of its topics; topics that it does not have are left out."""
     if cluster is None:
         return {}
     with Client(cluster) as client:
@@ -284,7 +287,7 @@ def _retention_ms(own: Mapping[str, str] | None) -> int | None:
 
 
 def _tried(own: Mapping[str, str] | None) -> tuple[Policy, ...]:
-    """Return the policies that every audit tries; the topic's own first, where it is known."""
+    """Return the policies that every audit tries; the topic's own first if it is known."""
     found = [] if own is None else [whatif.policy_of("as it is set", own)]
     for span_ms in _TRIED_MS:
         words = setting(span_ms)
@@ -302,7 +305,7 @@ def _tried(own: Mapping[str, str] | None) -> tuple[Policy, ...]:
 
 
 def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
-    """Write the report and its numbers, say the headlines; return the exit status."""
+    """Write the report and its figures, print the headlines; return the exit status."""
     directory.mkdir(parents=True, exist_ok=True)
     rows = [
         (topic["topic"], number, topic["partitions"], columns)

@@ -33,7 +33,7 @@ _ROWS_PER_FILE: Final = 5_000_000
 
 
 def rows(session: Session, options: argparse.Namespace, partition_count: int) -> Any:
-    """The rows as they would be staged, not yet in order. Raises UsageError for a missing column."""
+    """Returns the rows to stage, not yet in order. Raises UsageError for a missing column."""
     from pyspark.sql import functions as sql
 
     table = _table(session, options)
@@ -67,7 +67,7 @@ def rows(session: Session, options: argparse.Namespace, partition_count: int) ->
         _value(sql, options, values).alias("value"),
     )
     schema = "partition int, timestamp_ms bigint, key binary, value binary"
-    with warnings.catch_warnings():  # PySpark warns of a new pandas, which nothing here uses
+    with warnings.catch_warnings():  # PySpark warns about a new pandas, which is not used here
         warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
         return frame.mapInArrow(_stager(unit, partition_count), schema)
 
@@ -101,7 +101,7 @@ def _value(sql: Any, options: argparse.Namespace, names: list[str]) -> Any:
 
 
 def _stager(unit: str, partition_count: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """A function for mapInArrow; nested, so that it travels by value, as in `pipeline.tasks`."""
+    """Returns a function for mapInArrow, nested to be pickled by value (see `pipeline.tasks`)."""
 
     def stage_batches(batches: Iterator[Any]) -> Iterator[Any]:
         import contextlib
@@ -118,7 +118,7 @@ def _stager(unit: str, partition_count: int) -> Callable[[Iterator[Any]], Iterat
 
 
 def count(frame: Any, oldest_ms: int, newest_ms: int, kept_ms: int) -> tuple[Any, ...]:
-    """Rows, those without a time, too old, too new, older than is kept; the first and the last time."""
+    """Counts rows: all, without a time, too old, too new, past retention; first and last time."""
     from pyspark.sql import functions as sql
 
     stamp = sql.col("timestamp_ms")
@@ -142,7 +142,7 @@ def count(frame: Any, oldest_ms: int, newest_ms: int, kept_ms: int) -> tuple[Any
 def kept(
     frame: Any, options: argparse.Namespace, oldest_ms: int, newest_ms: int, _kept_ms: int
 ) -> Any:
-    """The rows without those that are to be left out."""
+    """Returns the rows without those that are to be left out."""
     from pyspark.sql import functions as sql
 
     stamp = sql.col("timestamp_ms")
@@ -155,7 +155,7 @@ def kept(
 
 
 def stage(frame: Any, directory: Path, partition_count: int) -> None:
-    """Write the rows, each partition in the order of its times."""
+    """Writes the rows, each partition in the order of its times."""
     ordered = frame.repartition(partition_count, "partition").sortWithinPartitions(
         "partition", "timestamp_ms", "key", "value"
     )
@@ -164,7 +164,7 @@ def stage(frame: Any, directory: Path, partition_count: int) -> None:
 
 
 def staged_files(directory: Path) -> dict[int, tuple[str, ...]]:
-    """The files of each partition, in their order."""
+    """Returns the files of each partition, in their order."""
     found: dict[int, tuple[str, ...]] = {}
     for place in sorted(directory.glob(f"{_PARTITION}*")):
         number = int(urllib.parse.unquote(place.name[len(_PARTITION) :]))
@@ -173,7 +173,7 @@ def staged_files(directory: Path) -> dict[int, tuple[str, ...]]:
 
 
 def row_count(files: tuple[str, ...]) -> int:
-    """How many rows there are in files."""
+    """Returns the number of rows in these files."""
     import pyarrow.parquet as pq
 
     return sum(pq.read_metadata(path).num_rows for path in files)

@@ -54,7 +54,7 @@ _NO_SUCH_TIME: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVAL
 
 @dataclass(slots=True)
 class Row:
-    """One partition: what is there on both sides, the offset that is chosen, and what was proven of it."""
+    """One partition: its state on both sides, the chosen offset, and what was proven about it."""
 
     topic: str
     partition: int
@@ -81,12 +81,12 @@ class Row:
 
     @property
     def source(self) -> Key:
-        """The partition it is in the source."""
+        """The partition in the source."""
         return self.topic, self.partition
 
     @property
     def target(self) -> Key:
-        """The partition it is in the target."""
+        """The partition in the target."""
         return self.target_topic, self.target_partition
 
     def told(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Planner:
         mapped: Mapped | None,
         on_target: GroupOffset | None,
     ) -> Row:
-        """Choose an offset for one partition, and prove what can be."""
+        """Chooses an offset for one partition, and proves what can be proven."""
         row = Row(*key, *target, committed.offset, committed.metadata, by=self._options.by)
         if on_target is not None:
             row.committed_on_target = on_target.offset
@@ -131,7 +131,7 @@ class Planner:
             row.notes.append(str(refused))
         return row
 
-    # --- what is there ---------------------------------------------------------------------------
+    # --- the state -------------------------------------------------------------------------------
 
     def _look(self, row: Row) -> None:
         target, ours = self._target, self._source
@@ -297,7 +297,10 @@ class Planner:
         return engine.prove_by_map(mapped.offsets, unread, log, row.committed, row.offset)
 
     def _disproof(self, row: Row, mapped: Mapped, *, with_time: bool) -> str | None:
-        """Compare records around the committed offset: a map may be of a topic that was made anew."""
+        """Compares records around the committed offset.
+
+        The map may be of an earlier topic of the same name.
+        """
         low, high = max(0, row.committed - _SAMPLE), min(row.committed + _SAMPLE, row.source_end)
         ours = dict(_prints(self._read_source(row, low, high, reading.RECORDS), with_time))
         places = {offset: mapped.offsets.place_of(offset) for offset in ours}
@@ -382,7 +385,7 @@ def _prints(read: Iterator[Columns], with_time: bool) -> Iterator[tuple[int, byt
 
 
 def _audited(directory: Path) -> Mapping[str, tuple[int, int, int]]:
-    """The longest and shortest delay of each topic and of how many records, from an audit's report."""
+    """Returns longest and shortest delay and record count of each topic from an audit's report."""
     path = directory / "report.json"
     try:
         topics = json.loads(path.read_text(encoding="utf-8"))["topics"]

@@ -29,9 +29,10 @@ def lags(
     upto: Literal["high-watermark", "log-end"],
     now_ms: int,
 ) -> list[dict[str, Any]]:
-    """Return a row for each group and partition that it has committed an offset of.
+    """Return a row for each group and each partition with a committed offset of it.
 
-    A group that is not known has no rows. What retention has deleted already counts from the log's start.
+    A group that is not known has no rows. Records that retention has deleted do not count: the lag
+    then begins at the log start.
     """
     found = []
     with Client(cluster) as client:
@@ -84,7 +85,7 @@ def _times_at(
     logs: Sequence[str] | None,
     upto: Literal["high-watermark", "log-end"],
 ) -> tuple[int | None, int | None]:
-    """Return both times of the first record from an offset on; None for one that nobody knows."""
+    """Return both times of the first record at or after an offset; None for an unknown time."""
     selection = source.Selection(
         topics=(key[0],), offsets={key: (offset, end)}, allow_gone=True, upto=upto
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Mapped(NamedTuple):
-    """What maps say of one partition. `hole` says why they may leave out records that are there."""
+    """The map of one partition. `hole` says why it may lack records that are in the target."""
 
     target: Key
     offsets: OffsetMap
@@ -27,9 +27,9 @@ class Mapped(NamedTuple):
 
 
 def load(places: Sequence[str]) -> dict[Key, Mapped]:
-    """Read the maps below directories of runs (rounds of --follow too), or files, for each source partition.
+    """Reads map files, or those below directories of runs with their rounds, by source partition.
 
-    Raises UsageError where there is none, PipelineError for maps that contradict each other.
+    Raises UsageError if there is none, PipelineError for maps that contradict each other.
     """
     parts: dict[Key, list[PartitionMap]] = {}
     holes: dict[Key, str] = {}
@@ -38,7 +38,7 @@ def load(places: Sequence[str]) -> dict[Key, Mapped]:
             incomplete = _incomplete(path)
             try:
                 found = offset_map.read(path)
-            except (OSError, ValueError, KeyError) as error:  # pyarrow's own errors are among these
+            except (OSError, ValueError, KeyError) as error:  # this includes pyarrow's own errors
                 raise PipelineError(f"{path} is no map of offsets: {error}") from error
             for one in found:
                 parts.setdefault((one.source_topic, one.source_partition), []).append(one)
@@ -49,7 +49,7 @@ def load(places: Sequence[str]) -> dict[Key, Mapped]:
 
 
 def topics_of(maps: Mapping[Key, Mapped]) -> dict[str, str]:
-    """The name in the target of each topic the maps know."""
+    """Returns the name in the target of each topic in the maps."""
     return {topic: mapped.target[0] for (topic, _), mapped in maps.items()}
 
 
@@ -66,7 +66,7 @@ def _files(place: Path) -> list[Path]:
 
 
 def _incomplete(path: Path) -> set[Key]:
-    """The target partitions of which a run says itself that its map is not whole, or that it stopped."""
+    """Returns the target partitions that stopped or whose map is incomplete, by the run's report."""
     try:
         report = json.loads((path.parent / REPORT).read_text(encoding="utf-8"))
         return {
@@ -74,7 +74,7 @@ def _incomplete(path: Path) -> set[Key]:
             for one in report["partitions"]
             if not one["map_is_complete"]
         }
-    except FileNotFoundError:  # the map alone was copied
+    except FileNotFoundError:  # only the map was copied
         return set()
     except (ValueError, KeyError, TypeError) as error:
         raise PipelineError(f"{path.parent / REPORT} is no report of a mirror: {error}") from error

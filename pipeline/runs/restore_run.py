@@ -46,11 +46,11 @@ _NOT_RESTORED: Final = frozenset(
     }
 )
 _JUDGED: Final = OF_RETENTION | {"segment.bytes", "segment.ms", "segment.min.roll.interval.ms"}
-_RECORD_BYTES: Final = 54  # that a record takes less in a batch than in columns
+_RECORD_BYTES: Final = 54  # the factor by which a record is smaller in a batch than in columns
 
 
 class Item(NamedTuple):
-    """One partition whose future is to be seen."""
+    """One partition whose future is predicted."""
 
     store: Store
     files: tuple[File, ...]
@@ -62,7 +62,10 @@ class Item(NamedTuple):
 
 
 def foresee(item: Item) -> Foreseen:
-    """Read the times of a partition. Raises PipelineError and OSError."""
+    """Reads the times of a partition and predicts its retention.
+
+    Raises PipelineError and OSError.
+    """
     records = max(1, sum(one.records for one in item.files))
     size = sum(one.column_bytes for one in item.files) // records - _RECORD_BYTES
     tables = reading.merged(item.store, item.files, ("offset", "timestamp_ms"), item.bounds)
@@ -77,7 +80,7 @@ def foresee(item: Item) -> Foreseen:
 
 
 class Run:
-    """What the options ask for, of one archive. Raises PipelineError and OSError."""
+    """The options of a restore run. Methods raise PipelineError and OSError."""
 
     def __init__(
         self, options: argparse.Namespace, store: Store, name: str, directory: Path
@@ -114,7 +117,7 @@ class Run:
         return found
 
     def _bounds(self) -> dict[Key, Bounds]:
-        """What is restored of each partition."""
+        """Returns the selection of records for each partition."""
         low_time, high_time = range_of(self.options)
         timed = Bounds(low_time=low_time, high_time=high_time)
         given = {(topic, partition): (low, high) for topic, partition, low, high in self._given}
@@ -144,7 +147,7 @@ class Run:
     # --- before ----------------------------------------------------------------------------------
 
     def prepare(self, session: Session, now_ms: int) -> int:
-        """Foresee what becomes of the records; make the topics and the plan unless some are refused."""
+        """Predicts what happens to the records; creates topics and plan unless some are refused."""
         options = self.options
         with Client(options.to_brokers) as client:
             found = {topic: self._target(client, topic) for topic in self.topics}
@@ -168,7 +171,7 @@ class Run:
         return OK
 
     def _target(self, client: Client, topic: str) -> Target:
-        """The topic as it is, or as it would be made."""
+        """Returns the topic as it is or would be created."""
         name, known = self.names[topic], self.topics[topic]
         if client.has_topic(name):
             found = targets.look_at(client, name)
@@ -183,7 +186,7 @@ class Run:
         return targets.as_made(name, known.partitions, self._settings(topic))
 
     def _settings(self, topic: str) -> dict[str, str]:
-        """The settings of a topic that is made: those it had, then those given."""
+        """Returns the settings of a topic to be created: those it had, then those given."""
         had = {
             name: value
             for name, value in self.topics[topic].settings.items()
@@ -245,7 +248,7 @@ class Run:
         }
 
     def _tell(self, topic: str, target: Target, counted: Counted) -> bool:
-        """Say what was foreseen; whether it is refused."""
+        """Prints the prediction; returns whether the topic is refused."""
         name, refused = target.topic, False
         _say(
             f"{topic}: {counted.records} records, to {target.partition_count} partitions of {name}"
@@ -312,7 +315,7 @@ class Run:
         )
 
     def write(self, session: Session) -> int:
-        """Write what was planned; returns the exit status."""
+        """Writes what the plan says; returns the exit status."""
         began_s = time.monotonic()
         plan = self._plan(0, None)
         tasks = []
@@ -356,7 +359,10 @@ class Run:
 
 
 def _rules(client: Client) -> Rules:
-    """Whose rules a cluster follows, as the settings of its topics tell; ours where it has none."""
+    """Returns whose retention rules a cluster follows, by the settings of its topics.
+
+    They are tidelog's if it has no topics.
+    """
     for name in client.topics():
         return "tidelog" if _BASIS in client.topic_settings(name) else "kafka"
     return "tidelog"

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 def watching(
     session: Session, job: str, total: int, *, unit: str = "bytes"
 ) -> Iterator[Callable[[], None]]:
-    """Show progress; what is given back is to be called now and then by `Session.run`."""
+    """Shows progress; yields a function that `Session.run` calls now and then."""
     with Progress(job, total, unit=unit) as progress:
         yield lambda: progress.update(_done(session, total))
         progress.update(total)
 
 
 def _done(session: Session, total: int) -> int:
-    """Return about how much has been done: tasks are taken for equally large."""
+    """Returns about how much is done, as if all tasks were equally large."""
     if not session.has_spark:
         return 0
     tracker: Any = session.spark.sparkContext.statusTracker()

@@ -39,7 +39,7 @@ _MOST_POINTS: Final = 200
 
 
 class Item(NamedTuple):
-    """What one task judges."""
+    """The input of one task."""
 
     place: retained.Place
     policies: tuple[Policy, ...]
@@ -69,12 +69,12 @@ def judge(item: Item) -> tuple[Log, list[Outcome]]:
 
 
 class Trial:
-    """One run."""
+    """One run of a what-if."""
 
     def __init__(
         self, options: argparse.Namespace, session: Session, name: str, at_ms: int
     ) -> None:
-        """Find the partitions, read the policies and guards; raises UsageError."""
+        """Find the partitions, read the policies and guards. Raises UsageError."""
         self.options, self.session, self.name = options, session, name
         self.moments = range(at_ms, at_ms + options.horizon + 1, options.step)
         wants = _wants(options.topics)
@@ -123,7 +123,7 @@ class Trial:
         return "\n".join(lines)
 
     def report(self) -> dict[str, Any]:
-        """Try them; return report.json."""
+        """Try the policies; return report.json."""
         options = self.options
         items = [
             Item(place, self._policies[place.topic], self.moments, options.early, options.margin)
@@ -211,7 +211,7 @@ def _partition(log: Log, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _curve(policy: str, outcomes: Sequence[Outcome]) -> list[list[int]]:
-    """Return (moment, bytes kept of all partitions): of a long row, those rounds that changed it."""
+    """Return (moment, bytes kept in all partitions); of many rounds only those that changed it."""
     mine = [outcome.rounds for outcome in outcomes if outcome.policy == policy]
     points: list[list[int]] = []
     for rounds in zip(*mine, strict=True):
@@ -236,7 +236,7 @@ def _wants(text: str | None) -> Callable[[str], bool]:
 
 
 def _own_settings(topics: Sequence[str], cluster: str | None) -> dict[str, dict[str, str]]:
-    """Return what a cluster's topics have in force; raises UsageError for a topic it does not have."""
+    """Return the settings in force of a cluster's topics. Raises UsageError for a missing one."""
     if cluster is None:
         return {}
     with Client(cluster) as client:
@@ -248,7 +248,7 @@ def _own_settings(topics: Sequence[str], cluster: str | None) -> dict[str, dict[
 
 
 def retention_settings(client: Client, topic: str) -> dict[str, str]:
-    """Return the settings of a topic that decide what retention deletes, as they are in force."""
+    """Return the settings in force of a topic that decide what retention deletes."""
     return {
         name: one.value
         for name, one in client.topic_settings(topic).items()
@@ -269,7 +269,7 @@ OF_RETENTION: Final = frozenset(
 
 
 def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
-    """Write the report, say what each policy does; return the exit status."""
+    """Write the report, and print what each policy does; return the exit status."""
     say = sys.stdout.write
     for topic in report["topics"]:
         for line in page.sentences(topic):
