@@ -36,7 +36,7 @@ _TRIES = 5
 
 
 class Place(NamedTuple):
-    """A partition of a log directory."""
+    """A partition in a log directory."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[Place]:
-    """List the partitions of wanted topics; raises OSError."""
+    """List the partitions of the wanted topics. Raises OSError."""
     found = []
     for path in log_directory.iterdir():
         named = filenames.parse_partition_directory(path.name)
@@ -54,10 +54,10 @@ def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[Place]
 
 
 def read(place: Place, *, event_slack_ms: int, now_ms: int, margin_ms: int = 0) -> Log:
-    """Read what is known of one partition; raises OSError and CorruptMessage.
+    """Read the facts about one partition. Raises OSError and CorruptMessage.
 
-    `event_slack_ms`: how far beyond its append time an event counts, where only the log can tell of it.
-    Where the broker deletes a segment meanwhile, all is read again.
+    `event_slack_ms`: how far beyond its append time an event time counts, where it is read from the
+    log. If the broker deletes a segment meanwhile, everything is read again.
     """
     for _ in range(_TRIES - 1):
         with contextlib.suppress(FileNotFoundError):
@@ -88,7 +88,7 @@ def _read(place: Place, event_slack_ms: int, now_ms: int, margin_ms: int) -> Log
 def _segments(
     directory: Path, known: PartitionTimes | None, slack_ms: int, *, was_clean: bool
 ) -> list[_Unchanged]:
-    """Describe the segments, as far as their batches are whole."""
+    """Describe the segments, up to the last complete batch of each."""
     bases = loading.listed(directory).base_offsets
     lines = {line.base_offset: line for line in known.segments} if known is not None else {}
     found = []
@@ -98,7 +98,7 @@ def _segments(
         is_last = number == len(bases) - 1
         line = lines.get(base)
         if line is not None and (line.size > size or (was_clean and line.size < size)):
-            line = None  # it speaks of another file
+            line = None  # it describes another file
         end_offset = base if is_last else bases[number + 1]
         segment = _Unchanged(directory, base, Tail(end_offset, size))
         segment.event_slack_ms = slack_ms
@@ -112,7 +112,7 @@ def _segments(
 
 
 def _whole(segment: Segment, tail: Tail, size: int) -> Tail:
-    """Return where the last whole batch ends, from a point on where one begins."""
+    """Return the end of the last complete batch, starting from a position where a batch begins."""
     try:
         for found in segment.walk(tail.size, size):
             tail = Tail(found.batch.last_offset + 1, found.position + found.batch.size)
@@ -154,7 +154,7 @@ def _retained(segment: _Unchanged, future_ms: int) -> Retained:
 
 
 def _future(segment: Segment, timestamp_ms: int, offset: int) -> Future:
-    """Find the record with a segment's largest time; known is an offset of its batch."""
+    """Find the record with a segment's largest time; `offset` is an offset in its batch."""
     for found in segment.walk():
         if found.batch.last_offset >= offset:
             with contextlib.suppress(CorruptMessage):
@@ -165,7 +165,7 @@ def _future(segment: Segment, timestamp_ms: int, offset: int) -> Future:
 
 
 class _ReadTimes(AppendTimes):
-    """Append times that are never written; nothing is known from an offset on that is in doubt."""
+    """Append times that are never written; they are unknown from a doubtful offset on."""
 
     __slots__ = ("doubt_from",)
 
@@ -175,7 +175,7 @@ class _ReadTimes(AppendTimes):
         return None if offset >= self.doubt_from else super().at(offset)
 
     def known_runs(self, end_offset: int) -> tuple[tuple[int, int], ...]:
-        """Return from which offsets on batches were appended when; nothing before an unknown time."""
+        """Return pairs (first offset, append time) of batches; none before an unknown time."""
         runs: list[tuple[int, int]] = []
         if end_offset > self.doubt_from:
             return ()
@@ -188,7 +188,7 @@ class _ReadTimes(AppendTimes):
 
 
 class _Unchanged(Segment):
-    """A segment of which no file is written: neither indexes nor append times are put right."""
+    """A segment whose files are never written: its indexes and append times are not repaired."""
 
     __slots__ = ("doubt_from",)
 

@@ -135,7 +135,7 @@ def _above(value: int | None) -> float:
 
 
 def _spans(longest: int | None) -> list[tuple[float, str]]:
-    """Return marks of an axis of spans, so many that their names do not touch."""
+    """Return the marks of an axis of spans, with enough space for their names."""
     ticks = [each for each in TIME_TICKS if each <= _above(longest)]
     return [(float(each), tick(each)) for each in ticks]
 
@@ -145,7 +145,7 @@ def _percent(value: float) -> str:
 
 
 def _shown(topic: Numbers) -> tuple[list[int], int, int, str]:
-    """Return the rows that are drawn, the range of the time axis, and what to say of the rest."""
+    """Return the rows to draw, the range of the time axis, and a sentence about the rest."""
     plot, (low, high) = topic["plot"], topic["plot_range_ms"]
     rows = [n for n, at in enumerate(plot["event_ms"]) if low <= at < high]
     plausible = sum(plot["records"]) - sum(plot["odd"])
@@ -226,7 +226,7 @@ def _delay_plot(topic: Numbers) -> str:
 
 
 def _pieces(points: list[tuple[int, int]], span_ms: int) -> list[list[tuple[float, float]]]:
-    """Return points as lines that end where there is nothing in between, each in the middle of its span."""
+    """Return points as lines with a gap where a span has no data; each point is mid-span."""
     found: list[list[tuple[float, float]]] = []
     previous = None
     for at, value in points:

@@ -38,10 +38,10 @@ _FACTORS: Final = {"seconds": (1000, 1), "microseconds": (1, 1000), "nanoseconds
 
 
 def safe_windows(summary: Numbers) -> dict[str, Any]:
-    """Return windows that would have let through every plausible record, or 99.9 %, with a margin.
+    """Return windows that would have accepted every plausible record, or 99.9 %, with a margin.
 
-    By delays where append times are known; else by lateness, which is no more than the delay. None
-    where the broker stamps the records (`basis` is "stamp").
+    They come from delays if append times are known, else from lateness, which is no more than the
+    delay. They are None if the broker stamps the records (`basis` is "stamp").
     """
     delay, lateness = summary["delay_ms"], summary["lateness_ms"]
     is_measured = delay["count"] > 0 and delay["max"] is not None
@@ -58,7 +58,7 @@ def safe_windows(summary: Numbers) -> dict[str, Any]:
 
 
 def skewed(producers: list[dict[str, Any]], median_ms: int | None) -> list[dict[str, Any]]:
-    """Return the producers whose clock is probably wrong, with how: `ahead` or `behind`."""
+    """Return the producers whose clock is probably wrong, each with `ahead` or `behind`."""
     found = []
     for each in producers:
         median = each["median_delay_ms"]
@@ -72,7 +72,7 @@ def skewed(producers: list[dict[str, Any]], median_ms: int | None) -> list[dict[
 
 
 def of_topic(topic: Numbers) -> list[Finding]:
-    """Return what there is to say of one topic."""
+    """Return the findings about one topic."""
     summary = topic["summary"]
     name = topic["topic"]
     if not summary["records"]:
@@ -123,7 +123,7 @@ def _units(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
 
 
 def _future(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
-    # Those in another unit have been told of already, from the future or not.
+    # Records in another unit have a finding already, from the future or not.
     odd = summary["records"] - summary["missing"] - summary["plausible"]
     number = odd - sum(summary["suspects"].values())
     example = summary["examples"].get("future")

@@ -67,7 +67,7 @@ svg polyline { fill:none; stroke-width:2; stroke-linejoin:round; }
 
 
 class Finding(NamedTuple):
-    """A sentence that matters, and how much: `bad`, `warn`, `ok` or `info`."""
+    """A sentence and its severity: `bad`, `warn`, `ok` or `info`."""
 
     level: str
     topic: str
@@ -76,14 +76,14 @@ class Finding(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A cell of a table: what is shown, and whether it is alarming."""
+    """A cell of a table: its text, and whether it is alarming."""
 
     text: str
     is_alarming: bool = False
 
 
 def page(title: str, subtitle: str, body: Iterable[str]) -> str:
-    """Return a whole page; title and subtitle are text, the body is HTML."""
+    """Return a whole page; `title` and `subtitle` are text, `body` is HTML."""
     inside = "\n".join(body)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -95,7 +95,7 @@ def page(title: str, subtitle: str, body: Iterable[str]) -> str:
 
 
 def findings(found: Iterable[Finding], *, with_topic: bool = True) -> str:
-    """Return findings, the worst first."""
+    """Return findings as HTML, the worst first."""
     order = list(LEVELS)
     items = []
     for each in sorted(found, key=lambda finding: order.index(finding.level)):
@@ -108,13 +108,13 @@ def findings(found: Iterable[Finding], *, with_topic: bool = True) -> str:
 
 
 def numbers(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a few numbers with their names, large."""
+    """Return a few large numbers with their names."""
     cells = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
     return f'<dl class="numbers">{"".join(cells)}</dl>'
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> str:
-    """Return a table; the first column names the row, the others are numbers to the right."""
+    """Return a table; the first column names the row, the others are right-aligned numbers."""
     head = "".join(
         f'<th scope="col"{"" if number == 0 else _NUMBER}>{escape(name)}</th>'
         for number, name in enumerate(heads)
@@ -141,7 +141,7 @@ def _cells(row: Sequence[str | Cell]) -> str:
 
 
 def figure(svg: str, caption: str, legend: Iterable[tuple[int, str]] = ()) -> str:
-    """Return a plot with its caption, and what its colours stand for."""
+    """Return a plot with its caption and the legend of its colours."""
     names = "".join(f'<span><i class="c{c}"></i>{escape(name)}</span>' for c, name in legend)
     shown = f'<div class="legend soft">{names}</div>' if names else ""
     return f"<figure>{shown}{svg}<figcaption>{escape(caption)}</figcaption></figure>"
@@ -159,6 +159,6 @@ def heading(level: int, text: str, anchor: str = "") -> str:
 
 
 def links(names: Iterable[tuple[str, str]]) -> str:
-    """Return links to places on the page: (anchor, text)."""
+    """Return links to anchors on the page: (anchor, text)."""
     items = "".join(f'<li><a href="#{escape(a)}">{escape(text)}</a></li>' for a, text in names)
     return f'<nav aria-label="Topics"><ul>{items}</ul></nav>'

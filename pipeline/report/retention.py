@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def policy_rows(logs: Sequence[Log], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return a row for each policy: what it deletes of all logs together, in the first round and in all."""
+    """Return a row for each policy: what it deletes in all logs, first round and total."""
     names = list(dict.fromkeys(outcome.policy for outcome in outcomes))
     records = sum(log.records for log in logs)
     rows = []
@@ -51,7 +51,7 @@ def policy_rows(logs: Sequence[Log], outcomes: Sequence[Outcome]) -> list[dict[s
 
 
 def pinned_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return a row for each segment that a time from the future holds, by the first policy."""
+    """Return a row for each segment that a time from the future keeps, by the first policy."""
     return [
         {
             "topic": outcome.topic,
@@ -104,7 +104,7 @@ def policies_table(rows: Sequence[Numbers], log_bytes: int) -> str:
 
 
 def pinned_table(rows: Sequence[Numbers]) -> str:
-    """Return the table of segments that a time from the future holds."""
+    """Return the table of segments that a time from the future keeps."""
     return page.table(
         "Segments that Apache Kafka keeps because of one time from the future, with all behind them.",
         ("partition", "segment", "offset", "its time", "producer", "kept until", "bytes kept"),

@@ -31,7 +31,7 @@ class Axis(NamedTuple):
     is_log: bool = False
 
     def at(self, value: float) -> float:
-        """Return how far along the axis a value lies, from 0 to 1; what lies outside is put to the end."""
+        """Return the position of a value on the axis, from 0 to 1, cut to that range."""
         low, high = self.low, self.high
         value = min(max(value, low), high)
         if self.is_log:
@@ -49,7 +49,7 @@ class Line(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One bar: from where to where, its parts from the axis on, and what is said of it."""
+    """One bar: its start and end, its parts from the axis on, and its description."""
 
     low: float
     high: float
@@ -65,7 +65,7 @@ class Mark(NamedTuple):
 
 
 def log_ticks(low: float, high: float, name: Callable[[float], str]) -> list[tuple[float, str]]:
-    """Return marks at powers of ten, at most eight of them."""
+    """Return marks at powers of ten, at most eight."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     step = max(1, -(-(last - first) // 7))
     return [(10.0**power, name(10.0**power)) for power in range(first, last + 1, step)]
@@ -74,7 +74,7 @@ def log_ticks(low: float, high: float, name: Callable[[float], str]) -> list[tup
 def linear_ticks(
     high: float, name: Callable[[float], str], *, base: int = 1000
 ) -> list[tuple[float, str]]:
-    """Return marks from 0 on, at numbers that are round with units of a thousand, or of 1024."""
+    """Return marks from 0 on, at numbers that are round in units of 1000 or 1024."""
     if high <= 0:
         return [(0.0, name(0.0))]
     unit = 1.0
@@ -102,9 +102,7 @@ def date_ticks(low: int, high: int) -> list[tuple[float, str]]:
 
 def _hour(ms: int) -> str:
     day, _, hour = to_iso(ms).partition("T")
-    return (
-        f"{day[-5:]} {hour[:5]}"  # from behind: a year may have a sign, and more digits than four
-    )
+    return f"{day[-5:]} {hour[:5]}"  # from the right: a year may have more digits
 
 
 def plot(
@@ -129,7 +127,7 @@ def plot(
 def bars_across(
     name: str, sentence: str, rows: Sequence[tuple[str, float, str]], high: float
 ) -> str:
-    """Draw bars from left to right, one in a row: a name, a value up to `high`, and its words."""
+    """Draw horizontal bars, one a row: a name, a value up to `high`, and a text."""
     row_height, left = 22, 150
     height = row_height * len(rows) + 8
     room = WIDTH - left - 110

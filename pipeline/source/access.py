@@ -24,9 +24,9 @@ def plan(
     logs: Sequence[str] = (),
     brokers: str | None = None,
 ) -> list[Split]:
-    """Cut what is wanted into splits: of log directories (places, see `places`), or of a cluster.
+    """Cut the selection into splits, from log directories (places, see `places`) or a cluster.
 
-    Raises SourceError, and OSError or the client's errors for what cannot be reached.
+    Raises SourceError, and OSError or the client's errors if something cannot be reached.
     """
     if bool(logs) == (brokers is not None):
         raise SourceError("give either log directories or brokers to read from")
@@ -45,7 +45,7 @@ def ranges(
     logs: Sequence[str] = (),
     brokers: str | None = None,
 ) -> dict[Key, tuple[int, int]]:
-    """Return from where to where the wanted partitions reach now, at any event time. Raises as `plan`."""
+    """Return start and end of the wanted partitions now, at any event time. Raises as `plan`."""
     if bool(logs) == (brokers is not None):
         raise SourceError("give either log directories or brokers to read from")
     if brokers is not None:
@@ -58,7 +58,10 @@ def ranges(
 
 
 def read(split: Split, options: Options | None = None) -> Iterator[Columns]:
-    """Read a split. Raises SourceError for what is broken or gone, OSError and the client's errors."""
+    """Read a split.
+
+    Raises SourceError if it is corrupt or gone, OSError and the client's errors.
+    """
     options = options or Options()
     if split.part is not None:
         return read_file(split, split.part, options)

@@ -31,7 +31,7 @@ class AppendTimes:
     """The append times of one segment."""
 
     def __init__(self, data: bytes | None, base_offset: int, until: int) -> None:
-        """Take a file's bytes apart; None: there is no file."""
+        """Parse the bytes of a file; None: there is no file."""
         self._offsets: Ints = np.empty(0, np.int64)
         self._times: Ints = np.empty(0, np.int64)
         self._until = until
@@ -44,7 +44,7 @@ class AppendTimes:
         if len(ends):
             first = int(ends[0])
             vouched = base_offset + int(offsets[first])
-            # An end that is not the last is left of a power loss: nothing behind it is known.
+            # An END entry before the last is the result of a power loss: nothing after it is known.
             self._until = max(until, vouched) if first == count - 1 else vouched
             times, offsets = times[:first], offsets[:first]
         count = _believable(times, offsets) if count and offsets[0] == 0 else 0
@@ -55,36 +55,39 @@ class AppendTimes:
         self._times, self._offsets = times[:count], offsets[:count] + base_offset
 
     def at(self, offsets: Ints) -> Ints:
-        """Return when each of these offsets was appended; UNKNOWN where nobody knows."""
+        """Return the append time of each of these offsets, UNKNOWN if it is not known."""
         times = _floor(self._offsets, self._times, offsets)
         return np.where(offsets < self._until, times, UNKNOWN)
 
 
 class Answer(NamedTuple):
-    """What one fetch told: `segments` are (base offset, entries), none where the broker tells nothing."""
+    """The append times of one fetch.
 
-    offset: int  # the one asked for
-    following: int  # the one after the last batch
+    `segments` are (base offset, entries); it is empty if the broker sent none.
+    """
+
+    offset: int  # the offset asked for
+    following: int  # the offset after the last batch
     segments: tuple[tuple[int, bytes], ...]
 
 
 class ToldTimes:
-    """The append times a broker told, answer by answer, in the order of their offsets."""
+    """The append times that a broker sent, answer by answer, in the order of their offsets."""
 
     def __init__(self, answers: tuple[Answer, ...] = ()) -> None:
-        """Take them as they are: nothing is unpacked before it is asked for."""
+        """Store the answers; they are parsed when they are needed."""
         self._answers = answers
 
     def and_then(self, answer: Answer) -> ToldTimes:
-        """Return these, and those of one more answer."""
+        """Return these append times and those of one more answer."""
         return ToldTimes((*self._answers, answer))
 
     def of_the_last(self) -> ToldTimes:
-        """Return what the last answer told alone."""
+        """Return the append times of the last answer only."""
         return ToldTimes(self._answers[-1:])
 
     def at(self, offsets: Ints) -> Ints:
-        """Return when each of these offsets was appended; UNKNOWN where nobody knows."""
+        """Return the append time of each of these offsets, UNKNOWN if it is not known."""
         return _floor(*self._entries, offsets)
 
     @cached_property
@@ -93,12 +96,12 @@ class ToldTimes:
         if not parts:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         offsets = np.concatenate([part[0] for part in parts])
-        # What begins before its answer holds from there on.
+        # An entry before the start of its answer holds from that start on.
         return np.maximum.accumulate(offsets), np.concatenate([part[1] for part in parts])
 
 
 def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
-    """Yield offsets and times that hold from there on, of nothing but what the answer is about."""
+    """Yield offsets, and append times that hold from them on, within the range of the answer."""
     yield np.array([answer.offset], np.int64), np.array([UNKNOWN], np.int64)
     for base_offset, data in answer.segments:
         times, offsets = _entries(data, 0)
@@ -113,7 +116,7 @@ def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _entries(data: bytes, start: int) -> tuple[Ints, Ints]:
-    """Return times and relative offsets of the whole entries from a position on."""
+    """Return times and relative offsets of the complete entries from a position on."""
     count = (len(data) - start) // append_entries.ENTRY_SIZE
     entries = np.frombuffer(data, _ENTRY, count, start)
     return entries["time"].astype(np.int64), entries["offset"].astype(np.int64)
@@ -128,11 +131,14 @@ def _floor(starts: Ints, times: Ints, offsets: Ints) -> Ints:
 
 
 def _believable(times: Ints, offsets: Ints) -> int:
-    """Return how many entries at the start can be: offsets grow, known times do not go back, no end."""
+    """Return how many first entries are valid.
+
+    In these, offsets grow, times do not decrease, and there is no END entry.
+    """
     if not len(times):
         return 0
     known = times != UNKNOWN
-    largest = np.maximum.accumulate(times)  # UNKNOWN is the smallest number there is
+    largest = np.maximum.accumulate(times)  # UNKNOWN is the smallest int64
     wrong = times == append_entries.END
     wrong[1:] |= (offsets[1:] <= offsets[:-1]) | (known[1:] & (times[1:] < largest[:-1]))
     return int(np.argmax(wrong)) if wrong.any() else len(times)

@@ -14,17 +14,17 @@ HEADERS: Any = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 
 
 def keys(buffers: ColumnBuffers) -> Any:
-    """Keys."""
+    """Return the keys."""
     return _binary(buffers.record_count, buffers.key_valid, buffers.key_ends, buffers.keys)
 
 
 def values(buffers: ColumnBuffers) -> Any:
-    """Values."""
+    """Return the values."""
     return _binary(buffers.record_count, buffers.value_valid, buffers.value_ends, buffers.values)
 
 
 def headers(buffers: ColumnBuffers) -> Any:
-    """Headers; null where a record has none, as Spark's own source has it."""
+    """Return the headers; null for a record without headers, as in Spark's own source."""
     count = buffers.record_count
     if not buffers.header_count:
         return pa.nulls(count, HEADERS)
@@ -44,7 +44,7 @@ def headers(buffers: ColumnBuffers) -> Any:
 
 
 def _names(buffers: ColumnBuffers) -> Any:
-    """Names of headers. Where one is no UTF-8, it is read as a Java client reads it."""
+    """Return the names of headers; a name that is not UTF-8 is decoded as a Java client does."""
     ends, data = pa.py_buffer(buffers.header_key_ends), pa.py_buffer(buffers.header_keys)
     names = pa.Array.from_buffers(pa.string(), buffers.header_count, [None, ends, data])
     try:

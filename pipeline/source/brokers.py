@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from pipeline.source.splits import Key, Selection
 
 _FETCH_BYTES: Final = 8 << 20
-_RECORD_BYTES: Final = 100  # what is taken for the size of a record where nobody says
-_FIRST_SPECIAL: Final = -6  # ListOffsets means something else by -6 to -1
+_RECORD_BYTES: Final = 100  # the assumed size of a record if it is unknown
+_FIRST_SPECIAL: Final = -6  # for ListOffsets -6 to -1 are codes
 _IDLE_FETCHES: Final = 20
 
 
@@ -72,7 +72,7 @@ def plan(selection: Selection, addresses: str) -> list[Split]:
 
 
 def ranges(selection: Selection, addresses: str) -> dict[Key, tuple[int, int]]:
-    """Return from where to where the wanted partitions reach. Raises SourceError and ClientError."""
+    """Return start and end of the wanted partitions. Raises SourceError and ClientError."""
     with Client(addresses) as client:
         return _ranges(selection, client)
 
@@ -98,9 +98,9 @@ def _ranges(selection: Selection, client: Client) -> dict[Key, tuple[int, int]]:
 
 
 def _first_reaching(client: Client, topic: str, partition: int, time_ms: int) -> int:
-    """Return the first offset whose record is at a time or later; -1: there is none.
+    """Return the first offset with a record at this time or later; -1: there is none.
 
-    Where the broker cannot be asked for that time: the first offset of all.
+    If the broker does not support that time, it is the first offset of all.
     """
     asked = time_ms if not _FIRST_SPECIAL <= time_ms <= -1 else _FIRST_SPECIAL - 1
     try:
@@ -112,7 +112,7 @@ def _first_reaching(client: Client, topic: str, partition: int, time_ms: int) ->
 
 
 def read(split: Split, options: Options) -> Iterator[Columns]:
-    """Read a split by Fetch. Raises SourceError where the log does not reach there, and ClientError."""
+    """Read a split by Fetch. Raises SourceError if the log no longer has it, and ClientError."""
     assert split.brokers is not None
     isolation = ISOLATED if options.isolation == READ_COMMITTED else OPEN
     told = ToldTimes()
@@ -182,9 +182,9 @@ def _fetch(client: Client, split: Split, offset: int, isolation: int) -> Fetched
 
 
 def _refuse_silence(client: Client, split: Split, offset: int) -> None:
-    """Raise SourceError where nothing comes of offsets that are there, unless compaction may have taken them.
+    """Raise SourceError if existing offsets return no records, unless compaction may explain it.
 
-    A broker that is slow to read what it keeps elsewhere (KIP-405) sends nothing as well.
+    A broker that is slow to read from remote storage (KIP-405) also sends nothing.
     """
     policy = client.topic_settings(split.topic).get("cleanup.policy")
     if policy is None or "compact" not in (policy.value or ""):
@@ -195,7 +195,7 @@ def _refuse_silence(client: Client, split: Split, offset: int) -> None:
 
 
 def _refuse_broken(split: Split, filling: Filling, records: memoryview) -> None:
-    """Raise SourceError where there are bytes and no batch in them: a first batch is always whole."""
+    """Raise SourceError for bytes without a batch: the first batch is always complete."""
     if not len(records):
         return
     try:
@@ -209,9 +209,9 @@ def _refuse_broken(split: Split, filling: Filling, records: memoryview) -> None:
 
 
 def _heads(records: memoryview) -> Ints:
-    """Read the headers of all whole batches."""
+    """Read the headers of all complete batches."""
     buffers = ColumnBuffers()
-    with suppress(BrokenBatch):  # said again, and with more words, when records are asked for
+    with suppress(BrokenBatch):  # the error comes again, with more words, when records are fetched
         append_set(records, buffers, Wanted(depth=HEADERS, verify=False, limit=2**62))
     table = np.frombuffer(buffers.batches, np.int64, buffers.batch_count * BATCH_FIELDS)
     return table.reshape(-1, BATCH_FIELDS)
@@ -220,7 +220,7 @@ def _heads(records: memoryview) -> Ints:
 def _spans(
     aborted: Sequence[tuple[int, int]], heads: Ints
 ) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Return from where to where transactions were aborted: up to the next marker of their producer."""
+    """Return the ranges of aborted transactions: each ends at the next marker of its producer."""
     is_control = (heads[:, MAGIC] == 2) & (heads[:, ATTRIBUTES] & CONTROL_BIT != 0)
     markers = heads[is_control]
     spans: dict[int, tuple[tuple[int, int], ...]] = {}

@@ -38,10 +38,10 @@ ROW_END: Final = 13
 class Columns:
     """Some records of one partition, in the order of their offsets.
 
-    `batches` has a row of int64 for each batch they came from: the fields of `protocol.records.layout.Batch`
-    (`position` in the segment's file; -1 from a broker), and at `ROW_END` how many of the records here
-    come from it or from those before it; a batch may have given none. Read at depth HEADERS there are only
-    batches, at depth TIMES no keys, values and headers.
+    `batches` has a row of int64 for each batch of the records: the fields of
+    `protocol.records.layout.Batch` (`position` in the segment's file; -1 from a broker), and at
+    `ROW_END` how many of the records here come from it or from earlier batches. A batch may have
+    given none. At depth HEADERS there are only batches, at depth TIMES no keys, values and headers.
     """
 
     def __init__(
@@ -64,28 +64,28 @@ class Columns:
 
     @property
     def buffers(self) -> ColumnBuffers:
-        """What the columns are views of: `protocol.records.column_batches` writes from it."""
+        """The buffers of these columns, from which `protocol.records.column_batches` writes."""
         return self._buffers
 
     @cached_property
     def offset(self) -> Ints:
-        """Offsets."""
+        """The offsets."""
         return np.frombuffer(self._buffers.offsets, np.int64, self.count)
 
     @cached_property
     def timestamp_ms(self) -> Ints:
-        """Times as a consumer sees them: the stamp of LogAppendTime, else the record's own; -1: none."""
+        """The times as a consumer sees them: for LogAppendTime the append time; -1: none."""
         return np.frombuffer(self._buffers.timestamps, np.int64, self.count)
 
     @cached_property
     def has_timestamp(self) -> Bools:
-        """Whether there is a time."""
+        """Whether each record has a time."""
         present: Bools = self.timestamp_ms != NO_TIMESTAMP
         return present
 
     @cached_property
     def append_time_ms(self) -> Ints:
-        """When the records were appended, UNKNOWN where nobody knows; of LogAppendTime their time."""
+        """The append times, UNKNOWN if not known; for LogAppendTime the record times."""
         known = self._append_times.at(self.offset)
         return np.where(self.is_log_append & self.has_timestamp, self.timestamp_ms, known)
 
@@ -96,18 +96,21 @@ class Columns:
 
     @cached_property
     def is_log_append(self) -> Bools:
-        """Whether the time is the broker's stamp."""
+        """Whether the broker set the time of each record."""
         stamped: Bools = self.timestamp_type == 1
         return stamped
 
     @cached_property
     def producer_id(self) -> Ints:
-        """Producer ids, -1 for none."""
+        """The producer ids, -1 for none."""
         return self.of_batch(self.batches[:, PRODUCER_ID])
 
     @cached_property
     def size(self) -> Ints:
-        """Bytes of the log each record takes: its share of its batch. The shares of a batch add up."""
+        """The bytes of each record in the log: its share of its batch.
+
+        The shares of a batch add up.
+        """
         counts = self._counts
         sizes, each = self.of_batch(self.batches[:, SIZE]), self.of_batch(counts)
         number = np.arange(self.count) - self.of_batch(self.batches[:, ROW_END] - counts)
@@ -116,21 +119,21 @@ class Columns:
 
     @cached_property
     def key(self) -> Any:
-        """Keys: an Arrow array of binary."""
+        """The keys: an Arrow array of binary."""
         from pipeline.source import arrays
 
         return arrays.keys(self._buffers)
 
     @cached_property
     def value(self) -> Any:
-        """Values: an Arrow array of binary."""
+        """The values: an Arrow array of binary."""
         from pipeline.source import arrays
 
         return arrays.values(self._buffers)
 
     @cached_property
     def headers(self) -> Any:
-        """Headers: an Arrow array of list<struct<key: string, value: binary>>, null for none."""
+        """The headers: Arrow array of list<struct<key: string, value: binary>>, null for none."""
         from pipeline.source import arrays
 
         return arrays.headers(self._buffers)
@@ -146,14 +149,14 @@ class Columns:
 
     @cached_property
     def batch_append_time_ms(self) -> Ints:
-        """When each batch was appended, UNKNOWN where nobody knows; of LogAppendTime its time."""
+        """The append time of each batch, or UNKNOWN; for LogAppendTime its record time."""
         known = self._append_times.at(self.batches[:, LAST_OFFSET])
         times = self.batches[:, MAX_TIMESTAMP]
         stamped = (self.batch_timestamp_type == 1) & (times != NO_TIMESTAMP)
         return np.where(stamped, times, known)
 
     def of_batch(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Give each record the value its batch has."""
+        """Return for each record the value of its batch."""
         return np.repeat(values, self._counts)
 
     @cached_property

@@ -12,19 +12,20 @@ if TYPE_CHECKING:
     from pipeline.source.places import File
     from protocol.records.layout import Batch
 
-HEAD_SIZE = 61  # enough of a batch of any format
+HEAD_SIZE = 61  # enough for the header of any format
 _CHUNK = 4 << 20
 
 
 def size_at(data: bytes) -> int:
-    """Return the size a batch claims, from its first bytes; it may be nonsense."""
+    """Return the size in the first bytes of a batch; it may be invalid."""
     return PREFIX_SIZE + int.from_bytes(data[8:12], "big", signed=True)
 
 
 def head_at(file: File, position: int, end: int, *, check: bool) -> Batch | None:
-    """Read the header of the batch at a position; None where no whole batch of a file's part begins.
+    """Read the header of the batch at a position; None if no complete batch begins there.
 
-    With `check` the batch is read whole, and None is also the answer where its CRC is wrong.
+    `end` is the end of the file's part. With `check` the whole batch is read, and a wrong CRC gives
+    None too.
     """
     if not 0 <= position <= end - PREFIX_SIZE:
         return None
@@ -43,13 +44,14 @@ def head_at(file: File, position: int, end: int, *, check: bool) -> Batch | None
 
 
 class Walk:
-    """Walks the batches of a file from a position to its end, or to the first that is not whole.
+    """Reads the batches of a file from a position to its end, or to the first incomplete one.
 
-    Afterwards `position` is where it stopped, `end_offset` the offset after the last batch before it.
+    Afterwards `position` is where it stopped, and `end_offset` the offset after the last batch
+    before it.
     """
 
     def __init__(self, file: File, position: int, offset: int, *, check: bool) -> None:
-        """Begin at a batch; `offset` is the one that follows what lies before it."""
+        """Begin at a batch; `offset` is the offset after all earlier batches."""
         self._file = file
         self._check = check
         self.position = position
@@ -57,7 +59,7 @@ class Walk:
         self.why_ended = "the file ends there"
 
     def run(self) -> None:
-        """Walk to the end. Raises OSError."""
+        """Read to the end. Raises OSError."""
         file, chunk = self._file, _CHUNK
         while self.position < file.size:
             data = file.read_at(self.position, chunk)
@@ -74,7 +76,7 @@ class Walk:
             self.position += done
 
     def _take(self, data: bytes) -> int | None:
-        """Take the whole batches of some bytes; return their size, None where one is broken."""
+        """Process the complete batches of some bytes; return their size, None if one is corrupt."""
         done = 0
         try:
             batches = scan(data)
@@ -99,5 +101,5 @@ class Walk:
 
 
 def _end_of(data: bytes, position: int) -> int:
-    """Return where the batch at a position ends, or where the bytes do."""
+    """Return the end of the batch at a position, or the end of the bytes."""
     return min(len(data), max(position + size_at(data[position : position + 12]), position + 12))

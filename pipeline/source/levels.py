@@ -41,7 +41,7 @@ SEGMENT: Final = "segment"
 LEVELS: Final = (SEGMENT, BATCH, TIME, RECORD)
 DEPTHS: Final = {SEGMENT: HEADERS, BATCH: HEADERS, TIME: TIMES, RECORD: RECORDS}
 
-_MOST_US: Final = (2**63 - 1) // 1000  # milliseconds that have a form in microseconds
+_MOST_US: Final = (2**63 - 1) // 1000  # milliseconds that int64 microseconds can hold
 _CODECS: Final = [codec.name.lower() for codec in Compression]
 
 _INSTANT: Any = pa.timestamp("us", "UTC")
@@ -119,7 +119,7 @@ SCHEMAS: Final[dict[str, Any]] = {
 def rows(split: Split, level: str, options: Options) -> Iterator[Any]:
     """Yield the rows of a split as Arrow record batches of the level's schema.
 
-    A segment is added up from one split, so for that level plan one split for a segment. Raises
+    A row of level segment is the sum of one split, so plan one split a segment for it. Raises
     SourceError and OSError, as `read`.
     """
     if level == SEGMENT:
@@ -196,7 +196,7 @@ def _batches(columns: Columns) -> list[Any]:
 
 
 def _segment(split: Split, options: Options) -> Any:
-    """Add up a segment's batches."""
+    """Add up the batches of a segment."""
     part = split.part
     if part is None:
         raise SourceError(f"level {SEGMENT} needs log directories: brokers show no segments")
@@ -238,12 +238,12 @@ def _segment(split: Split, options: Options) -> Any:
 
 
 def known(times: Ints) -> Any:
-    """Append times as an Arrow array, null where nobody knows."""
+    """Return append times as an Arrow array, null for unknown ones."""
     return _or_null(times, times == UNKNOWN)
 
 
 def instants(timestamp_ms: Ints, has_timestamp: Bools) -> Any:
-    """Times as an Arrow array of microseconds, null where there is none or it has no such form."""
+    """Return times as an Arrow array of microseconds, null for none or one that does not fit."""
     fits = has_timestamp & (timestamp_ms >= -_MOST_US) & (timestamp_ms <= _MOST_US)
     return pa.array(np.where(fits, timestamp_ms, 0) * 1000, pa.int64(), mask=~fits).cast(_INSTANT)
 

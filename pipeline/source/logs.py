@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pipeline.source.splits import Key, Selection
     from storage.log.partition_times import PartitionTimes
 
-_SMALL = 1 << 20  # a log up to this size is walked from its start, without asking an index
+_SMALL = 1 << 20  # a log up to this size is read from its start, without its index
 
 
 def plan(selection: Selection, roots: Sequence[str]) -> list[Split]:
@@ -50,7 +50,7 @@ def plan(selection: Selection, roots: Sequence[str]) -> list[Split]:
 
 
 def ranges(selection: Selection, roots: Sequence[str]) -> dict[Key, tuple[int, int]]:
-    """Return from where to where the wanted partitions reach. Raises SourceError and OSError."""
+    """Return start and end of the wanted partitions. Raises SourceError and OSError."""
     return {
         (log.topic, log.partition): _Planner(log, selection).range()
         for log in _wanted(selection, roots)
@@ -73,7 +73,7 @@ def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
 
 
 def find(roots: Sequence[str]) -> dict[Key, Log]:
-    """Find every partition of log directories. Raises SourceError for one that is there twice."""
+    """Find every partition of log directories. Raises SourceError for one that occurs twice."""
     logs: dict[Key, Log] = {}
     for root in roots:
         for log in _logs_of(root):
@@ -85,7 +85,7 @@ def find(roots: Sequence[str]) -> dict[Key, Log]:
 
 
 def _logs_of(root: str) -> Iterator[Log]:
-    """Yield the partitions of one directory, or the one it is."""
+    """Yield the partitions of a log directory, or of the directory of one partition."""
     try:
         entries = places.listed(root)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -103,13 +103,13 @@ def _logs_of(root: str) -> Iterator[Log]:
         directory = places.join(root, entry.name)
         try:
             inside = places.listed(directory)
-        except FileNotFoundError:  # the topic was deleted just now
+        except FileNotFoundError:  # the topic was deleted meanwhile
             continue
         yield _log(parsed, directory, inside, about)
 
 
 class _About(NamedTuple):
-    """What the files of a log directory say of its partitions."""
+    """What the files of a log directory say about its partitions."""
 
     watermarks: dict[Key, int]
     starts: dict[Key, int]
@@ -153,7 +153,7 @@ def _log(key: Key, directory: str, entries: Sequence[places.Entry], about: _Abou
 
 
 def _unfinished(entries: Sequence[places.Entry], sizes: dict[int, int]) -> str | None:
-    """Return the name of what compaction has not put in the place of a log it removed."""
+    """Return the name of a `.swap` file whose log compaction has removed but not yet replaced."""
     ending = filenames.LOG_SUFFIX + filenames.SWAP_SUFFIX
     for entry in entries:
         if entry.name.endswith(ending):
@@ -175,7 +175,7 @@ def _checkpoint(root: str, name: str) -> dict[Key, int]:
 
 
 class _Planner:
-    """Cuts one log."""
+    """Cuts one log into splits."""
 
     def __init__(self, log: Log, selection: Selection) -> None:
         self._log = log
@@ -184,7 +184,7 @@ class _Planner:
         self._active_size = 0
 
     def range(self) -> tuple[int, int]:
-        """Return the first offset to read, and the one behind the last."""
+        """Return the first offset to read, and the end offset."""
         log = self._log
         start = log.log_start_offset
         if self._times is not None:
@@ -238,7 +238,7 @@ class _Planner:
         return splits
 
     def _end(self) -> tuple[int, int]:
-        """Return the offset up to which is read, and the size of the last segment's whole batches."""
+        """Return the end offset to read, and the size of the last segment's complete batches."""
         log, selection = self._log, self._selection
         active = log.segments[-1]
         watermark = log.high_watermark
@@ -265,7 +265,7 @@ class _Planner:
         return end, walk.position
 
     def _near_end(self, file: places.File, active: Segment) -> tuple[int, int]:
-        """Return a position of a batch near a log's end, and the offset before it."""
+        """Return a position of a batch near the end of a log, and the offset before it."""
         if file.size > _SMALL:
             found = _first_true(file, reversed(_index_entries(active)), file.size)
             if found is not None:
@@ -298,7 +298,7 @@ class _Planner:
             yield first, high, begin, stop
 
     def _is_pruned(self, segment: Segment, *, is_active: bool) -> bool:
-        """Tell whether no record of a segment has a wanted time."""
+        """Return whether no record of a segment can have a wanted time."""
         low = self._selection.low_time
         if low is None:
             return False
@@ -337,7 +337,7 @@ class _Planner:
 def _first_true(
     file: places.File, entries: Iterable[tuple[int, int]], stop: int
 ) -> tuple[int, int] | None:
-    """Return what follows the first batch that is as its index entry says: its offset and position."""
+    """Return offset and position after the first batch that agrees with its index entry."""
     for offset, position in entries:
         head = head_at(file, position, stop, check=True)
         if head is not None and head.last_offset == offset:
@@ -357,7 +357,7 @@ def _overlapping(
 
 
 def _index_entries(segment: Segment) -> list[tuple[int, int]]:
-    """Read what a segment's index claims: (last offset of a batch, its position), ascending."""
+    """Read the entries of a segment's index: (last offset of a batch, its position), ascending."""
     if filenames.OFFSET_INDEX_SUFFIX not in segment.suffixes:
         return []
     data = places.read(segment.place(filenames.OFFSET_INDEX_SUFFIX)) or b""
@@ -377,10 +377,11 @@ def _partition_times(log: Log) -> PartitionTimes | None:
 
 
 def append_times_until(log: Log, times: PartitionTimes | None) -> int:
-    """Return before which offset `.appendtimes` is to be believed, by the broker's rules.
+    """Return the offset before which `.appendtimes` is valid, by the broker's rules.
 
-    All of it while the broker runs or after it was killed, on the machine and in the uptime it ran in;
-    elsewhere what `partition.times` covers. What the files vouch for themselves is found when they are read.
+    All of it is valid while the broker runs, or after it was killed, on the machine and since the
+    boot in which it ran. Elsewhere it is valid up to what `partition.times` covers. END entries in
+    the files are evaluated when the files are read.
     """
     if times is None:
         return 0

@@ -17,7 +17,7 @@ _FILE = "file://"
 
 
 class Entry(NamedTuple):
-    """What a directory holds: a name, whether it is a directory, the bytes of a file."""
+    """An entry of a directory: its name, whether it is a directory, and its size in bytes."""
 
     name: str
     is_directory: bool
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 
 def is_uri(place: str) -> bool:
-    """Tell whether a place is an URI of other than a local file."""
+    """Return whether a place is a URI other than that of a local file."""
     return "://" in place and not place.startswith(_FILE)
 
 
@@ -41,7 +41,7 @@ def join(place: str, name: str) -> str:
 
 
 def parent(place: str) -> str:
-    """Return the directory a place lies in."""
+    """Return the directory that contains a place."""
     if not is_uri(place):
         return os.path.dirname(os.path.abspath(local(place)))  # noqa: PTH100, PTH120
     path, mark, options = place.partition("?")
@@ -55,7 +55,7 @@ def base_name(place: str) -> str:
 
 
 def listed(place: str) -> list[Entry]:
-    """List a directory by name. Raises OSError where there is none."""
+    """List a directory by name. Raises OSError if there is none."""
     if is_uri(place):
         return _listed_remotely(place)
     entries = []
@@ -64,14 +64,14 @@ def listed(place: str) -> list[Entry]:
             try:
                 is_directory = entry.is_dir()
                 size = 0 if is_directory else entry.stat().st_size
-            except FileNotFoundError:  # retention was here
+            except FileNotFoundError:  # retention has deleted it
                 continue
             entries.append(Entry(entry.name, is_directory, size))
     return sorted(entries)
 
 
 def read(place: str) -> bytes | None:
-    """Read a small file whole; None where there is none. Raises OSError."""
+    """Read a small file; None if there is none. Raises OSError."""
     try:
         with File(place) as file:
             return file.read_at(0, file.size)
@@ -103,7 +103,7 @@ class File:
         return self._remote is None
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Read up to `size` bytes at a position; fewer at the end of the file alone."""
+        """Read up to `size` bytes at a position; fewer only at the end of the file."""
         if self._remote is not None:
             return bytes(self._remote.read_at(size, position))
         data = os.pread(self._descriptor, size, position)
@@ -140,7 +140,7 @@ def _listed_remotely(place: str) -> list[Entry]:
 
 
 def system_of(place: str) -> tuple[Any, str]:
-    """Return the file system of an URI, and the path there: for who writes too."""
+    """Return the file system of a URI, and the path in it; also for writing."""
     from pyarrow import fs
 
     path, mark, options = place.partition("?")
@@ -154,7 +154,7 @@ def system_of(place: str) -> tuple[Any, str]:
 
 @functools.cache
 def _system_of(root: str) -> Any:
-    """Return the file system of a bucket, made once: asking for its region takes a request."""
+    """Return the file system of a bucket, cached, because finding its region takes a request."""
     from pyarrow import fs
 
     if urlsplit(root).scheme not in {"s3", "gs", "gcs"}:

@@ -50,9 +50,9 @@ _CHUNK: Final = 4 << 20
 class Options:
     """How a split is read.
 
-    `depth`: HEADERS (of batches), TIMES (of records), or whole RECORDS. Event times in ms, the first
-    included, the second not. `batch_bytes`: about how much of columns is handed over at once, but never less
-    than one batch of the log.
+    `depth`: HEADERS (of batches), TIMES (of records), or whole RECORDS. Event times are in ms, the
+    first included, the second not. `batch_bytes`: the approximate size of the columns returned at
+    once, but never less than one batch of the log.
     """
 
     depth: int = RECORDS
@@ -71,7 +71,7 @@ class Options:
         verify_crc: bool = True,
         batch_bytes: int = BATCH_BYTES,
     ) -> Options:
-        """Return the options that go with what was selected."""
+        """Return the options for a selection."""
         return cls(
             depth,
             selection.low_time,
@@ -82,7 +82,7 @@ class Options:
         )
 
     def wanted(self, split: Split) -> Wanted:
-        """Return what the decoder is asked for."""
+        """Return the request to the decoder."""
         low, high = self.low_time, self.high_time
         return Wanted(
             depth=self.depth,
@@ -98,7 +98,10 @@ class Options:
 
 
 def read_file(split: Split, part: Part, options: Options) -> Iterator[Columns]:
-    """Read a split from a part of a segment. Raises SourceError for what is broken or gone, and OSError."""
+    """Read a split from a part of a segment.
+
+    Raises SourceError if it is corrupt or gone, and OSError.
+    """
     try:
         with places.File(part.place) as file:
             _refuse_changed(part, file.size)
@@ -110,7 +113,7 @@ def read_file(split: Split, part: Part, options: Options) -> Iterator[Columns]:
 
 
 def _refuse_changed(part: Part, size: int) -> None:
-    """Raise SourceError where a file is not the one that was planned: positions mean nothing there."""
+    """Raise SourceError if a file is not the planned one, because positions would be wrong."""
     if size < max(part.file_size, part.end) or (not part.is_active and size != part.file_size):
         raise SourceError(
             f"{part.place} has {size} bytes, and had {part.file_size} when it was planned: compaction"
@@ -122,7 +125,7 @@ class Filling:
     """Fills buffers with record sets, and makes `Columns` of them."""
 
     def __init__(self, split: Split, wanted: Wanted, append_times: AppendTimes | ToldTimes) -> None:
-        """Begin with nothing. `wanted` and `append_times` may be changed between two record sets."""
+        """Begin empty. `wanted` and `append_times` may be changed between two record sets."""
         self._split = split
         self.append_times = append_times
         self.wanted = wanted
@@ -131,7 +134,7 @@ class Filling:
 
     def _begin(self) -> None:
         self._buffers = ColumnBuffers()
-        self._origins: list[tuple[int, int]] = []  # of rows from a number on
+        self._origins: list[tuple[int, int]] = []  # for rows from this number on
 
     def append(self, data: Buffer, start: int, origin: int) -> tuple[int, int]:
         """Append from data[start:]; data[0] is at `origin` in its file. See `decoder.append_set`."""
@@ -144,7 +147,7 @@ class Filling:
         return not self._buffers.batch_count
 
     def take(self) -> Columns:
-        """Hand over what was appended, and begin anew. Raises SourceError where offsets go back."""
+        """Return what was appended, and begin again. Raises SourceError if offsets decrease."""
         buffers, split = self._buffers, self._split
         table = np.frombuffer(buffers.batches, np.int64, buffers.batch_count * BATCH_FIELDS)
         batches = table.reshape(-1, BATCH_FIELDS)
@@ -165,14 +168,14 @@ class Filling:
 
 
 def _where(split: Split) -> str:
-    """Name where a split lies."""
+    """Return the location of a split for messages."""
     if split.part is None:
         return f"{split.topic}-{split.partition} of {split.brokers}"
     return split.part.place
 
 
 def broken(split: Split, error: BrokenBatch, origin: int) -> SourceError:
-    """Say which batch of a split cannot be read."""
+    """Return the error that names the batch of a split that cannot be read."""
     return SourceError(
         f"{_where(split)}: the batch at byte {origin + error.position} (offset {error.offset})"
         f" {error.reason}"
@@ -236,7 +239,7 @@ def _cut_short(
 
 
 def _pass_over(file: places.File, position: int, end: int, low_time: int) -> int:
-    """Return where the first batch begins whose header does not prove it older than a time."""
+    """Return the position of the first batch whose header does not prove it older than a time."""
     while position < end:
         head = file.read_at(position, min(HEAD_SIZE, end - position))
         if len(head) < HEAD_SIZE or head[16] != 2 or size_at(head) < HEAD_SIZE:
@@ -250,7 +253,7 @@ def _pass_over(file: places.File, position: int, end: int, low_time: int) -> int
 
 
 def _is_unused(file: places.File, position: int, end: int) -> bool:
-    """Tell whether there are zeros alone from a position on: room that was made in advance."""
+    """Return whether there are only zeros from a position on: preallocated space."""
     while position < end:
         data = file.read_at(position, min(_CHUNK, end - position))
         if not data:

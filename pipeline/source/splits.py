@@ -28,11 +28,11 @@ READ_UNCOMMITTED: Final = "read_uncommitted"
 READ_COMMITTED: Final = "read_committed"
 
 SPLIT_BYTES: Final = 128 << 20
-SPLIT_OFFSETS: Final = 4_000_000  # of a broker, which does not say how many bytes there are
+SPLIT_OFFSETS: Final = 4_000_000  # for brokers, which do not report bytes
 
 FIRST_OFFSET: Final = 0
 NO_END: Final = 2**63 - 1
-_OPENING_BYTES: Final = 1 << 20  # what opening a segment, or asking a broker, costs in bytes read
+_OPENING_BYTES: Final = 1 << 20  # the cost of opening a segment or asking a broker, in bytes read
 _LEAST_GROUPS: Final = 32
 ALL_TRUSTED: Final = 2**63 - 1
 
@@ -41,12 +41,12 @@ Spans = Mapping[int, Sequence[tuple[int, int]]]
 
 
 class SourceError(Exception):
-    """What cannot be planned or read, in a sentence for the user."""
+    """Something cannot be planned or read; the message is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment: its log, and what else there is of it (suffixes)."""
+    """A segment: its log, and the suffixes of its other files."""
 
     directory: str
     base_offset: int
@@ -54,13 +54,13 @@ class Segment:
     suffixes: frozenset[str]
 
     def place(self, suffix: str = filenames.LOG_SUFFIX) -> str:
-        """Where one of its files lies."""
+        """Return the place of one of its files."""
         return places.join(self.directory, filenames.segment_file(self.base_offset, suffix))
 
 
 @dataclass(slots=True)
 class Log:
-    """One partition's log as it was found."""
+    """One partition's log in a log directory."""
 
     topic: str
     partition: int
@@ -74,31 +74,32 @@ class Log:
 
     @property
     def name(self) -> str:
-        """The partition, as people call it."""
+        """The partition as text for people."""
         return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a segment: whole batches from `start` to `end`, positions in the file at `place`."""
+    """A part of a segment: complete batches from position `start` to `end` of the file `place`."""
 
     place: str
     base_offset: int
     start: int
     end: int
-    segment_end_offset: int  # of the whole segment, as far as it was planned
+    segment_end_offset: int  # of the whole segment, as far as it is planned
     is_active: bool  # the last segment of its log
-    append_times_until: int  # what its .appendtimes says of offsets from here on is not vouched for
+    append_times_until: int  # entries of .appendtimes from this offset on are not confirmed
     file_size: int = 0  # of the whole file when it was planned; only an active segment may grow
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One piece: the records of a partition from `start_offset` to below `end_offset`.
+    """One piece: the records of a partition from `start_offset` to before `end_offset`.
 
-    `size_bytes` is about how much is read for it. It is read from `part`, or where that is None from the
-    cluster of `brokers`. `aborted` names the aborted transactions there (producer id: first and last
-    offsets), empty unless planned for read_committed. Plain data: it may be pickled, compared and sorted.
+    `size_bytes` is the approximate number of bytes to read. It is read from `part`, or if that is
+    None from the cluster of `brokers`. `aborted` has the aborted transactions in it (producer id:
+    first and last offsets); it is empty unless planned for read_committed. A split is plain data:
+    it can be pickled, compared and sorted.
     """
 
     topic: str
@@ -113,7 +114,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """What a filter leaves of a selection: only these topics and partitions (None: all), and offsets."""
+    """The filters of a selection: only these topics and partitions (None: all), and offsets."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -123,14 +124,14 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted of logs.
+    """Which records of logs are wanted.
 
-    `topics`: names, or one regular expression for whole names (`pattern`); none: every topic but Kafka's
-    own (`__...`). `low_time` and `high_time` are event times in ms, the first included, the second not.
-    `upto`: the high watermark, or (log directories alone) the end of the log. `offsets`: a range (start, end)
-    for each partition, frozen before; only those partitions are read, and the range is cut to what the log
-    still has at its start: an offset that is gone is an error unless `allow_gone`. What is not `within`
-    is left out too, and nothing has to be there for that.
+    `topics`: names, or one regular expression for whole names (`pattern`); none: every topic but
+    Kafka's own (`__...`). `low_time` and `high_time` are event times in ms, the first included, the
+    second not. `upto`: the high watermark, or (for log directories only) the end of the log.
+    `offsets`: a fixed range (start, end) for each partition. Then only those partitions are read,
+    and the range begins at the log start if that is larger. Offsets that are gone are an error
+    unless `allow_gone`. What is not `within` is left out too, and need not exist.
     """
 
     topics: tuple[str, ...] = ()
@@ -147,7 +148,7 @@ class Selection:
     within: Within = Within()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Raise SourceError for an impossible selection."""
         if self.topics and self.pattern is not None:
             raise SourceError("give topics by name or by a pattern, not both")
         if self.pattern is not None:
@@ -170,7 +171,7 @@ class Selection:
         return self.low_time is not None or self.high_time is not None
 
     def wants(self, topic: str) -> bool:
-        """Tell whether a topic is asked for."""
+        """Return whether a topic is selected."""
         if self.within.topics is not None and topic not in self.within.topics:
             return False
         if self.topics:
@@ -180,27 +181,27 @@ class Selection:
         return not topic.startswith("__")
 
     def wants_partition(self, key: Key) -> bool:
-        """Tell whether a partition is asked for."""
+        """Return whether a partition is selected."""
         if self.offsets is not None and key not in self.offsets:
             return False
         among = self.within.partitions
         return self.wants(key[0]) and (among is None or key[1] in among)
 
     def check_found(self, found: set[str]) -> None:
-        """Raise SourceError where a topic that was named is not there."""
+        """Raise SourceError if a named topic does not exist."""
         missing = sorted(set(self.topics) - found)
         if missing:
             raise SourceError(f"there is no topic {', '.join(missing)}")
 
     def check_partitions(self, found: set[Key]) -> None:
-        """Raise SourceError where a partition whose offsets were frozen is not there."""
+        """Raise SourceError if a partition with fixed offsets does not exist."""
         for topic, partition in sorted(set(self.offsets or ()) - found):
             raise SourceError(f"there is no partition {topic}-{partition}")
 
     def range_of(self, key: Key, start: int, end: int) -> tuple[int, int]:
-        """Return the offsets to read of a partition whose log has those from `start` to `end`.
+        """Return the offsets to read of a partition whose log goes from `start` to before `end`.
 
-        Raises SourceError where a frozen range is not there (any more).
+        Raises SourceError if the log does not have a fixed range (any more).
         """
         first, last = self._frozen(key, start, end)
         first = max(first, self.within.low_offset)
@@ -226,9 +227,10 @@ class Selection:
 
 
 def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list[Split]]:
-    """Put small neighbours together, in order: what a task costs is worth some megabytes.
+    """Group small neighbouring splits, in order: a task costs as much as reading some megabytes.
 
-    No group of several is larger than `most_bytes`, and there are dozens of groups where there is enough.
+    No group of several is larger than `most_bytes`, and there are dozens of groups if there is
+    enough to read.
     """
     total = sum(split.size_bytes + _OPENING_BYTES for split in splits)
     most = min(most_bytes, max(total // _LEAST_GROUPS, 4 * _OPENING_BYTES))
@@ -245,7 +247,7 @@ def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list
 
 
 def offsets_of(splits: Sequence[Split]) -> dict[Key, tuple[int, int]]:
-    """Return from where to where splits read each partition: what `Selection.offsets` takes again."""
+    """Return start and end offset of each partition's splits, in the form of `Selection.offsets`."""
     ranges: dict[Key, tuple[int, int]] = {}
     for split in splits:
         key = split.topic, split.partition

@@ -82,11 +82,11 @@ _FIRST, _LAST = -(2**63), 2**63 - 1
 
 
 class OptionError(ValueError):
-    """An option that cannot be meant; the message names it."""
+    """An invalid option; the message names it."""
 
 
 def register(spark: Any) -> None:
-    """Make `timelog` known to a Spark session."""
+    """Register `timelog` with a Spark session."""
     from pyspark import cloudpickle
 
     pushes = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") == "true"
@@ -97,7 +97,7 @@ def register(spark: Any) -> None:
 
 
 def _roots() -> tuple[str, ...]:
-    """Return where workers find the packages of this house when they do not find them by themselves."""
+    """Return the paths from which workers import tidelog's packages if they cannot otherwise."""
     from pathlib import Path
 
     import protocol
@@ -107,7 +107,7 @@ def _roots() -> tuple[str, ...]:
 
 
 def _enter(roots: Sequence[str]) -> None:
-    """Have the packages of this house importable."""
+    """Make tidelog's packages importable."""
     try:
         house = importlib.import_module("tidelog._house")
     except ModuleNotFoundError:
@@ -120,7 +120,7 @@ def _enter(roots: Sequence[str]) -> None:
 
 
 class _Settings:
-    """The options, read and checked. Raises OptionError and SourceError."""
+    """The options, parsed and checked. Raises OptionError and SourceError."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         from pipeline.source import levels
@@ -176,7 +176,7 @@ class _Settings:
         )
 
     def pushes(self, *, default: bool) -> bool:
-        """Whether filters are handed down."""
+        """Return whether filters are pushed down."""
         return self._flag("pushFilters", default=default)
 
     def _places(self) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
+        """Return the name of the format."""
         return "timelog"
 
     def schema(self) -> Any:
@@ -266,17 +266,17 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         return from_arrow_schema(SCHEMAS[self._settings().level])
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - it is always the level's
-        """Return what reads in batch."""
+        """Return the batch reader."""
         pushes = self._settings().pushes(default=self.pushes)
         return (PushingReader if pushes else Reader)(self.roots, self._carried)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
-        """Return what reads a stream."""
+        """Return the stream reader."""
         return StreamReader(self.roots, self._carried)
 
 
 class _Reading:
-    """What batch and streaming share."""
+    """The common part of batch and streaming."""
 
     def __init__(self, roots: tuple[str, ...], carried: dict[str, str]) -> None:
         self._roots = roots
@@ -296,7 +296,7 @@ class _Reading:
         from pipeline.source.levels import rows
         from pipeline.source.reading import Options
 
-        if partition.value is None:  # Spark's stand-in where nothing was planned
+        if partition.value is None:  # Spark's placeholder if nothing was planned
             return iter(())
         options = Options.of(
             settings.selection,
@@ -316,22 +316,22 @@ class _Reading:
 
 
 class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
-    """Reads what is there now."""
+    """Reads what exists now."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the splits: from here on offsets are frozen."""
+        """Plan the splits, which fixes the offsets."""
         return self._plan(self._settings())
 
 
 class PushingReader(Reader):
-    """Reads less where filters say so; Spark applies them all once more.
+    """Reads less because of filters; Spark applies them again.
 
-    Handed down are comparisons of `topic` and `partition` (=, in), and of `offset` and `timestamp_ms` where a
-    record is a row.
+    It uses comparisons of `topic` and `partition` (=, in), and of `offset` and `timestamp_ms` if
+    each row is a record.
     """
 
     def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
-        """Narrow what is planned."""
+        """Reduce the plan by filters."""
         settings = self._settings()
         from pipeline.source.pushing import narrowed
 
@@ -341,7 +341,7 @@ class PushingReader(Reader):
 
 
 class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
-    """Reads what came since; offsets of Spark's log are {"topic": {"0": next offset}}."""
+    """Reads new records; offsets in Spark's log are {"topic": {"0": next offset}}."""
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Return where a new query begins."""
@@ -350,7 +350,7 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
         return _nested({key: reach[which] for key, reach in _ranges(settings).items()})
 
     def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:  # noqa: N802
-        """Return where this micro-batch ends. Spark 4.1 asks without arguments, and for all there is."""
+        """Return the end of this micro-batch. Spark 4.1 passes no arguments and reads everything."""
         ranges = _ranges(self._settings())
         ends = {key: end for key, (_, end) in ranges.items()}
         most = getattr(limit, "max_rows", None)
@@ -358,12 +358,12 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
             before = _flat(start)
             starts = {key: before.get(key, low) for key, (low, _) in ranges.items()}
             ends = _share(starts, ends, most)
-        for key, offset in _flat(start or {}).items():  # a log may be gone, or shorter, for a while
+        for key, offset in _flat(start or {}).items():  # a log may be gone for a while
             ends[key] = max(offset, ends.get(key, offset))
         return _nested(ends)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
-        """Return how much a micro-batch takes at most."""
+        """Return the maximum size of a micro-batch."""
         from pyspark.sql.streaming.datasource import (
             ReadAllAvailable,
             ReadMaxRows,
@@ -395,10 +395,10 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
         return self._plan(settings)
 
     def commit(self, end: Offsets) -> None:
-        """Do nothing: a stream's place is in Spark's checkpoint."""
+        """Do nothing: Spark's checkpoint has the position of a stream."""
 
     def stop(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: there are no resources to release."""
 
 
 def _ranges(settings: _Settings) -> dict[Key, tuple[int, int]]:
@@ -423,7 +423,7 @@ def _flat(offsets: Offsets) -> dict[Key, int]:
 
 
 def _share(starts: Mapping[Key, int], ends: Mapping[Key, int], most: int) -> dict[Key, int]:
-    """Give each partition its part of `most` offsets, by how much it has; at least one of them moves."""
+    """Distribute `most` offsets over the partitions by their size; at least one advances."""
     left = {key: end - starts[key] for key, end in ends.items() if end > starts[key]}
     total = sum(left.values())
     if total <= most:
