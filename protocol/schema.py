@@ -107,7 +107,7 @@ def since(
 
 
 class Field(NamedTuple):
-    """One declared field. `kind` is the wire type or the struct's name; None versions mean never."""
+    """One declared field. `kind` is the wire type or the struct; a version of None means never."""
 
     name: str
     kind: str
@@ -234,7 +234,7 @@ class Api(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The name of the file that declares the API in protocol/api and serves it in broker/api."""
+        """The name of the files that declare it in protocol/api and serve it in broker/api."""
         return self.request.__module__.rpartition(".")[2]
 
 

@@ -1,10 +1,11 @@
 """AlterConfigs (key 33): replace all of a topic's, or the broker's, own settings (KIP-133).
 
-Behaviour: what is named is set, what is not named goes back to its default, all together or not at all;
-each resource succeeds or fails on its own. Clients that know IncrementalAlterConfigs use that, for here
-whoever forgets a setting removes it. What may be set, and the errors, are as there; a null value is
-INVALID_REQUEST. One setting does not go by being forgotten: retention.time.basis=append, which event-time
-retention brings along for good. Who never set it cannot name it, and without it old data would be deleted.
+Behaviour: settings that are named are set, the others return to their defaults, all together or not
+at all. Each resource succeeds or fails on its own. Clients that know IncrementalAlterConfigs use
+that instead, because here a client that forgets a setting removes it. The settings that can be
+changed, and the errors, are the same as there; a null value is INVALID_REQUEST. One setting is not
+removed when it is not named: retention.time.basis=append, which event-time retention sets
+permanently. A client that never set it cannot name it, and without it old data would be deleted.
 
 Version notes: 1 is the same as 0; 2 flexible.
 """
@@ -35,7 +36,7 @@ _BASES = ("retention.time.basis", "log.retention.time.basis")
 async def handle(
     node: Node, request: AlterConfigsRequest, context: Context
 ) -> AlterConfigsResponse:
-    """Replace the settings of every resource, each for itself."""
+    """Replace the settings of each resource separately."""
     replace = partial(_replace, validate_only=request.validate_only)
     outcomes = await altered(node, context.session, request.resources, replace, "alter_configs")
     return AlterConfigsResponse(
@@ -61,7 +62,7 @@ async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only:
 
 
 def _changes(resource: AlterConfigsResource, current: Mapping[str, str]) -> dict[str, str | None]:
-    """What each setting becomes; None takes it back to its default."""
+    """Return the new value of each setting; None restores its default."""
     changes: dict[str, str | None] = {}
     for config in resource.configs:
         if config.name in changes:
@@ -74,7 +75,7 @@ def _changes(resource: AlterConfigsResource, current: Mapping[str, str]) -> dict
 
 
 def _kept(current: Mapping[str, str]) -> set[str]:
-    """The settings that go only if somebody names them."""
+    """Return the settings that are removed only if a request names them."""
     return {name for name in _BASES if current.get(name) == APPEND_BASIS}
 
 
@@ -90,7 +91,7 @@ def _response(
 
 
 def refuse(request: AlterConfigsRequest, error: BrokerError) -> AlterConfigsResponse:
-    """Every resource gets the error."""
+    """Return the error for every resource."""
     return AlterConfigsResponse(
         responses=[_response(resource, error) for resource in request.resources]
     )

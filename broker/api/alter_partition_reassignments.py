@@ -1,8 +1,9 @@
-"""AlterPartitionReassignments (key 45): there is one broker to move partitions to, this one (KIP-455).
+"""AlterPartitionReassignments (key 45): this broker is the only one for partitions (KIP-455).
 
-Behaviour: each partition for itself. To this broker alone, where it is: done. To any other, to none, or to
-one twice: INVALID_REPLICA_ASSIGNMENT. To cancel a move (null) is NO_REASSIGNMENT_IN_PROGRESS. What does not
-exist is UNKNOWN_TOPIC_OR_PARTITION.
+Behaviour: each partition is checked separately. A reassignment to this broker alone succeeds
+without effect. One to any other broker, to none, or to one twice is INVALID_REPLICA_ASSIGNMENT. A
+cancellation (null) is NO_REASSIGNMENT_IN_PROGRESS. A partition that does not exist is
+UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, request: AlterPartitionReassignmentsRequest, _context: Context
 ) -> AlterPartitionReassignmentsResponse:
-    """Move nothing, and say so."""
+    """Check the request; nothing is moved."""
     return AlterPartitionReassignmentsResponse(
         responses=[
             ReassignableTopicResponse(
@@ -83,7 +84,7 @@ def _failed(wanted: ReassignablePartition, error: BrokerError) -> ReassignablePa
 def refuse(
     request: AlterPartitionReassignmentsRequest, error: BrokerError
 ) -> AlterPartitionReassignmentsResponse:
-    """The error at the top, and on every partition."""
+    """Return the error at the top, and for every partition."""
     return AlterPartitionReassignmentsResponse(
         error_code=error.code,
         error_message=error.message,

@@ -1,10 +1,12 @@
-"""ApiVersions (key 18): what this broker serves.
+"""ApiVersions (key 18): the APIs and versions that this broker serves.
 
-Behaviour: derived from the declarations in protocol/api. A version newer than served is answered in
-version 0 with UNSUPPORTED_VERSION and the range of this API (KIP-511): the client then asks again. A
-software name or version that is not made of letters, digits, dots and dashes is INVALID_REQUEST.
+Behaviour: derived from the declarations in protocol/api. The response to a version newer than
+served is version 0 with UNSUPPORTED_VERSION and the range of this API (KIP-511); the client then
+asks again. A software name or version with characters other than letters, digits, dots and dashes
+is INVALID_REQUEST.
 
-Version notes: 1 throttle time; 3 flexible, software name and version, features; 4 features with minimum 0.
+Version notes: 1 throttle time; 3 flexible, software name and version, features; 4 features with
+minimum 0.
 """
 
 from __future__ import annotations
@@ -48,17 +50,17 @@ def _served() -> list[ApiVersion]:
 
 
 def is_served(version: int) -> bool:
-    """Whether this API has the version here."""
+    """Tell whether this broker serves a version of ApiVersions."""
     assert API.served is not None
     return API.served[0] <= version <= API.served[1]
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer to a version nobody here knows: our range of this one API."""
+    """Return the response to an unknown version: the served range of this one API."""
     own = [entry for entry in _served() if entry.api_key == API.key]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
 def refuse(_request: ApiVersionsRequest, error: BrokerError) -> ApiVersionsResponse:
-    """An empty list with the error."""
+    """Return an empty list with the error."""
     return ApiVersionsResponse(error_code=error.code, api_keys=[])

@@ -1,8 +1,8 @@
-"""CreateAcls (key 30): there is no authorizer that had rules to add (KIP-140).
+"""CreateAcls (key 30): there is no authorizer to which rules could be added (KIP-140).
 
 Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker take for "no access rules here".
 
-Version notes: 1 kinds of patterns (KIP-290); 2 flexible; 3 is the same as 2.
+Version notes: 1 pattern types (KIP-290); 2 flexible; 3 is the same as 2.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def handle(_node: Node, _request: CreateAclsRequest, _context: Context) -> NoReturn:
-    """Say that there are no rules; raises SecurityDisabled."""
+    """Raise SecurityDisabled, because there are no rules."""
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 
 
 def refuse(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse:
-    """Every rule gets the error."""
+    """Return the error for every rule."""
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=error.code, error_message=error.message)

@@ -1,11 +1,13 @@
-"""CreatePartitions (key 37): more partitions for topics that exist (KIP-195).
+"""CreatePartitions (key 37): add partitions to existing topics (KIP-195).
 
-Behaviour: each topic for itself. The count is what the topic is to have in all; one that is not larger than
-what it has is INVALID_PARTITIONS. An assignment must name this broker, once for each new partition, or is
-INVALID_REPLICA_ASSIGNMENT. A name given twice is INVALID_REQUEST, answered once. When the answer leaves, the
-partitions have been written down and have their logs, and every client that asks for metadata sees them.
+Behaviour: each topic succeeds or fails on its own. The count is the topic's new total number of
+partitions; one that is not larger than the current number is INVALID_PARTITIONS. An assignment must
+name this broker, once for each new partition, or it is INVALID_REPLICA_ASSIGNMENT. A name given
+twice is INVALID_REQUEST, in one result. Before the response is sent, the partitions are in the
+metadata, have their logs, and are visible to clients.
 
-Version notes: 1 is the same as 0; 2 flexible; 3 is the same as 2 (it would allow a quota to refuse).
+Version notes: 1 is the same as 0; 2 flexible; 3 is the same as 2 (it would allow a quota to
+refuse).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: CreatePartitionsRequest, context: Context
 ) -> CreatePartitionsResponse:
-    """Add partitions to every topic named, each for itself."""
+    """Add partitions to each topic separately."""
     times = Counter(topic.name for topic in request.topics)
 
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
@@ -54,7 +56,7 @@ async def _grow(node: Node, wanted: CreatePartitionsTopic, *, validate_only: boo
 
 
 def _checked(node: Node, topic: Topic, wanted: CreatePartitionsTopic) -> int:
-    """How many partitions the topic is to have."""
+    """Return the topic's new number of partitions, or raise the error of the request."""
     count, limit = wanted.count, node.config.max_partitions_per_topic
     if count == topic.partitions:
         raise InvalidPartitions(f"topic {topic.name} has {count} partitions already")
@@ -85,5 +87,5 @@ def _failed(wanted: CreatePartitionsTopic, error: BrokerError) -> CreatePartitio
 
 
 def refuse(request: CreatePartitionsRequest, error: BrokerError) -> CreatePartitionsResponse:
-    """Every topic gets the error."""
+    """Return the error for every topic."""
     return CreatePartitionsResponse(results=[_failed(topic, error) for topic in request.topics])

@@ -1,12 +1,12 @@
-"""CreateTopics (key 19): make topics, with their settings.
+"""CreateTopics (key 19): create topics with their settings.
 
-Behaviour: each topic succeeds or fails on its own, with a sentence from version 1 on. -1 partitions or
-replicas mean the broker's default (num.partitions, default.replication.factor). More replicas than
-brokers is INVALID_REPLICATION_FACTOR; a manual assignment may only name this broker. A name given twice
-is INVALID_REQUEST, answered once, and so is the one under which Kafka keeps a cluster's metadata.
+Behaviour: each topic succeeds or fails on its own, with an error message from version 1 on. -1
+partitions or replicas mean the broker's default (num.partitions, default.replication.factor). More
+replicas than brokers is INVALID_REPLICATION_FACTOR. A manual assignment may only name this broker.
+A name given twice is INVALID_REQUEST, in one result, and so is the name of Kafka's metadata topic.
 
-Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, answers partitions and
-settings; 7 topic id.
+Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, partitions and settings
+in the response; 7 topic id.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CLUSTER_METADATA = "__cluster_metadata"
 async def handle(
     node: Node, request: CreateTopicsRequest, context: Context
 ) -> CreateTopicsResponse:
-    """Create every topic asked for, each for itself."""
+    """Create each topic separately."""
     times = Counter(topic.name for topic in request.topics)
 
     async def create(topic: CreatableTopic) -> CreatableTopicResult:
@@ -98,7 +98,7 @@ async def _create(
 
 
 def _partitions(node: Node, wanted: CreatableTopic) -> int:
-    """How many partitions, after checking what one broker can do."""
+    """Return the number of partitions, after checking what one broker can do."""
     if wanted.assignments:
         if wanted.num_partitions != -1 or wanted.replication_factor != -1:
             raise InvalidRequest("an assignment replaces the numbers: both must be -1")
@@ -133,5 +133,5 @@ def _failed(wanted: CreatableTopic, error: BrokerError) -> CreatableTopicResult:
 
 
 def refuse(request: CreateTopicsRequest, error: BrokerError) -> CreateTopicsResponse:
-    """Every topic gets the error."""
+    """Return the error for every topic."""
     return CreateTopicsResponse(topics=[_failed(topic, error) for topic in request.topics])

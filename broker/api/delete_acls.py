@@ -1,8 +1,8 @@
-"""DeleteAcls (key 31): there is no authorizer that had rules to remove (KIP-140).
+"""DeleteAcls (key 31): there is no authorizer whose rules could be removed (KIP-140).
 
 Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker take for "no access rules here".
 
-Version notes: 1 kinds of patterns (KIP-290); 2 flexible; 3 is the same as 2.
+Version notes: 1 pattern types (KIP-290); 2 flexible; 3 is the same as 2.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def handle(_node: Node, _request: DeleteAclsRequest, _context: Context) -> NoReturn:
-    """Say that there are no rules; raises SecurityDisabled."""
+    """Raise SecurityDisabled, because there are no rules."""
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 
 
 def refuse(request: DeleteAclsRequest, error: BrokerError) -> DeleteAclsResponse:
-    """Every filter gets the error."""
+    """Return the error for every filter."""
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(

@@ -1,7 +1,8 @@
-"""DeleteGroups (key 42): forget groups and their offsets.
+"""DeleteGroups (key 42): delete groups and their offsets.
 
-Behaviour: only empty groups go: NON_EMPTY_GROUP for others, GROUP_ID_NOT_FOUND for those not there. It is in
-the log before it is answered. A group that is named twice is answered once.
+Behaviour: only empty groups are deleted: others are NON_EMPTY_GROUP, missing ones
+GROUP_ID_NOT_FOUND. The deletion is in the log before the response is sent. A group that is named
+twice has one result.
 
 Version notes: 1 throttle quota rules; 2 flexible.
 """
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: DeleteGroupsRequest, context: Context
 ) -> DeleteGroupsResponse:
-    """Delete each."""
+    """Delete each group separately."""
 
     async def forget(group_id: str) -> DeletableGroupResult:
         node.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, group_id)
@@ -43,7 +44,7 @@ def _failed(group_id: str, error: BrokerError) -> DeletableGroupResult:
 
 
 def refuse(request: DeleteGroupsRequest, error: BrokerError) -> DeleteGroupsResponse:
-    """The error for every group."""
+    """Return the error for every group."""
     return DeleteGroupsResponse(
         results=[_failed(group_id, error) for group_id in request.groups_names]
     )

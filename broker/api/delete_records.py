@@ -1,11 +1,12 @@
-"""DeleteRecords (key 21): forget the records before an offset (KIP-107).
+"""DeleteRecords (key 21): delete the records before an offset (KIP-107).
 
-Behaviour: each partition for itself. Its log start offset rises to the offset asked for, -1 being the high
-watermark, and never falls; the answer's low watermark is where the log begins now. The offset may lie
-within a batch: a fetch then brings the whole batch, and clients skip what lies before. An offset
-above the high watermark, or any other negative one, is OFFSET_OUT_OF_RANGE. A topic whose cleanup.policy
-lacks `delete` is POLICY_VIOLATION, one of the broker's own INVALID_TOPIC_EXCEPTION. The new start has
-been written down when the answer leaves: no crash brings the records back.
+Behaviour: each partition succeeds or fails on its own. Its log start offset rises to the requested
+offset, -1 being the high watermark; it never falls. The response's low watermark is the new log
+start. The offset may lie within a batch: a fetch then returns the whole batch, and clients skip the
+records before the offset. An offset above the high watermark, or any other negative offset, is
+OFFSET_OUT_OF_RANGE. A topic whose cleanup.policy lacks `delete` is POLICY_VIOLATION, and an
+internal topic is INVALID_TOPIC_EXCEPTION. The new start is durable before the response is sent: no
+crash restores the records.
 
 Version notes: 1 is the same as 0; 2 flexible.
 """
@@ -39,7 +40,7 @@ _NO_LOW_WATERMARK = -1
 async def handle(
     node: Node, request: DeleteRecordsRequest, context: Context
 ) -> DeleteRecordsResponse:
-    """Raise the start of every partition named, each for itself."""
+    """Raise the log start of each partition separately."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -73,7 +74,7 @@ async def _one(
             f"{topic}-{wanted.partition_index}: offset {offset} is not between 0 and "
             f"{high_watermark}"
         )
-    # It waits for the disk, and must not keep lookups from the threads they need.
+    # This waits for the disk, and must not take the threads that lookups need.
     low_watermark = await node.pools.syncs.of(partition).run(
         partition.retainer.delete_records_before, offset
     )
@@ -91,7 +92,7 @@ def _failed(wanted: DeleteRecordsPartition, error: BrokerError) -> DeleteRecords
 
 
 def refuse(request: DeleteRecordsRequest, error: BrokerError) -> DeleteRecordsResponse:
-    """Every partition gets the error."""
+    """Return the error for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

@@ -1,8 +1,9 @@
-"""DeleteTopics (key 20): remove topics and their logs.
+"""DeleteTopics (key 20): delete topics and their logs.
 
-Behaviour: by name, or by id from version 6 on; each for itself. Partitions and files are gone when the
-answer leaves. One that is named twice, by name or by id, stays: INVALID_REQUEST, told once, as with Kafka.
-delete.topic.enable=false answers TOPIC_DELETION_DISABLED.
+Behaviour: by name, or from version 6 on by id; each topic succeeds or fails on its own. Partitions
+and files are gone before the response is sent. As in Kafka, a topic that is named twice, by name or
+by id, is not deleted: INVALID_REQUEST, in one result. With delete.topic.enable=false the error is
+TOPIC_DELETION_DISABLED.
 
 Version notes: 1 throttle time; 4 flexible; 5 error message; 6 topic ids.
 """
@@ -31,7 +32,7 @@ _TOPIC_IDS_SINCE = 6
 async def handle(
     node: Node, request: DeleteTopicsRequest, context: Context
 ) -> DeleteTopicsResponse:
-    """Delete every topic named, each for itself."""
+    """Delete each topic separately."""
     asked = _wanted(request, context.version)
     times = Counter(_topic(node, wanted) for wanted in asked)
 
@@ -61,7 +62,7 @@ def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState
 
 
 def _topic(node: Node, wanted: DeleteTopicState) -> str | UUID:
-    """What stands for the topic, however it is named: its name, or an id that is nobody's."""
+    """Return what identifies the topic, however it is named: its name, or an unknown id."""
     if wanted.name is not None:
         return wanted.name
     try:
@@ -80,6 +81,6 @@ def _failed(wanted: DeleteTopicState, error: BrokerError) -> DeletableTopicResul
 
 
 def refuse(request: DeleteTopicsRequest, error: BrokerError) -> DeleteTopicsResponse:
-    """Every topic gets the error."""
+    """Return the error for every topic."""
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     return DeleteTopicsResponse(responses=[_failed(topic, error) for topic in wanted])

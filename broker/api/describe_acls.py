@@ -1,8 +1,8 @@
-"""DescribeAcls (key 29): there is no authorizer that had rules to tell (KIP-140).
+"""DescribeAcls (key 29): there is no authorizer whose rules could be shown (KIP-140).
 
 Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker take for "no access rules here".
 
-Version notes: 1 kinds of patterns (KIP-290); 2 flexible; 3 is the same as 2.
+Version notes: 1 pattern types (KIP-290); 2 flexible; 3 is the same as 2.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def handle(_node: Node, _request: DescribeAclsRequest, _context: Context) -> NoReturn:
-    """Say that there are no rules; raises SecurityDisabled."""
+    """Raise SecurityDisabled, because there are no rules."""
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 
 
 def refuse(_request: DescribeAclsRequest, error: BrokerError) -> DescribeAclsResponse:
-    """The error."""
+    """Return the error."""
     return DescribeAclsResponse(error_code=error.code, error_message=error.message, resources=[])

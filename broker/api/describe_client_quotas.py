@@ -1,8 +1,8 @@
-"""DescribeClientQuotas (key 48): nobody's requests are limited, so there are no quotas (KIP-546).
+"""DescribeClientQuotas (key 48): no client has a quota (KIP-546).
 
-Behaviour: an empty list for any filter that means something. A filter that names a kind of entity twice,
-or none, or an address together with a user or a client, or whose match does not fit its kind, is
-INVALID_REQUEST; a kind of entity that is not known, UNSUPPORTED_VERSION.
+Behaviour: an empty list for every valid filter. A filter is INVALID_REQUEST if it names a type of
+entity twice, or none, or an address together with a user or a client, or if its match does not fit
+its type. An unknown type of entity is UNSUPPORTED_VERSION.
 
 Version notes: 1 flexible.
 """
@@ -27,7 +27,7 @@ _EXACT, _DEFAULT, _ANY = range(3)
 def handle(
     _node: Node, request: DescribeClientQuotasRequest, _context: Context
 ) -> DescribeClientQuotasResponse:
-    """No quotas, if the filter can be read."""
+    """Return no quotas, if the filter is valid."""
     kinds = [component.entity_type for component in request.components]
     for component in request.components:
         _check(component)
@@ -53,7 +53,7 @@ def _check(component: ComponentData) -> None:
 def refuse(
     _request: DescribeClientQuotasRequest, error: BrokerError
 ) -> DescribeClientQuotasResponse:
-    """The error at the top."""
+    """Return the error at the top."""
     return DescribeClientQuotasResponse(
         error_code=error.code, error_message=error.message, entries=None
     )

@@ -1,10 +1,11 @@
-"""DescribeCluster (key 60): the broker, which is the controller too, and the cluster's id (KIP-700).
+"""DescribeCluster (key 60): this broker, which is the controller too, and the cluster id (KIP-700).
 
-Behaviour: the address given is the advertised one of the listener the request came in by. Asked for
-controllers (endpoint type 2), MISMATCHED_ENDPOINT_TYPE, as any broker's listener answers; for anything
-else, UNSUPPORTED_ENDPOINT_TYPE.
+Behaviour: the address is the advertised address of the listener that received the request. A
+request for controllers (endpoint type 2) is MISMATCHED_ENDPOINT_TYPE, as on every broker's
+listener; any other type is UNSUPPORTED_ENDPOINT_TYPE.
 
-Version notes: 1 the type of endpoint (KIP-919); 2 fenced brokers, of which there are none (KIP-1073).
+Version notes: 1 the type of endpoint (KIP-919); 2 fenced brokers, of which there are none
+(KIP-1073).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 def handle(
     node: Node, request: DescribeClusterRequest, context: Context
 ) -> DescribeClusterResponse:
-    """Describe the cluster of one."""
+    """Describe the cluster of one broker."""
     if request.endpoint_type == _CONTROLLERS:
         raise MismatchedEndpointType("this listener is for brokers, and controllers are asked for")
     if request.endpoint_type != _BROKERS:
@@ -45,12 +46,12 @@ def handle(
 
 
 def _operations(node: Node, context: Context) -> int:
-    """What the client may do to the cluster; nothing, if it may not even describe it."""
+    """Return the operations that the client may do; none if it may not describe the cluster."""
     if not node.authorizer.allows_on_cluster(context.session, Operation.DESCRIBE):
         return 0
     return node.authorizer.operations(context.session, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def refuse(_request: DescribeClusterRequest, error: BrokerError) -> DescribeClusterResponse:
-    """The error at the top."""
+    """Return the error at the top."""
     return DescribeClusterResponse(error_code=error.code, error_message=error.message, brokers=[])

@@ -1,8 +1,8 @@
-"""DescribeConfigs (key 32): settings of topics and brokers, and where each value comes from.
+"""DescribeConfigs (key 32): settings of topics and brokers, and the source of each value.
 
-Behaviour: topics (type 2) and brokers (type 4: this one by its id, or "" for the cluster's defaults);
-other resources are INVALID_REQUEST. No keys ask for all. Each resource succeeds or fails on
-its own.
+Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id, or "" for the
+cluster's defaults); others are INVALID_REQUEST. A request without keys asks for all settings. Each
+resource succeeds or fails on its own.
 
 Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type and documentation
 (KIP-569); 4 flexible.
@@ -43,7 +43,7 @@ _BROKER_LOGGER = 8
 def handle(
     node: Node, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
-    """Describe every resource, each for itself."""
+    """Describe each resource separately."""
     describe = partial(_describe, node, context.session, request)
     return DescribeConfigsResponse(
         results=per_partition(node, "describe_configs", request.resources, describe, _failed)
@@ -70,7 +70,7 @@ def _describe(
 
 
 def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
-    """Every setting of the resource; raises what is wrong with asking for it."""
+    """Return every setting of the resource. Raises the error of an invalid or missing resource."""
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         topic = node.metadata.image.topics.get(name)
@@ -90,14 +90,14 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
 
 
 def _of_all(entry: Entry) -> Entry:
-    """What was changed live, as a default of all brokers: with one of them it is the same."""
+    """Return a live change as a default of all brokers, which it is if there is one broker."""
     dynamic = (each for each in entry.synonyms if each.source is Source.DYNAMIC_BROKER)
     synonyms = tuple(each._replace(source=Source.DYNAMIC_DEFAULT_BROKER) for each in dynamic)
     return entry._replace(source=Source.DYNAMIC_DEFAULT_BROKER, synonyms=synonyms)
 
 
 def no_such_resource(kind: int) -> InvalidRequest:
-    """The error of a resource that is neither a topic nor a broker."""
+    """Return the error for a resource that is neither a topic nor a broker."""
     if kind == _BROKER_LOGGER:
         return InvalidRequest("log levels are set when the broker starts, not by clients")
     return InvalidRequest(f"resources of type {kind} have no settings here")
@@ -111,7 +111,7 @@ def require_on(
     | incremental_alter_configs.AlterConfigsResource
     | alter_configs.AlterConfigsResource,
 ) -> None:
-    """Raise TopicAuthorizationFailed or ClusterAuthorizationFailed without a right to the settings."""
+    """Raise TopicAuthorizationFailed or ClusterAuthorizationFailed if the right is missing."""
     if resource.resource_type == TOPIC:
         name = resource.resource_name
         node.authorizer.require(session, operation, ResourceType.TOPIC, name)
@@ -155,7 +155,7 @@ def _failed(resource: DescribeConfigsResource, error: BrokerError) -> DescribeCo
 
 
 def refuse(request: DescribeConfigsRequest, error: BrokerError) -> DescribeConfigsResponse:
-    """Every resource gets the error."""
+    """Return the error for every resource."""
     return DescribeConfigsResponse(
         results=[_failed(resource, error) for resource in request.resources]
     )

@@ -1,11 +1,11 @@
-"""DescribeGroups (key 15): who is in a group, and who does what.
+"""DescribeGroups (key 15): the state and the members of groups.
 
-Behaviour: what members said of themselves and were assigned is told while the group is stable, as Kafka does.
-Nothing is authorized, so everything is allowed where that is asked. The group "" keeps offsets of clients
-that have no group, and is described as any other.
+Behaviour: as in Kafka, the members' metadata and assignments are in the response only while the
+group is stable. Without an authorizer every operation is allowed. The group "" holds offsets of
+clients without a group, and is described like any other.
 
-Version notes: a group that does not exist is "Dead" without an error up to 5, GROUP_ID_NOT_FOUND from 6 on
-(KIP-1043); 4 instance ids; 5 flexible.
+Version notes: a group that does not exist is "Dead" without an error up to 5, GROUP_ID_NOT_FOUND
+from 6 on (KIP-1043); 4 instance ids; 5 flexible.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOT_FOUND_SINCE = 6
 
 
 def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
-    """Describe each."""
+    """Describe each group."""
 
     def describe(group_id: str) -> DescribedGroup:
         node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -87,5 +87,5 @@ def _failed(group_id: str, error: BrokerError) -> DescribedGroup:
 
 
 def refuse(request: DescribeGroupsRequest, error: BrokerError) -> DescribeGroupsResponse:
-    """The error for every group."""
+    """Return the error for every group."""
     return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])

@@ -1,9 +1,9 @@
-"""DescribeLogDirs (key 35): the log directories and what each log weighs there (KIP-113, KIP-827).
+"""DescribeLogDirs (key 35): the log directories and the disk usage of each log (KIP-113, KIP-827).
 
-Behaviour: every directory of log.dirs, with those of the partitions asked for (null: all) that lie in it;
-what is nowhere is left out, as in Kafka. A size is the bytes of a log's `.log` files. No log is opened for
-it, and the directories are listed in a thread. One that cannot be listed answers KAFKA_STORAGE_ERROR, the
-others all the same.
+Behaviour: every directory of log.dirs, with the requested partitions (null: all) that it holds. As
+in Kafka, partitions that are in no directory are left out. A log's size is the bytes of its `.log`
+files. No log is opened for this, and the directories are listed in a thread. A directory that
+cannot be listed is KAFKA_STORAGE_ERROR, without effect on the others.
 
 Version notes: 1 is the same as 0; 2 flexible; 3 an error at the top; 4 the bytes of the volume.
 """
@@ -43,7 +43,7 @@ log = logging.getLogger("tidelog.node")
 async def handle(
     node: Node, request: DescribeLogDirsRequest, _context: Context
 ) -> DescribeLogDirsResponse:
-    """Weigh every directory, in a thread."""
+    """Measure every directory, in a thread."""
     return await node.pools.reads.run(_weigh, node.store, request)
 
 
@@ -60,7 +60,7 @@ def _weigh(store: LogStore, request: DescribeLogDirsRequest) -> DescribeLogDirsR
 def _result(
     path: Path, opened: Mapping[Key, int], wanted: Collection[Key]
 ) -> DescribeLogDirsResult:
-    """Weigh one directory."""
+    """Measure one directory."""
     name = str(path.absolute())
     try:
         usage = disk_usage.measure(path, opened, wanted)
@@ -92,7 +92,7 @@ def _topics(usage: DiskUsage) -> list[DescribeLogDirsTopic]:
 
 
 def refuse(_request: DescribeLogDirsRequest, error: BrokerError) -> DescribeLogDirsResponse:
-    """Answer an error at the top level (v3+), and as a directory without a name for older clients."""
+    """Return an error at the top (v3+), and as a directory without a name for older clients."""
     return DescribeLogDirsResponse(
         error_code=error.code,
         results=[DescribeLogDirsResult(error_code=error.code, topics=[])],

@@ -1,8 +1,8 @@
-"""DescribeProducers (key 61): the idempotent producers each partition knows (KIP-664).
+"""DescribeProducers (key 61): the idempotent producers that each partition knows (KIP-664).
 
-Behaviour: each partition for itself; one that is closed is opened in a thread. A producer's last timestamp is
-when its last batch was appended: that is what decides when it is forgotten. Kafka tells the batch's largest
-record time.
+Behaviour: each partition succeeds or fails on its own; one that is closed is opened in a thread. A
+producer's last timestamp is the append time of its last batch, because that decides when the
+producer expires. Kafka returns the batch's largest record time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: DescribeProducersRequest, context: Context
 ) -> DescribeProducersResponse:
-    """Tell of every partition named, each for itself."""
+    """Describe the producers of each partition separately."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -59,7 +59,7 @@ async def _one(node: Node, session: Session, topic: str, index: int) -> Partitio
 
 
 def _states(partition: Partition) -> list[ProducerState]:
-    """In a thread, for they may have to be read; appends go on, hence the copy first."""
+    """Return the producers, in a thread, because they may be on disk; appends continue."""
     return [
         ProducerState(
             producer_id=producer.producer_id,
@@ -83,7 +83,7 @@ def _failed(index: int, error: BrokerError) -> PartitionResponse:
 
 
 def refuse(request: DescribeProducersRequest, error: BrokerError) -> DescribeProducersResponse:
-    """Every partition gets the error."""
+    """Return the error for every partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

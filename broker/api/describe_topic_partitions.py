@@ -1,10 +1,11 @@
 """DescribeTopicPartitions (key 75): topics and their partitions, page by page (KIP-966).
 
-Behaviour: topics by name, in order, each once; no names ask for all. A page has at most the partitions asked
-for, 2000 at the most and 1 at the least, and ends with a cursor where more is to come. The cursor names
-the first topic and partition of the next page; where all are asked for, one that is gone meanwhile is
-passed over, and where some are named it must be one of them, or it is INVALID_REQUEST. A topic that does
-not exist is UNKNOWN_TOPIC_OR_PARTITION, a name that no topic may have INVALID_TOPIC_EXCEPTION.
+Behaviour: topics in the order of their names, each once; a request without names asks for all. A
+page has at most the requested number of partitions, at least 1 and at most 2000. It ends with a
+cursor if more follows: the first topic and partition of the next page. In a request for all topics,
+a cursor's topic that no longer exists is skipped. In a request for some, the cursor must name one
+of them, or it is INVALID_REQUEST. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, an
+invalid name INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ async def handle(
 
 
 def _from_cursor(node: Node, request: DescribeTopicPartitionsRequest) -> tuple[list[str], int]:
-    """The topics of this page and those behind it, and the first partition of the first of them."""
+    """Return the topics from the cursor on, and the first partition of the first of them."""
     asked = {topic.name for topic in request.topics} or node.metadata.image.topics.keys()
     cursor = request.cursor
     if cursor is None:
@@ -97,7 +98,7 @@ async def _read_epochs(node: Node, topic: Topic, indexes: range) -> None:
 
 
 def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
-    """Some partitions of a topic: this node leads each."""
+    """Describe some partitions of a topic, all of which this node leads."""
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -127,7 +128,7 @@ def _may_describe(node: Node, context: Context, name: str) -> bool:
 
 
 def _raise_why_not(node: Node, context: Context, name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Raise why the topic is not described: the client may not, or there is none."""
+    """Raise the reason why the topic is not described: a missing right, or no such topic."""
     node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
     check_topic_name(name)
     raise UnknownTopicOrPartition
@@ -145,7 +146,7 @@ def _failed(name: str, error: BrokerError) -> DescribeTopicPartitionsResponseTop
 def refuse(
     request: DescribeTopicPartitionsRequest, error: BrokerError
 ) -> DescribeTopicPartitionsResponse:
-    """Every topic gets the error."""
+    """Return the error for every topic."""
     return DescribeTopicPartitionsResponse(
         topics=[_failed(topic.name, error) for topic in request.topics]
     )

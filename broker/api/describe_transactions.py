@@ -1,6 +1,6 @@
-"""DescribeTransactions (key 65): there are none, for there is no transaction coordinator (KIP-664).
+"""DescribeTransactions (key 65): without a transaction coordinator there are none (KIP-664).
 
-Behaviour: every id asked for is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
+Behaviour: every requested id is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, request: DescribeTransactionsRequest, context: Context
 ) -> DescribeTransactionsResponse:
-    """Find none of them."""
+    """Return an error for every id."""
 
     def find(name: str) -> TransactionState:
         node.authorizer.require(
@@ -44,7 +44,7 @@ def _failed(name: str, error: BrokerError) -> TransactionState:
 def refuse(
     request: DescribeTransactionsRequest, error: BrokerError
 ) -> DescribeTransactionsResponse:
-    """Every transaction gets the error."""
+    """Return the error for every transaction."""
     return DescribeTransactionsResponse(
         transaction_states=[_failed(name, error) for name in request.transactional_ids]
     )

@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials (key 50): nobody has a password here, so there are no credentials (KIP-554).
+"""DescribeUserScramCredentials (key 50): no user has credentials here (KIP-554).
 
-Behaviour: no user where all are asked for. A user who is named is RESOURCE_NOT_FOUND; one who is named
-twice, DUPLICATE_RESOURCE; both are answered once.
+Behaviour: a request for all users returns none. A named user is RESOURCE_NOT_FOUND; one that is
+named twice is DUPLICATE_RESOURCE, in one result.
 
 Version notes: 0 flexible.
 """
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 def handle(
     _node: Node, request: DescribeUserScramCredentialsRequest, _context: Context
 ) -> DescribeUserScramCredentialsResponse:
-    """No credentials, and an error for each user who is named."""
+    """Return no credentials, and an error for each named user."""
     asked = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
-        error_message="",  # where others leave it null: as Kafka does
+        error_message="",  # other APIs leave it null; this is as in Kafka
         results=[_nothing(user, times) for user, times in asked.items()],
     )
 
@@ -47,7 +47,7 @@ def _nothing(user: str, times: int) -> DescribeUserScramCredentialsResult:
 def refuse(
     _request: DescribeUserScramCredentialsRequest, error: BrokerError
 ) -> DescribeUserScramCredentialsResponse:
-    """The error at the top."""
+    """Return the error at the top."""
     return DescribeUserScramCredentialsResponse(
         error_code=error.code, error_message=error.message, results=[]
     )

@@ -1,11 +1,12 @@
-"""ElectLeaders (key 43): there is one broker, and it leads already (KIP-183, KIP-460).
+"""ElectLeaders (key 43): this broker is the only one and leads already (KIP-183, KIP-460).
 
-Behaviour: a partition named is ELECTION_NOT_NEEDED; one whose log a failed disk took offline
-PREFERRED_LEADER_NOT_AVAILABLE (ELIGIBLE_LEADERS_NOT_AVAILABLE where any replica would do); asked for all
-(null), only these are told, and of the other topics no partition, as Kafka has it. What does not exist is
-UNKNOWN_TOPIC_OR_PARTITION, a kind of election that is none INVALID_REQUEST.
+Behaviour: a named partition is ELECTION_NOT_NEEDED. One whose log a failed disk took offline is
+PREFERRED_LEADER_NOT_AVAILABLE (ELIGIBLE_LEADERS_NOT_AVAILABLE if any replica may be elected). As in
+Kafka, a request for all partitions (null) returns only those errors; other topics have no
+partitions in the response. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, an
+invalid type of election INVALID_REQUEST.
 
-Version notes: 1 the kind of election, an error at the top; 2 flexible.
+Version notes: 1 the type of election, an error at the top; 2 flexible.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 def handle(node: Node, request: ElectLeadersRequest, _context: Context) -> ElectLeadersResponse:
-    """Elect nobody, and say why."""
+    """Return for each partition why no leader is elected."""
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise InvalidRequest(f"there is no election of type {request.election_type}")
     if request.topic_partitions is None:
@@ -64,7 +65,7 @@ def handle(node: Node, request: ElectLeadersRequest, _context: Context) -> Elect
 
 
 def _elect(node: Node, topic: str, kind: int, index: int) -> PartitionResult:
-    """Raise why there is no election."""
+    """Raise the reason why there is no election."""
     known = node.metadata.image.topics.get(topic)
     if known is None:
         raise UnknownTopicOrPartition(f"there is no topic {topic}")
@@ -83,7 +84,7 @@ def _failed(index: int, error: BrokerError) -> PartitionResult:
 
 
 def refuse(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResponse:
-    """The error at the top (v1), and on every partition named."""
+    """Return the error at the top (v1), and for every named partition."""
     return ElectLeadersResponse(
         error_code=error.code,
         replica_election_results=[

@@ -1,25 +1,28 @@
-"""Fetch (key 1): read records, waiting for them if there are too few.
+"""Fetch (key 1): read records, and wait for them if there are too few.
 
-Behaviour: answers at once when min_bytes are there, when max_wait_ms is 0, or when any partition has an
-error; else waits. From version 3 on the first partition that has data yields at least one whole batch,
-whatever the limits; before, the limit is hard and a first message too large for it comes cut short, so
-that an old client raises its own error instead of asking for ever.
+Behaviour: the response is sent at once if min_bytes are available, if max_wait_ms is 0, or if any
+partition has an error; else the request waits. From version 3 on, the first partition that has data
+returns at least one whole batch, whatever the limits. Before, the limit is strict, and a first
+message too large for it is truncated, so that an old client raises its own error instead of asking
+for ever.
 
-What the version can carry is served as it stands in the log, uncopied. Versions 0-1 read format 0, 2-3
-formats 0 and 1; newer formats are converted down. Versions below 10 do not know zstd: it is re-encoded.
-If nothing of what was read survives conversion (control batches), reading goes on behind it.
+Batches that the version can carry are returned as they are stored, without a copy. Versions 0-1
+read format 0, 2-3 formats 0 and 1; newer formats are down-converted. Versions below 10 do not know
+zstd: it is compressed again with gzip. If nothing of a read remains after conversion (control
+batches), the read continues after it.
 
-A partition that is named more than once is read and answered once, as in Kafka: by its last naming, in the
-place of its first.
+As in Kafka, a partition that is named more than once is read and returned once: with the parameters
+of its last mention, at the position of its first.
 
-Fetch sessions (KIP-227) are answered statelessly: session id 0, every partition in every answer.
+Fetch sessions (KIP-227) are answered statelessly: session id 0, every partition in every response.
 
-From version 12 on whoever asks for append times, by a tag of ours, is told when each whole batch was appended
-(decision 13). They come on top of the limits: twelve bytes for each time among those of the batches.
+From version 12 on, a client that asks for append times, by a tag that is our extension, gets the
+append time of each whole batch (decision 13). They are added to the limits: twelve bytes for each
+append time entry.
 
-Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offset; 5 log start offset;
-7 sessions; 9 leader epoch; 11 rack and preferred replica; 12 flexible, diverging epoch; 13 topic ids;
-15 replica id moves to a tag; 16 node endpoints (left out: there is one node).
+Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offset; 5 log start
+offset; 7 sessions; 9 leader epoch; 11 rack and preferred replica; 12 flexible, diverging epoch; 13
+topic ids; 15 replica id moves to a tag; 16 node endpoints (left out: there is one node).
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 
-_NOTHING: tuple[Sequence[Buffer], int, int] = ((), 0, 0)  # what _read returns where nothing is
+_NOTHING: tuple[Sequence[Buffer], int, int] = ((), 0, 0)  # the result of _read if there is no data
 _READ_COMMITTED = 1
 _ANY_EPOCH = -1
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC  # looked up once: it costs a call
@@ -70,13 +73,14 @@ _TOPIC_IDS_SINCE = 13
 _SOFT_LIMIT_SINCE = 3
 _RAW_SINCE = 4
 
-# What is converted on the loop at most, uncompressed; more, and all that is compressed, in a thread.
+# The most uncompressed data that is converted on the loop; more, and all compressed data, is
+# converted in a thread.
 _LOOP_BATCHES = 64
 _LOOP_BYTES = 16_384
 
 
 class _Served(NamedTuple):
-    """What one partition gave."""
+    """The result of one partition."""
 
     topic: str
     size_bytes: int
@@ -84,13 +88,13 @@ class _Served(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """One attempt at reading everything a request asks for."""
+    """One attempt to read everything that a request asks for."""
 
     response: FetchResponse
     size_bytes: int
-    at_once: bool  # a partition has an error: no waiting
+    at_once: bool  # a partition has an error, so the request does not wait
     partitions: list[Partition]
-    upper_offsets: list[int]  # of the partitions, up to where was read
+    upper_offsets: list[int]  # the offsets up to which the partitions were read
     served: list[_Served]
     errors: list[ErrorCode]
 
@@ -98,7 +102,7 @@ class _Outcome(NamedTuple):
 def handle(
     node: Node, request: FetchRequest, context: Context
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    """Read what is there; wait if it is too little."""
+    """Read what is available; wait if it is too little."""
     if request.session_id != 0:
         raise FetchSessionIdNotFound("fetch sessions are answered statelessly")
     if request.session_epoch > 0:
@@ -115,7 +119,7 @@ def handle(
 
 
 def _name_each_once(request: FetchRequest, *, by_id: bool) -> None:
-    """Leave one naming of each partition in the request: the last one, in the place of the first."""
+    """Keep one mention of each partition: the last one, at the position of the first."""
     topics = request.topics
     keys: list[Any] = [topic.topic_id if by_id else topic.topic for topic in topics]
     if len(set(keys)) == len(keys) and not any(map(_names_twice, topics)):
@@ -140,7 +144,7 @@ def _names_twice(topic: FetchTopic) -> bool:
 
 
 def _is_enough(request: FetchRequest, outcome: _Outcome) -> bool:
-    """Whether the answer should leave now."""
+    """Tell whether the response can be sent now."""
     return (
         outcome.at_once
         or request.max_wait_ms <= 0
@@ -150,7 +154,7 @@ def _is_enough(request: FetchRequest, outcome: _Outcome) -> bool:
 
 
 def _answer(node: Node, outcome: _Outcome) -> FetchResponse:
-    """Count what is served, once, when it is."""
+    """Return the response, and count what it serves."""
     for served in outcome.served:
         node.metrics.bytes_out(served.topic, served.size_bytes)
         if served.down_converted:
@@ -163,7 +167,7 @@ def _answer(node: Node, outcome: _Outcome) -> FetchResponse:
 async def _wait(
     node: Node, request: FetchRequest, context: Context, outcome: _Outcome | None
 ) -> FetchResponse:
-    """Wait for more, then read again; the last attempt counts whatever it finds."""
+    """Wait for more data, then read again; the last attempt is the response, whatever it finds."""
     deadline_s = node.clock.monotonic_s() + request.max_wait_ms / 1000
     if outcome is None:
         outcome = await _attempt_anywhere(node, request, context)
@@ -182,7 +186,7 @@ async def _wait(
 
 
 def _has_grown(request: FetchRequest, outcome: _Outcome) -> bool:
-    """Whether there is more to read than there was."""
+    """Tell whether there is more to read than there was."""
     return any(
         _upper_offset(partition, request) != upper_offset
         for partition, upper_offset in zip(outcome.partitions, outcome.upper_offsets, strict=True)
@@ -190,13 +194,13 @@ def _has_grown(request: FetchRequest, outcome: _Outcome) -> bool:
 
 
 async def _attempt_anywhere(node: Node, request: FetchRequest, context: Context) -> _Outcome:
-    """Read on the loop, or in a thread if much has to be converted, or read first."""
+    """Read on the loop; in a thread if much has to be converted, or read from disk."""
     attempt = partial(_attempt, node, request, context)
     return await offload(node, _names(node, request, context.version), attempt)
 
 
 def _names(node: Node, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
-    """The partitions asked for that may be here."""
+    """Yield the requested partitions that may be here."""
     for topic in request.topics:
         name = topic.topic
         if version >= _TOPIC_IDS_SINCE:
@@ -278,20 +282,20 @@ def _attempt(node: Node, request: FetchRequest, context: Context, permit: Permit
 
 
 def _is_replica(request: FetchRequest) -> bool:
-    """Whether a broker asks, for a replica of its own."""
+    """Tell whether a broker asks, for a replica of its own."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 
 
 class _Reading(NamedTuple):
-    """What to read of one partition, and for whom."""
+    """What to read of one partition, and for which request."""
 
     partition: Partition
     offset: int
     limit: int
     upper_offset: int
     version: int
-    is_first: bool  # nothing has been found in this request yet
+    is_first: bool  # no partition of this request has returned data yet
     permit: Permit
 
     def fetch(self, offset: int, *, minimum_one: bool) -> Fetched:
@@ -305,9 +309,9 @@ class _Reading(NamedTuple):
         )
 
     def may_convert(self, batches: Sequence[Batch]) -> None:
-        """Raise WouldConvert if converting these would hold the loop up.
+        """Raise WouldConvert if converting these batches would block the loop for too long.
 
-        What a compressed batch unpacks to, nobody knows before.
+        The decompressed size of a compressed batch is not known in advance.
         """
         if not self.permit.may_block and (
             len(batches) > _LOOP_BATCHES
@@ -324,12 +328,12 @@ def _upper_offset(partition: Partition, request: FetchRequest) -> int:
 
 
 def _read(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
-    """Read one partition: the records, their bytes, and how many records were converted down."""
+    """Read one partition; return the records, their bytes, and how many were down-converted."""
     if reading.version < _RAW_SINCE:
         return _read_old(reading)
     fetched = reading.fetch(reading.offset, minimum_one=reading.is_first)
     if fetched.size < fetched.first_batch_size:
-        return _NOTHING  # from version 3 on a batch comes whole or not at all
+        return _NOTHING  # from version 3 on a batch is returned whole or not at all
     if reading.version < _ZSTD_SINCE and fetched.size:
         batches = _batches(fetched.buffers)
         if all(batch.compression is not Compression.ZSTD for batch in batches):
@@ -343,7 +347,7 @@ def _read(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
 def _read_with_append_times(
     reading: _Reading,
 ) -> tuple[Sequence[Buffer], int, list[SegmentAppendTimes] | None]:
-    """Read for a version that has all as it stands: the records, their bytes, and their append times."""
+    """Read for a version that needs no conversion; return the records, bytes and append times."""
     fetched, told = reading.partition.reader.read_with_append_times(
         reading.offset,
         reading.limit,
@@ -358,7 +362,7 @@ def _read_with_append_times(
 
 
 def _read_old(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
-    """Read for a version that knows no format 2: convert where needed, never stand still."""
+    """Read for a version without format 2: convert where needed, and always make progress."""
     hard = reading.version < _SOFT_LIMIT_SINCE
     magic = 0 if reading.version < 2 else 1
     fetched = reading.fetch(reading.offset, minimum_one=hard or reading.is_first)
@@ -371,7 +375,7 @@ def _read_old(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
         if not reading.partition.config.message_downconversion_enable:
             raise UnsupportedVersion("message.downconversion.enable=false on this topic")
         if hard and reading.limit <= 0:
-            return _NOTHING  # all of it would be cut off
+            return _NOTHING  # all of it would be truncated
         reading.may_convert(batches)
         data, records = _converted(reading, fetched, magic)
         buffers = (data,)
@@ -381,7 +385,7 @@ def _read_old(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
 
 
 def _converted(reading: _Reading, fetched: Fetched, magic: int) -> tuple[Buffer, int]:
-    """Convert down, reading on behind what leaves nothing; the data and its number of records."""
+    """Down-convert, reading on past batches of which nothing remains; return data and count."""
     at = reading.offset
     while True:
         converted = convert.down_convert(
@@ -397,12 +401,12 @@ def _converted(reading: _Reading, fetched: Fetched, magic: int) -> tuple[Buffer,
 
 
 def _batches(buffers: Sequence[Buffer]) -> list[Batch]:
-    """The whole batches of what was read."""
+    """Return the whole batches of what was read."""
     return [batch for buffer in buffers for batch in scan(buffer)]
 
 
 def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
-    """The first `limit` bytes: a message cut short tells an old client that it asks for too little."""
+    """Return the first `limit` bytes: a truncated message makes an old client raise its limit."""
     kept: list[Buffer] = []
     for buffer in buffers:
         if limit <= 0:
@@ -415,7 +419,7 @@ def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
 def _found(
     partition: Partition, index: int, records: Sequence[Buffer], request: FetchRequest
 ) -> PartitionData:
-    """One partition's part of the answer."""
+    """Return one partition's part of the response."""
     state = partition.state
     ends = state.ends
     return PartitionData(
@@ -441,7 +445,7 @@ def _failed(index: int, code: int) -> PartitionData:
 
 
 def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:
-    """A top-level error from version 7 on; before, every partition gets it."""
+    """Return the error at the top from version 7 on; before, for every partition."""
     return FetchResponse(
         error_code=error.code,
         responses=[]

@@ -1,10 +1,10 @@
-"""FindCoordinator (key 10): who coordinates a group or a transaction.
+"""FindCoordinator (key 10): the coordinator of a group or a transaction.
 
-Behaviour: this broker coordinates every group. Transactions are not served: INVALID_REQUEST, which a
-producer reports instead of retrying for ever. Nothing is made or read for an answer.
+Behaviour: this broker coordinates every group. Transactions are not served: INVALID_REQUEST, which
+a producer reports instead of retrying for ever. The request creates and reads nothing.
 
-Version notes: 0 groups only; 1 key type, error message, throttle time; 3 flexible; 4 several keys in one
-request; 6 share groups, which are INVALID_REQUEST, too.
+Version notes: 0 groups only; 1 key type, error message, throttle time; 3 flexible; 4 several keys
+in one request; 6 share groups, which are INVALID_REQUEST, too.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _GROUP = 0
 _SEVERAL_KEYS_SINCE = 4
-_NO_ERROR = "NONE"  # what Kafka says where all is well
+_NO_ERROR = "NONE"  # Kafka's message if there is no error
 
 
 def handle(
     node: Node, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
-    """Name this broker, by the address of the listener that was asked."""
+    """Return this broker, with the address of the listener that received the request."""
     if context.version > 0 and request.key_type != _GROUP:
         return refuse(request, InvalidRequest("transactions are not served by this broker"))
     host, port = context.connection.listener.advertised
@@ -71,7 +71,7 @@ def _none_for_key(key: str, error: BrokerError) -> Coordinator:
 
 
 def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
-    """No coordinator, for the key or for every key."""
+    """Return no coordinator, for the key or for every key."""
     if not request.coordinator_keys:
         return _none(error)
     return FindCoordinatorResponse(

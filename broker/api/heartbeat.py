@@ -1,7 +1,8 @@
-"""Heartbeat (key 12): a member is alive, and asks whether the group has moved on.
+"""Heartbeat (key 12): a member reports that it is alive and asks whether the group rebalances.
 
-Behaviour: REBALANCE_IN_PROGRESS while members gather, which counts as a sign of life all the same. While the
-group is being read all is well, as with Kafka: a member is none the worse for a broker that has just started.
+Behaviour: REBALANCE_IN_PROGRESS while members join; the heartbeat counts all the same. While the
+group is being loaded there is no error, as in Kafka: a restart of the broker does not affect
+members.
 
 Version notes: 1 throttle time; 3 static members; 4 flexible.
 """
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
-    """Note the sign of life."""
+    """Record the heartbeat."""
     node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
     with contextlib.suppress(CoordinatorLoadInProgress):
         node.coordinator.heartbeat(
@@ -33,5 +34,5 @@ def handle(node: Node, request: HeartbeatRequest, context: Context) -> Heartbeat
 
 
 def refuse(_request: HeartbeatRequest, error: BrokerError) -> HeartbeatResponse:
-    """The error."""
+    """Return the error."""
     return HeartbeatResponse(error_code=error.code)

@@ -1,10 +1,11 @@
-"""InitProducerId (key 22): an identity for an idempotent producer.
+"""InitProducerId (key 22): a producer id and epoch for an idempotent producer.
 
-Behaviour: without a transactional id every call gets a fresh producer id with epoch 0, as Kafka gives
-it; ids come from blocks the metadata store hands out, so none is given twice, not across restarts.
-With a transactional id the answer is INVALID_REQUEST: there is no transaction coordinator.
+Behaviour: without a transactional id every call gets a new producer id with epoch 0, as in Kafka.
+The ids come from blocks that the metadata store allocates, so no id is given twice, even across
+restarts. With a transactional id the error is INVALID_REQUEST: there is no transaction coordinator.
 
-Version notes: 2 flexible; 3 the producer may name the id and epoch it had; 4 PRODUCER_FENCED; 5 KIP-890.
+Version notes: 2 flexible; 3 the producer may name the id and epoch it had; 4 PRODUCER_FENCED; 5
+KIP-890.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: InitProducerIdRequest, context: Context
 ) -> InitProducerIdResponse:
-    """Give out a producer id."""
+    """Return a new producer id."""
     session, authorizer = context.session, node.authorizer
     if request.transactional_id is not None:
         authorizer.require(
@@ -41,5 +42,5 @@ async def handle(
 
 
 def refuse(_request: InitProducerIdRequest, error: BrokerError) -> InitProducerIdResponse:
-    """No id, the error."""
+    """Return the error without an id."""
     return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)

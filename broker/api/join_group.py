@@ -1,13 +1,14 @@
-"""JoinGroup (key 11): become, or stay, a member of a group.
+"""JoinGroup (key 11): become, or remain, a member of a group.
 
-Behaviour: answered when the generation is complete; see `broker.groups`. An error carries the member id that
-was sent, MEMBER_ID_REQUIRED the one to come back with; who is taken out while it waits is told none, and who
-is replaced while it waits the id it had. One too many is told none, and is no member any longer if it was.
+Behaviour: the response is sent when the generation is complete; see `broker.groups`. An error
+carries the member id of the request. MEMBER_ID_REQUIRED carries the id to join with. A member that
+is removed while it waits gets no id, and one that is replaced while it waits gets the id that it
+had. A member that exceeds group.max.size gets no id, and is removed if it was a member.
 
-Version notes: 0 the session timeout is the rebalance timeout, too; 1 has its own; 4 who has no id yet is
-given one first (KIP-394), unless it is static; 5 static members (KIP-345); 6 flexible; 7 the answer
-names the protocol type, and no protocol is null; 8 a reason, which is logged; 9 a leader that is back
-may be told not to assign (KIP-814).
+Version notes: 0 the session timeout is also the rebalance timeout; 1 has its own; 4 a member
+without an id gets one first (KIP-394), unless it is static; 5 static members (KIP-345); 6 flexible;
+7 the response names the protocol type, and no protocol is null; 8 a reason, which is logged; 9 a
+leader that rejoins may be told not to assign (KIP-814).
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ async def _joined(node: Node, request: JoinGroupRequest, context: Context) -> Jo
 
 
 def refuse(request: JoinGroupRequest, error: BrokerError) -> JoinGroupResponse:
-    """The error, and the id to go on with."""
+    """Return the error, and the member id to continue with."""
     member_id: str | None = None
     if isinstance(error, MemberIdRequired | UnknownMemberId | FencedInstanceId):
         member_id = error.member_id

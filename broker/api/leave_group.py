@@ -1,6 +1,7 @@
-"""LeaveGroup (key 13): members go, of their own will or removed by an operator.
+"""LeaveGroup (key 13): members leave, by themselves or because an operator removes them.
 
-Behaviour: from version 3 on each has an answer of its own, and a group that is not there fails them all.
+Behaviour: from version 3 on each member has its own result, and a missing group is an error for
+all.
 
 Version notes: 3 several members, by id or by instance id (KIP-345); 4 flexible; 5 a reason.
 """
@@ -23,7 +24,7 @@ _SEVERAL_SINCE = 3
 
 
 def handle(node: Node, request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
-    """Let them go."""
+    """Remove the members from the group."""
     node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
     if context.version < _SEVERAL_SINCE:
         node.coordinator.leave(request.group_id, request.member_id, None)
@@ -49,5 +50,5 @@ def _member(member: MemberIdentity, code: int) -> MemberResponse:
 
 
 def refuse(_request: LeaveGroupRequest, error: BrokerError) -> LeaveGroupResponse:
-    """The error of them all."""
+    """Return the error for all members."""
     return LeaveGroupResponse(error_code=error.code, members=[])

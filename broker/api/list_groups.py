@@ -1,7 +1,7 @@
 """ListGroups (key 16): the groups of this broker.
 
-Behaviour: every group whose state and type are asked for, whatever their case; all are "classic". A group
-that keeps offsets and never had members has the type "" as its protocol.
+Behaviour: every group with one of the requested states and types, case-insensitively; all groups
+are "classic". A group that holds offsets and never had members has the protocol type "".
 
 Version notes: 1 throttle time; 3 flexible; 4 states filter and states; 5 types filter and types.
 """
@@ -23,7 +23,7 @@ _TYPE = "classic"
 
 
 def handle(node: Node, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
-    """List those that match, and that the client may describe."""
+    """List the groups that match and that the client may describe."""
     session, allows = context.session, node.authorizer.allows
     sees_all = node.authorizer.allows_on_cluster(session, Operation.DESCRIBE)
     states = {state.lower() for state in request.states_filter}
@@ -46,5 +46,5 @@ def handle(node: Node, request: ListGroupsRequest, context: Context) -> ListGrou
 
 
 def refuse(_request: ListGroupsRequest, error: BrokerError) -> ListGroupsResponse:
-    """The error."""
+    """Return the error."""
     return ListGroupsResponse(error_code=error.code, groups=[])

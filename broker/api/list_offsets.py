@@ -1,15 +1,15 @@
 """ListOffsets (key 2): the ends of a log, and the first offset at or after a time.
 
 Behaviour: -1 is the end (the high watermark, or the last stable offset for read_committed), -2 the
-start, -3 the record with the largest time, -4 the earliest local offset (the start: nothing is tiered),
--5 the latest tiered offset and -6 the earliest pending upload (none). A version that does not know one
-of these answers UNSUPPORTED_VERSION. Any other value is a time, those below -6 included (KIP-228).
-Nothing at or after the time: offset -1, time -1, no error. A partition named twice is INVALID_REQUEST
-(from version 1 on).
+start, -3 the record with the largest time, -4 the earliest local offset (the start, because there
+is no tiered storage), -5 the latest tiered offset and -6 the earliest pending upload (none). In a
+version that does not know one of these, it is UNSUPPORTED_VERSION. Any other value is a time, also
+those below -6 (KIP-228). If there is no record at or after the time, the result is offset -1, time
+-1, no error. A partition named twice is INVALID_REQUEST (from version 1 on).
 
-Version notes: 0 a list of offsets, segment by segment; 1 one offset and its time (KIP-79); 2 isolation
-level; 4 leader epochs; 6 flexible; 7 the largest time; 8 earliest local; 9 latest tiered; 10 a time-out
-(nothing here waits); 11 earliest pending upload.
+Version notes: 0 a list of offsets, segment by segment; 1 one offset and its time (KIP-79); 2
+isolation level; 4 leader epochs; 6 flexible; 7 the largest time; 8 earliest local; 9 latest tiered;
+10 a timeout (nothing here waits); 11 earliest pending upload.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
     from storage.log.partition import Partition
 
-# The first version that knows a value which is not a time.
+# The first version that knows each special value.
 _TARGET_SINCE = {
     Target.LATEST: 0,
     Target.EARLIEST: 0,
@@ -54,7 +54,7 @@ _READ_COMMITTED = 1
 def handle(
     node: Node, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    """Answer now, or in a thread if a log has to be opened, or a long one searched."""
+    """Return the result now, or from a thread if a log has to be opened, or a long one searched."""
     names = (
         (topic.name, wanted.partition_index)
         for topic in request.topics
@@ -66,7 +66,7 @@ def handle(
 def _answer(
     node: Node, request: ListOffsetsRequest, context: Context, permit: Permit
 ) -> ListOffsetsResponse:
-    """Answer every partition for itself; raises Abandoned when nobody waits for the answer."""
+    """Look up each partition separately. Raises Abandoned if nobody waits for the response."""
     version = context.version
     times = Counter(
         (topic.name, wanted.partition_index)
@@ -129,7 +129,7 @@ def _look_up(
 
 
 def _find(partition: Partition, target: int, upper: int, may_block: bool) -> tuple[int, int]:
-    """The offset asked for and its time, -1 where there is none."""
+    """Return the requested offset and its time, -1 if there is none."""
     if not is_target(target):
         found = partition.reader.find_by_time(target, upper_offset=upper, may_block=may_block)
     elif target == Target.MAX_TIMESTAMP:
@@ -139,12 +139,12 @@ def _find(partition: Partition, target: int, upper: int, may_block: bool) -> tup
     elif target in (Target.EARLIEST, Target.EARLIEST_LOCAL):
         found = (partition.log_start_offset, -1)
     else:
-        found = None  # nothing is tiered
+        found = None  # there is no tiered storage
     return (-1, -1) if found is None else found
 
 
 def _leader_epoch(partition: Partition, target: int, offset: int) -> int:
-    """The epoch of what is stored at an offset; the end is of the epoch that goes on there."""
+    """Return the leader epoch of an offset; for the end, the epoch of the next append."""
     if offset < 0:
         return -1
     return (
@@ -165,7 +165,7 @@ def _failed(wanted: ListOffsetsPartition, error: BrokerError) -> ListOffsetsPart
 
 
 def refuse(request: ListOffsetsRequest, error: BrokerError) -> ListOffsetsResponse:
-    """Every partition gets the error."""
+    """Return the error for every partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

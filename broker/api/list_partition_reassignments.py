@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): nothing is on the move where there is one broker (KIP-455)."""
+"""ListPartitionReassignments (key 46): one broker reassigns no partitions (KIP-455)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def handle(
     _node: Node, _request: ListPartitionReassignmentsRequest, _context: Context
 ) -> ListPartitionReassignmentsResponse:
-    """None of them, whatever is asked for, known or not, as Kafka answers."""
+    """Return none for any request, even for unknown partitions, as Kafka does."""
     return ListPartitionReassignmentsResponse(topics=[])
 
 
 def refuse(
     _request: ListPartitionReassignmentsRequest, error: BrokerError
 ) -> ListPartitionReassignmentsResponse:
-    """The error at the top."""
+    """Return the error at the top."""
     return ListPartitionReassignmentsResponse(
         error_code=error.code, error_message=error.message, topics=[]
     )

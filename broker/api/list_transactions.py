@@ -1,7 +1,7 @@
-"""ListTransactions (key 66): there are none, for there is no transaction coordinator (KIP-664).
+"""ListTransactions (key 66): without a transaction coordinator there are none (KIP-664).
 
-Behaviour: filters by state that name no state are told; a pattern that is no regular expression is
-INVALID_REGULAR_EXPRESSION.
+Behaviour: the response names the state filters that are not the name of a state. A pattern that is
+not a regular expression is INVALID_REGULAR_EXPRESSION.
 
 Version notes: 1 filter by age (KIP-994); 2 by a pattern (KIP-1152).
 """
@@ -37,7 +37,7 @@ _STATES = frozenset(
 def handle(
     _node: Node, request: ListTransactionsRequest, _context: Context
 ) -> ListTransactionsResponse:
-    """No transactions."""
+    """Return no transactions."""
     pattern = request.transactional_id_pattern
     if pattern is not None:
         try:
@@ -51,7 +51,7 @@ def handle(
 
 
 def refuse(_request: ListTransactionsRequest, error: BrokerError) -> ListTransactionsResponse:
-    """The error at the top."""
+    """Return the error at the top."""
     return ListTransactionsResponse(
         error_code=error.code, unknown_state_filters=[], transaction_states=[]
     )

@@ -1,12 +1,12 @@
-"""Metadata (key 3): brokers, topics, partitions, and who leads them.
+"""Metadata (key 3): brokers, topics, partitions and their leaders.
 
-Behaviour: no list (v0: an empty one) asks for every topic, an empty list (v1+) for none. A topic that
-does not exist is created when the request allows it (always before v4) and auto.create.topics.enable is
-on, and is answered as existing at once. The address given is the advertised one of the listener the
-request came in by.
+Behaviour: no list (v0: an empty one) asks for every topic, an empty list (v1+) for none. A topic
+that does not exist is created if the request allows it (always before v4) and
+auto.create.topics.enable is on; the response describes it as existing. The address is the
+advertised address of the listener that received the request.
 
-Version notes: 1 null for all topics, controller, internal flag; 2 cluster id; 4 auto creation may be
-refused; 5 offline replicas; 7 leader epochs; 8 what the client may do (all, if it asks);
+Version notes: 1 null for all topics, controller, internal flag; 2 cluster id; 4 auto creation may
+be refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (all, if the client asks);
 9 flexible; 10 topic ids; 11 no cluster operations; 12 lookup by topic id; 13 top-level error.
 """
 
@@ -51,7 +51,7 @@ _BY_ID_SINCE = 12
 def handle(
     node: Node, request: MetadataRequest, context: Context
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Describe the cluster and the topics asked for, when the leader epochs are known."""
+    """Describe the cluster and the requested topics, once the leader epochs are known."""
     unread = [
         (topic.name, index)
         for topic in _described(node, request, context.version)
@@ -64,7 +64,7 @@ def handle(
 
 
 def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[Topic]:
-    """The topics asked for that exist."""
+    """Return the requested topics that exist."""
     image = node.metadata.image
     if request.topics is None or (version == 0 and not request.topics):
         return image.topics.values()
@@ -112,7 +112,7 @@ def _answer(
 
 
 def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    """Each topic once, however often it was named."""
+    """Return each topic once, however often it is named."""
     return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
 
 
@@ -124,7 +124,7 @@ async def _create_and_answer(
     async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         if topic.name is not None and topic.name not in node.metadata.image.topics:
             _require_creation(node, context, topic.name)
-            with suppress(TopicAlreadyExists):  # another request was faster
+            with suppress(TopicAlreadyExists):  # another request has created it
                 await node.topics.create(topic.name)
         return _one(node, context, topic)
 
@@ -134,7 +134,7 @@ async def _create_and_answer(
 
 
 def _require_creation(node: Node, context: Context, name: str) -> None:
-    """Raise TopicAuthorizationFailed unless the client may describe the topic, and create it."""
+    """Raise TopicAuthorizationFailed unless the client may describe the topic and create it."""
     authorizer, session = node.authorizer, context.session
     authorizer.require(session, Operation.DESCRIBE, ResourceType.TOPIC, name)
     if not authorizer.allows_on_cluster(session, Operation.CREATE):
@@ -165,7 +165,7 @@ def _one(node: Node, context: Context, wanted: MetadataRequestTopic) -> Metadata
 def _failed(
     version: int, wanted: MetadataRequestTopic, error: BrokerError
 ) -> MetadataResponseTopic:
-    """A topic's error; before version 12 an answer must have a name."""
+    """Return a topic's error; before version 12 a response must have a name."""
     name = "" if wanted.name is None and version < _BY_ID_SINCE else wanted.name
     return MetadataResponseTopic(
         error_code=error.code, name=name, topic_id=wanted.topic_id, partitions=[]
@@ -173,7 +173,7 @@ def _failed(
 
 
 def _describe(node: Node, topic: Topic) -> MetadataResponseTopic:
-    """Describe a topic that exists: the metadata say who leads its partitions."""
+    """Describe an existing topic; the metadata name the leaders of its partitions."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -198,7 +198,7 @@ def _response(
     host, port = context.connection.listener.advertised
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.error_code != UnknownTopicId.code:  # nobody knows which topic that is
+            if topic.error_code != UnknownTopicId.code:  # then the topic is not known
                 topic.topic_authorized_operations = node.authorizer.operations(
                     context.session, ResourceType.TOPIC, topic.name or ""
                 )
@@ -216,7 +216,7 @@ def _response(
 
 
 def refuse(request: MetadataRequest, error: BrokerError) -> MetadataResponse:
-    """The error at the top (v13) and on every topic named."""
+    """Return the error at the top (v13) and for every named topic."""
     return MetadataResponse(
         error_code=error.code,
         brokers=[],

@@ -1,14 +1,14 @@
-"""OffsetCommit (key 8): remember how far a group has come.
+"""OffsetCommit (key 8): store the committed offsets of a group.
 
-Behaviour: answered once the offsets are in the log. A partition that does not exist is
-UNKNOWN_TOPIC_OR_PARTITION, a note over offset.metadata.max.bytes OFFSET_METADATA_TOO_LARGE (in characters as
-Java counts them, whatever the setting is called); the others are stored all the same. Of a partition that is
-named twice the last offset counts, and it is answered once. With generation -1 and no member id anybody may
-commit while the group is empty.
+Behaviour: the response is sent once the offsets are in the log. A partition that does not exist is
+UNKNOWN_TOPIC_OR_PARTITION. Metadata over offset.metadata.max.bytes is OFFSET_METADATA_TOO_LARGE
+(the limit counts characters as Java does, whatever the setting is called). The other offsets are
+stored all the same. If a partition is named twice, its last offset is stored, and it has one
+result. With generation -1 and no member id, any client may commit while the group is empty.
 
-Version notes: 0 nothing but offsets (Kafka kept those in ZooKeeper; here they are as any other); 1 a time for
-each partition, -1 is now; 2-4 a retention time, -1 is the broker's; 6 leader epochs; 7 static members; 8
-flexible.
+Version notes: 0 only offsets (Kafka kept those in ZooKeeper; here they are like any other); 1 a
+time for each partition, -1 is now; 2-4 a retention time, -1 is the broker's; 6 leader epochs; 7
+static members; 8 flexible.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
     _Wanted = tuple[Name, OffsetCommitRequestPartition]
 
-NO_TIME = -1  # where a request could say a time, and does not
+NO_TIME = -1  # a time field that the request leaves unset
 
 
 def handle(
     node: Node, request: OffsetCommitRequest, context: Context
 ) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
-    """Store what may be stored: at once, if nothing has to be waited for."""
+    """Store the offsets that may be stored; at once, if nothing has to be waited for."""
     commit = _Commit(node, request)
     waiting: list[tuple[_Wanted, asyncio.Future[None]]] = []
 
@@ -71,7 +71,7 @@ def _wanted(request: OffsetCommitRequest) -> Iterator[_Wanted]:
 
 
 class _Commit:
-    """What is to be stored of one request, and the codes of what is not."""
+    """The offsets of one request that will be stored, and the error codes of the others."""
 
     def __init__(self, node: Node, request: OffsetCommitRequest) -> None:
         self._node = node
@@ -81,13 +81,13 @@ class _Commit:
         self._codes: dict[Name, int] = {}
 
     def accept(self, wanted: _Wanted) -> None:
-        """One offset is to be stored."""
+        """Note that an offset will be stored."""
         name, partition = wanted
         retention_ms = self._request.retention_time_ms
         self._offsets[name] = _committed(partition, retention_ms, self._now_ms)
 
     def refuse(self, wanted: _Wanted, error: BrokerError) -> None:
-        """One offset is not; raises the error again if the client has no right to the group."""
+        """Note an error. Raises it again if the client has no right to the group."""
         if isinstance(error, GroupAuthorizationFailed):
             raise error
         self._codes[wanted[0]] = error.code
@@ -95,7 +95,7 @@ class _Commit:
     async def store_when_admitted(
         self, waiting: list[tuple[_Wanted, asyncio.Future[None]]]
     ) -> OffsetCommitResponse:
-        """Store, once another broker has been asked about some of the offsets."""
+        """Store the offsets after another broker has verified some of them."""
 
         async def admit(asked: tuple[_Wanted, asyncio.Future[None]]) -> None:
             await asked[1]
@@ -109,7 +109,7 @@ class _Commit:
         return await answer if isinstance(answer, Coroutine) else answer
 
     def store(self) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
-        """Write what was accepted into the group's log: at once, if it is open and need not be synced."""
+        """Write the accepted offsets to the group's log; at once if it is open and not synced."""
         request = self._request
         if self._node.coordinator.commit_now(
             request.group_id,
@@ -167,5 +167,5 @@ def _answer(
 
 
 def refuse(request: OffsetCommitRequest, error: BrokerError) -> OffsetCommitResponse:
-    """The error for every partition: there is no other place."""
+    """Return the error for every partition, because the response has no other field for it."""
     return _answer(request, {}, error.code)

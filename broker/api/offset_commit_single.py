@@ -1,8 +1,9 @@
-"""OffsetCommit of one offset: the shape a consumer of one partition sends, taken a short way.
+"""A fast path for OffsetCommit of one offset, which is what a consumer of one partition sends.
 
-Behaviour: that of offset_commit.py, to the byte; admission.py decides for both. What has another shape, is
-refused, or has to wait is left to offset_commit.py: `shortcut` then returns None and has stored nothing, so
-the ordinary way may try from the beginning and say what is wrong.
+Behaviour: the same bytes as `offset_commit.py`; `admission.py` decides for both. Requests of
+another shape, and those that are refused or have to wait, are left to `offset_commit.py`:
+`shortcut` then returns None and has stored nothing, so that the ordinary path can start again and
+report the error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Buffer = bytes | bytearray | memoryview
 def shortcut(
     node: Node, session: Session, header: RequestHeader, frame: bytes | memoryview
 ) -> list[Buffer] | None:
-    """Store the offset, and return the answer's frame; None if the request has to go the ordinary way."""
+    """Store the offset and return the response's frame; None for the ordinary path."""
     version = header.api_version
     request = read(frame, header.body_offset, version)
     if request is None:

@@ -1,9 +1,10 @@
-"""OffsetDelete (key 47): forget offsets of a group (KIP-496).
+"""OffsetDelete (key 47): delete committed offsets of a group (KIP-496).
 
-Behaviour: of an empty group any, and the group goes with its last one; of a group of consumers those of
-topics that no member reads, GROUP_SUBSCRIBED_TO_TOPIC for the others (for all where a member cannot be
-understood); of any other group NON_EMPTY_GROUP, and of one that is not there GROUP_ID_NOT_FOUND. A partition
-that does not exist is UNKNOWN_TOPIC_OR_PARTITION; one that is named twice is answered once.
+Behaviour: of an empty group, any offset can be deleted; the group is deleted with its last offset.
+Of a group of consumers, offsets of topics that no member subscribes to can be deleted; others are
+GROUP_SUBSCRIBED_TO_TOPIC (all, if a member's subscription cannot be decoded). Any other group is
+NON_EMPTY_GROUP, and a missing one GROUP_ID_NOT_FOUND. A partition that does not exist is
+UNKNOWN_TOPIC_OR_PARTITION; one that is named twice has one result.
 
 Version notes: there is one version.
 """
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: OffsetDeleteRequest, context: Context
 ) -> OffsetDeleteResponse:
-    """Delete what nobody uses."""
+    """Delete the offsets that are not in use."""
     node.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, request.group_id)
     kept = node.coordinator.find(request.group_id)
     if kept is None or kept.group.state is State.DEAD:
@@ -87,5 +88,5 @@ def _check(node: Node, name: Name, in_use: set[str] | None) -> None:
 
 
 def refuse(_request: OffsetDeleteRequest, error: BrokerError) -> OffsetDeleteResponse:
-    """The error of them all."""
+    """Return the error of the whole request."""
     return OffsetDeleteResponse(error_code=error.code, topics=[])

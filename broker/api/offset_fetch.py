@@ -1,10 +1,10 @@
-"""OffsetFetch (key 9): how far a group has come.
+"""OffsetFetch (key 9): the committed offsets of a group.
 
-Behaviour: in any state of the group, and of one that is not there: an offset that is missing is -1.
+Behaviour: works in any state of the group, and for a missing group: a missing offset is -1.
 
-Version notes: 0 a missing offset is UNKNOWN_TOPIC_OR_PARTITION, as it was in ZooKeeper's time; 2 null is all
-topics, an error is the whole answer's; 5 leader epochs; 6 flexible; 7 `require_stable` (there are no
-transactions, so everything is); 8 several groups at once.
+Version notes: 0 a missing offset is UNKNOWN_TOPIC_OR_PARTITION, as in ZooKeeper's time; 2 null is
+all topics, an error applies to the whole response; 5 leader epochs; 6 flexible; 7 `require_stable`
+(there are no transactions, so every offset is stable); 8 several groups in one request.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Found = dict[str, list[tuple[int, "Committed | None"]]]
 
 
 def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
-    """Look them up."""
+    """Return the committed offsets."""
     if context.version >= _SEVERAL_SINCE:
         return _several(node, request, context)
     node.authorizer.require(
@@ -73,7 +73,7 @@ def _found(
     kept: StoredGroup | None,
     wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
 ) -> Found:
-    """Offsets by topic: of the partitions that were named, each once, or all there are."""
+    """Return offsets by topic: of the named partitions, each once, or of all that have one."""
     offsets = {} if kept is None else kept.offsets
     names: Iterable[tuple[str, int]]
     if wanted is None:
@@ -140,7 +140,7 @@ def _failed(wanted: OffsetFetchRequestGroup, error: BrokerError) -> OffsetFetchR
 
 
 def refuse(request: OffsetFetchRequest, error: BrokerError) -> OffsetFetchResponse:
-    """The error, wherever a version has a place for it."""
+    """Return the error in every field that the version has for it."""
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,

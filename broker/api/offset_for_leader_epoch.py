@@ -1,9 +1,10 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended in this log.
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch in this log.
 
-Behaviour: the largest epoch not above the one asked for, and its end offset; -1, -1 when unknown. A
-consumer uses it to find out whether its position was cut off.
+Behaviour: returns the largest epoch up to the requested one, and its end offset; -1, -1 if unknown.
+A consumer uses it to find out whether the log was truncated before its position.
 
-Version notes: 1 answers the epoch; 2 throttle time, current leader epoch checked; 3 replica id; 4 flexible.
+Version notes: 1 the epoch in the response; 2 throttle time, current leader epoch checked; 3 replica
+id; 4 flexible.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
-    """Answer now, or when the partitions have been opened."""
+    """Return the results now, or after the partitions have been opened."""
     names = (
         (topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions
     )
@@ -46,7 +47,7 @@ def handle(
 def _answer(
     node: Node, request: OffsetForLeaderEpochRequest, context: Context, permit: Permit
 ) -> OffsetForLeaderEpochResponse:
-    """Answer every partition for itself."""
+    """Look up each partition separately."""
     is_broker = node.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION)
 
     def find(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
@@ -88,7 +89,7 @@ def _failed(wanted: OffsetForLeaderPartition, error: BrokerError) -> EpochEndOff
 def refuse(
     request: OffsetForLeaderEpochRequest, error: BrokerError
 ) -> OffsetForLeaderEpochResponse:
-    """Every partition gets the error."""
+    """Return the error for every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

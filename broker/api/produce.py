@@ -1,14 +1,14 @@
 """Produce (key 0): append record sets, and acknowledge them.
 
-Behaviour: acks 0 is never answered, and an error under it closes the connection; acks 1 and -1 are
-answered when every partition has been written (one replica: the same moment), and made durable where
-flush.messages asks for it; any other acks is INVALID_REQUIRED_ACKS for every partition. Each partition
-succeeds or fails on its own; `admit_produce` decides which requests may append. Into the broker's own
-topics no client may write (INVALID_TOPIC_EXCEPTION).
+Behaviour: acks 0 has no response, and an error closes the connection. acks 1 and -1 get a response
+when every partition has been written (with one replica both are the same), and synced if
+flush.messages requires it. Any other acks is INVALID_REQUIRED_ACKS for every partition. Each
+partition succeeds or fails on its own; `admit_produce` decides which requests may append. Clients
+may not write to internal topics (INVALID_TOPIC_EXCEPTION).
 
-Version notes: 1 throttle time; 2 log append time (KIP-32); 3 transactional id, one format-2 batch per
-partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible; 10 current leader
-(left out: there is one node); 13 topic ids instead of names.
+Version notes: 1 throttle time; 2 log append time (KIP-32); 3 transactional id, one format-2 batch
+per partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible; 10 current
+leader (left out: there is one node); 13 topic ids instead of names.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Buffer = bytes | bytearray | memoryview
 
 _TOPIC_IDS_SINCE = 13
 
-# Errors that Kafka answers without the log's start.
+# Errors for which Kafka's response has no log start offset.
 _WITHOUT_START_OFFSET = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -66,7 +66,7 @@ _WITHOUT_START_OFFSET = frozenset(
 
 
 class _Append:
-    """One partition's part of a request, and of the answer."""
+    """One partition's part of a request, and of its response."""
 
     __slots__ = ("data", "partition", "pending", "result", "topic")
 
@@ -77,11 +77,11 @@ class _Append:
             index=data.index, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
         )
         self.partition: Partition | None = None  # set once the request may append to it
-        # Set where the append went to a thread, or waits for the disk.
+        # Set if the append runs in a thread, or waits for the disk.
         self.pending: asyncio.Future[Appended] | None = None
 
     def done(self, appended: Appended) -> PartitionProduceResponse:
-        """Fill in what was appended."""
+        """Fill in the result of the append."""
         self.result.base_offset = appended.base_offset
         self.result.log_append_time_ms = appended.log_append_time_ms
         self.result.log_start_offset = appended.log_start_offset
@@ -91,7 +91,7 @@ class _Append:
 def handle(
     node: Node, request: ProduceRequest, context: Context
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    """Append every partition's records, each partition for itself; open what is closed before."""
+    """Append the records of each partition separately; open closed partitions first."""
     closed = node.openings.closed(_names(node, request, context.version))
     if closed:
         return _open_and_append(node, request, context, closed)
@@ -99,7 +99,7 @@ def handle(
 
 
 def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[Name]:
-    """The partitions that are to be appended to, if they are here."""
+    """Yield the partitions to append to, if they are here."""
     for topic in request.topic_data:
         name = topic.name
         if version >= _TOPIC_IDS_SINCE:
@@ -164,7 +164,7 @@ def _append(
 def _admitted(
     node: Node, request: ProduceRequest, wanted: _Append, context: Context, not_opened: Failures
 ) -> Partition | asyncio.Future[Partition]:
-    """The partition to append to, now or later, if the request may; raises what is wrong."""
+    """Return the partition to append to, now or later. Raises the error if that is refused."""
     topic, index = wanted.topic, wanted.data.index
     by_id = context.version >= _TOPIC_IDS_SINCE
     try:
@@ -186,7 +186,7 @@ def _admitted(
 async def _append_when_admitted(
     node: Node, wanted: _Append, version: int, admitted: asyncio.Future[Partition], *, waits: bool
 ) -> Appended:
-    """Append once another broker has been asked."""
+    """Append after another broker has verified the request."""
     wanted.partition = await admitted
     appended = node.append(wanted.partition, wanted.data.records or b"", version, waits=waits)
     return appended if isinstance(appended, Appended) else await appended
@@ -199,7 +199,7 @@ async def _finish(
     pending: list[_Append],
     version: int,
 ) -> ProduceResponse | None:
-    """Wait for the appends that went to a thread or wait for the disk."""
+    """Wait for the appends that run in a thread or wait for the disk."""
 
     def finish(each: _Append) -> PartitionProduceResponse:
         assert each.pending is not None
@@ -212,7 +212,7 @@ async def _finish(
 
 
 def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
-    """No answer under acks=0; an error there closes the connection."""
+    """Return the response, or None for acks=0, for which an error closes the connection."""
     if request.acks != 0:
         return response
     for topic in response.responses:
@@ -227,7 +227,7 @@ def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceRespon
 def _failed(
     node: Node, version: int, wanted: _Append, error: BrokerError
 ) -> PartitionProduceResponse:
-    """Write one partition's error code, sentence and guilty records."""
+    """Fill in one partition's error code, sentence and refused records."""
     result, partition = wanted.result, wanted.partition
     node.metrics.produce_failed(error.code)
     if partition is not None:
@@ -245,7 +245,7 @@ def _failed(
 
 
 def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
-    """Every partition gets the error."""
+    """Return the error for every partition."""
     if request.acks == 0:
         raise CloseConnection(f"acks=0 and {error.code.name}: {error.message}")
     return ProduceResponse(

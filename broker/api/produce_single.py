@@ -1,8 +1,9 @@
-"""Produce with one record set for one partition: the shape of nearly every request, taken a short way.
+"""A fast path for Produce with one record set for one partition, which nearly every request is.
 
-Behaviour: that of produce.py, to the byte; admission.py decides for both. What has another shape, is not
-admitted at once, belongs in a thread or fails is left to produce.py: `shortcut` then returns None and has
-stored nothing, so the ordinary way may try from the beginning and say what is wrong.
+Behaviour: the same bytes as `produce.py`; `admission.py` decides for both. Requests of another
+shape, and those that are not admitted at once, belong in a thread or fail, are left to
+`produce.py`: `shortcut` then returns None and has stored nothing, so that the ordinary path can
+start again and report the error.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ Buffer = bytes | bytearray | memoryview
 def shortcut(
     node: Node, session: Session, header: RequestHeader, frame: bytes | memoryview
 ) -> list[Buffer] | None:
-    """Append, and return the answer's frame: one buffer, or none where acks=0 wants no answer.
+    """Append, and return the response's frame: one buffer, or none for acks=0.
 
-    None if the request has to go the ordinary way.
+    Returns None if the request has to take the ordinary path.
     """
     version = header.api_version
     request = read(frame, header.body_offset, version)

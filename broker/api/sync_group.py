@@ -1,11 +1,13 @@
-"""SyncGroup (key 14): the leader hands out the assignment, every member receives its part.
+"""SyncGroup (key 14): the leader sends the assignments, every member receives its own.
 
-Behaviour: answered when the leader's assignment is stored; see `broker.groups`. While the group is being
-read the answer is REBALANCE_IN_PROGRESS, as Kafka's is: a consumer gives up at COORDINATOR_LOAD_IN_PROGRESS.
-A group too large for a record of __consumer_offsets is MESSAGE_TOO_LARGE, where it gives up, too
-(Kafka: UNKNOWN_SERVER_ERROR): it would be as large the next time.
+Behaviour: the response is sent when the leader's assignment is stored; see `broker.groups`. While
+the group is being loaded the error is REBALANCE_IN_PROGRESS, as in Kafka, because a consumer gives
+up at COORDINATOR_LOAD_IN_PROGRESS. A group too large for a record of __consumer_offsets is
+MESSAGE_TOO_LARGE, at which a consumer gives up, too (Kafka: UNKNOWN_SERVER_ERROR): the group would
+be too large again the next time.
 
-Version notes: 3 static members; 4 flexible; 5 protocol type and name, which must be the group's (KIP-559).
+Version notes: 3 static members; 4 flexible; 5 protocol type and name, which must be the group's
+(KIP-559).
 """
 
 from __future__ import annotations
@@ -54,5 +56,5 @@ async def handle(node: Node, request: SyncGroupRequest, context: Context) -> Syn
 
 
 def refuse(_request: SyncGroupRequest, error: BrokerError) -> SyncGroupResponse:
-    """The error."""
+    """Return the error."""
     return SyncGroupResponse(error_code=error.code, assignment=b"")

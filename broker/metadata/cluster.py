@@ -1,9 +1,11 @@
-"""The cluster's metadata: the newest image, and the changes that may be made to it.
+"""The cluster's metadata: the newest image, and the changes that can be made to it.
 
-Every change is one compare-and-set transaction on the store. It fails harmlessly when somebody else
-has changed the same thing since the image it was decided on, and is then decided anew. When a call
-returns, its change is durable and in the image. Changes of others arrive by the store's watch.
-What a client did wrong is raised as the BrokerError it should see; a store that fails raises
+Every change is one compare-and-set transaction on the store. If the same keys have changed since
+the image on which it was decided, the transaction fails without effect, and the change is decided
+again. When a call returns, its change is durable and in the image. Changes of other brokers arrive
+through the store's watch.
+
+A client's mistake is raised as the BrokerError that the client gets. A store that fails raises
 KafkaStorageError, and MetadataError if it cannot be opened.
 """
 
@@ -45,17 +47,17 @@ _WATCH_AGAIN_S = 1.0
 
 
 class ChangedMeanwhileError(Exception):
-    """What a change was decided on has changed: decide again on the newest image."""
+    """The data on which a change was decided has changed: decide again on the newest image."""
 
 
 class ClusterMetadata:
-    """Everything the cluster knows of itself, over one store."""
+    """The metadata of the cluster, in one store."""
 
     image: Image
     """The newest image; there is one from `open` on."""
 
     def __init__(self, store: KeyValueStore, node_id: int = 1) -> None:
-        """`node_id` is this broker: it leads the partitions that are created here."""
+        """`node_id` is this broker, which leads the partitions that are created here."""
         self.store = store
         self.node_id = node_id
         self._builder: ImageBuilder | None = None
@@ -63,7 +65,7 @@ class ClusterMetadata:
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the store and read everything; a new store gets a cluster id. Raises MetadataError."""
+        """Open the store and read it; a new store gets a cluster id. Raises MetadataError."""
         await self.store.open()
         try:
             await self.store.transact(
@@ -85,7 +87,7 @@ class ClusterMetadata:
         self._watch = asyncio.get_running_loop().create_task(self._follow())
 
     async def close(self) -> None:
-        """Let go of the store; changes under way are finished first."""
+        """Finish the changes in progress and close the store."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
@@ -93,7 +95,7 @@ class ClusterMetadata:
         await self.store.close()
 
     async def newer_image(self, revision: int) -> Image:
-        """Wait for an image that is newer than a revision."""
+        """Wait for an image that is newer than a revision, and return it."""
         while self.image.revision <= revision:
             await self._newer.wait()
         return self.image
@@ -108,7 +110,7 @@ class ClusterMetadata:
         *,
         topic_id: UUID | None = None,
     ) -> Topic:
-        """Create a topic that this broker leads; its settings are not judged here.
+        """Create a topic that this broker leads; its settings are not checked here.
 
         Raises InvalidTopic, TopicAlreadyExists.
         """
@@ -116,7 +118,7 @@ class ClusterMetadata:
         return await self.add_topic(Topic(name, topic_id or new_id(), assignments, dict(configs)))
 
     async def add_topic(self, topic: Topic) -> Topic:
-        """Write a topic as it is given. Raises InvalidTopic, TopicAlreadyExists."""
+        """Store a topic unchanged. Raises InvalidTopic, TopicAlreadyExists."""
         while True:
             self.check_name(topic.name)
             record = TopicRecord(topic.name, topic.topic_id, topic.partitions, topic.configs)
@@ -126,7 +128,7 @@ class ClusterMetadata:
                 return topic
 
     def check_name(self, name: str) -> None:
-        """Check that a topic of a name could be created. Raises InvalidTopic, TopicAlreadyExists."""
+        """Check that a topic could have this name. Raises InvalidTopic, TopicAlreadyExists."""
         check_topic_name(name)
         if name in self.image.topics:
             raise TopicAlreadyExists(f"topic {name} exists")
@@ -140,7 +142,7 @@ class ClusterMetadata:
     async def set_partitions(
         self, name: str, partitions: int, *, since: Image | None = None
     ) -> Topic:
-        """Give a topic so many partitions; this broker leads the new ones.
+        """Set a topic's number of partitions; this broker leads the new ones.
 
         Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`.
         """
@@ -164,11 +166,11 @@ class ClusterMetadata:
                 raise ChangedMeanwhileError
 
     async def delete_topic(self, name: str, topic_id: UUID | None = None) -> Topic:
-        """Forget a topic and its settings; return what it was.
+        """Delete a topic and its settings from the metadata; return the topic as it was.
 
-        Its id is among the image's `deletions` until `deletion_done` says that its logs are gone. With
-        `topic_id` the topic of that id is meant, and no other of the name.
-        Raises UnknownTopicOrPartition.
+        Its id is among the image's `deletions` until `deletion_done` reports that its logs are
+        gone. With `topic_id`, only the topic with that id is deleted, and no other topic of the
+        name. Raises UnknownTopicOrPartition.
         """
         while True:
             image = self.image
@@ -188,13 +190,13 @@ class ClusterMetadata:
                 return topic
 
     async def deletion_done(self, topic_id: UUID) -> None:
-        """Note that no log of a deleted topic is left."""
+        """Record that all logs of a deleted topic are gone."""
         await self._transact((), (Delete(records.deletion_key(topic_id)),))
 
     async def alter_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, since: Image | None = None
     ) -> Topic:
-        """Set some of a topic's settings, or remove those that are None; they are not judged here.
+        """Set some of a topic's settings, or remove those that are None; they are not checked here.
 
         Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`.
         """
@@ -228,7 +230,7 @@ class ClusterMetadata:
     async def put_partitions(
         self, partitions: Mapping[tuple[str, int], PartitionRecord], *, since: Image
     ) -> None:
-        """Change who has partitions, all of them or none; (topic, partition) names each.
+        """Change the assignments of partitions, all or none; (topic, partition) names each.
 
         Raises UnknownTopicOrPartition, and ChangedMeanwhileError if any has changed `since`.
         """
@@ -242,7 +244,7 @@ class ClusterMetadata:
             raise ChangedMeanwhileError
 
     async def allocate_producer_ids(self, count: int) -> range:
-        """Return a block of producer ids that nobody has had or will have."""
+        """Return a block of producer ids that are never allocated again."""
         assert count > 0, count
         while True:
             image = self.image
@@ -254,13 +256,13 @@ class ClusterMetadata:
     # -- the image ------------------------------------------------------------------------------
 
     async def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
-        """Commit and bring the image up to date; False if a comparison was false."""
+        """Commit and update the image; return False if a comparison was false."""
         revision = await self.store.transact(compares, operations)
         await self._refresh()
         return revision is not None
 
     async def _refresh(self) -> None:
-        """Bring the image up to the store's newest revision. Raises KafkaStorageError."""
+        """Update the image to the store's newest revision. Raises KafkaStorageError."""
         try:
             self._take(await self.store.changes(self.image.revision))
         except CompactedError:
@@ -292,13 +294,13 @@ class ClusterMetadata:
         self._newer = asyncio.Event()
 
     async def _follow(self) -> None:
-        """Take in every change, whoever made it, until the store is closed."""
+        """Apply every change, of any broker, until the store is closed."""
         while True:
             try:
                 async for changes in self.store.watch(self.image.revision):
                     self._take(changes)
             except CompactedError:
-                with contextlib.suppress(BrokerError):  # the next turn tries again
+                with contextlib.suppress(BrokerError):  # the next iteration tries again
                     await self._read_again()
                     continue
             except BrokerError as error:
@@ -328,6 +330,6 @@ def _put_partitions(
 
 
 def _changed(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Settings after a change; None takes one away."""
+    """Return settings after a change; None removes one."""
     merged = {**configs, **changes}
     return {name: value for name, value in merged.items() if value is not None}

@@ -1,7 +1,7 @@
-"""The image: everything there is to know at one revision, as one immutable value.
+"""The image: the whole metadata at one revision, as one immutable value.
 
-Whoever holds an image sees one consistent moment. `ImageBuilder` makes the first one of all keys and the
-next ones of changes; what a change does not touch is shared between them.
+A reader of an image sees one consistent moment. `ImageBuilder` makes the first image from all keys
+and the next ones from changes; images share what a change does not touch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Topic(NamedTuple):
-    """One topic. `configs` are its own settings, as given; `assignments` say who has each partition."""
+    """One topic. `configs` are its own settings; `assignments` name the partitions' brokers."""
 
     name: str
     topic_id: UUID
@@ -29,17 +29,17 @@ class Topic(NamedTuple):
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has."""
+        """The number of partitions."""
         return len(self.assignments)
 
     @property
     def replication_factor(self) -> int:
-        """How many brokers have its first partition."""
+        """The number of replicas of its first partition."""
         return len(self.assignments[0].replicas)
 
 
 class Image(NamedTuple):
-    """Everything there is to know, at one revision."""
+    """The whole metadata at one revision."""
 
     revision: int
     cluster_id: str
@@ -50,7 +50,7 @@ class Image(NamedTuple):
     deletions: MappingProxyType[UUID, str]  # names of deleted topics whose logs may still be there
 
     def assignment(self, topic: str, index: int) -> PartitionRecord | None:
-        """Return who has a partition; None if there is no such partition."""
+        """Return the assignment of a partition; None if there is no such partition."""
         known = self.topics.get(topic)
         if known is None or not 0 <= index < len(known.assignments):
             return None
@@ -58,19 +58,19 @@ class Image(NamedTuple):
 
 
 class ImageBuilder:
-    """The keys as records, and the image of them."""
+    """The keys as records, and their image."""
 
     def __init__(self, revision: int, pairs: Iterable[KeyValue]) -> None:
-        """Raises ValueError where the keys make no whole image."""
+        """Build the first image. Raises ValueError if the keys do not make a complete image."""
         self._records: dict[str, Record] = {
             pair.key: records.read(pair.key, pair.value) for pair in pairs
         }
         self.image = self._whole(revision)
 
     def apply(self, changes: Iterable[Change]) -> Image:
-        """Return the image after changes, which are whole revisions later than the image.
+        """Return the image after changes, which must be whole revisions later than the image.
 
-        Raises ValueError where they make no whole image; then the image stays as it is.
+        Raises ValueError if they do not make a complete image; then the image is unchanged.
         """
         changes = list(changes)
         if not changes:
@@ -120,7 +120,7 @@ class ImageBuilder:
         )
 
     def _next(self, revision: int, before: Mapping[str, Record | None]) -> Image:
-        """The image when the records of some keys have changed; `before` has what they were."""
+        """Return the image after the records of some keys have changed from `before`."""
         topics, by_id = dict(self.image.topics), dict(self.image.topics_by_id)
         touched = set()
         for key, record in before.items():
@@ -149,7 +149,7 @@ class ImageBuilder:
         )
 
     def _topic(self, record: TopicRecord) -> Topic:
-        """A topic with its partitions. Partitions of no topic are not in the image."""
+        """Return a topic with its partitions. Partitions without a topic are not in the image."""
         assignments = []
         for index in range(record.partitions):
             found = self._records.get(records.partition_key(record.topic_id, index))

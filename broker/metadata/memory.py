@@ -1,6 +1,6 @@
-"""A metadata store in memory, for tests and simulations: it keeps the contract, and forgets at the end.
+"""A metadata store in memory, for tests and simulations: it keeps the contract, without durability.
 
-Every call takes effect at once, so a simulation decides by its own order of calls what happens when.
+Every call takes effect at once, so the order of a simulation's calls is the order of their effects.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class MemoryStore:
-    """KeyValueStore in this process."""
+    """A KeyValueStore in this process."""
 
     def __init__(self, *, kept_revisions: int = KEPT_REVISIONS) -> None:
         self._kept_revisions = kept_revisions
         self._pairs: dict[str, KeyValue] = {}
         self._changes: list[Change] = []
         self._revision = 0
-        self._compacted = 0  # changes up to this revision are forgotten
+        self._compacted = 0  # changes up to this revision are no longer kept
         self._watches = Watches()
         self._is_open = False
 

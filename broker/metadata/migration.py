@@ -1,9 +1,9 @@
-"""Brings the tables of a metadata file to the newest layout.
+"""Migrates the tables of a metadata file to the newest layout.
 
-Layouts 1 and 2 had a table for each kind of thing; layout 3 holds keys (`records` says which). Everything
-is done in the one transaction of the caller, so a crash in the middle leaves the old file as it was.
-The partitions of migrated topics have no leader and no known leader epoch: the old tables did not know
-either. The broker that opens the file claims them (`broker/topics/controller.py`).
+Layouts 1 and 2 had a table for each type of object; layout 3 holds keys (see `records`). All of it
+happens in one transaction of the caller, so a crash leaves the old file as it was. The partitions
+of migrated topics have no leader and no known leader epoch, because the old tables had neither. The
+broker that opens the file claims them (`broker/topics/controller.py`).
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _TABLES = (
     ) WITHOUT ROWID""",
     "CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
 )
-_WITH_DELETIONS = 2  # the layout that began to remember deleted topics
+_WITH_DELETIONS = 2  # the first layout that kept deleted topics
 _UNCLAIMED = PartitionRecord((), (), NO_LEADER, UNKNOWN_EPOCH)
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Make the tables of the newest layout, and move into them what older ones hold.
+    """Create the tables of the newest layout, and move the content of older tables into them.
 
     Raises ValueError or TypeError for values that no tidelog wrote, and sqlite3.Error.
     """
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     if layout == LAYOUT:
-        return  # another process was faster
+        return  # another process has migrated it
     puts = list(_old_records(db, layout)) if layout else []
     for statement in _TABLES:
         db.execute(statement)
@@ -68,7 +68,7 @@ def migrate(db: sqlite3.Connection) -> None:
 
 
 def _old_records(db: sqlite3.Connection, layout: int) -> Iterator[Put]:
-    """What the tables of layouts 1 and 2 say, as keys."""
+    """Yield the content of the tables of layouts 1 and 2, as keys."""
     meta = dict(db.execute("SELECT name, value FROM meta").fetchall())
     if not {"cluster_id", "next_producer_id"} <= meta.keys():
         raise ValueError("the cluster's id or the next producer id is missing")

@@ -1,9 +1,11 @@
-"""Which names a topic may have, and how ids are written, as Kafka has it.
+"""Valid topic names, and the text form of ids, as in Kafka.
 
-A topic's name is 1 to 249 characters out of [a-zA-Z0-9._-], and neither "." nor "..": it must fit into
-a directory name. Metrics write "." as "_", so two topics whose names differ only there collide.
-Ids are 16 random bytes in URL-safe base64 without padding; ones that begin with "-" are avoided,
-for command lines would take them for options, and so are the two that Kafka reserves.
+A topic's name is 1 to 249 characters of [a-zA-Z0-9._-], and neither "." nor "..", because it must
+fit into a directory name. Metrics write "." as "_", so two topics whose names differ only there
+collide.
+
+Ids are 16 random bytes in URL-safe base64 without padding. Ids that begin with "-" are avoided,
+because command lines would take them for options, and so are the two that Kafka reserves.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _RESERVED = (UUID(int=0), UUID(int=1))
 
 
 def check_topic_name(name: str) -> None:
-    """Raises InvalidTopic, saying what is wrong, for a name that Kafka does not allow."""
+    """Raise InvalidTopic, with the reason, for a name that Kafka does not allow."""
     if not name:
         raise InvalidTopic("a topic's name must not be empty")
     if name in (".", ".."):
@@ -37,12 +39,12 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """What two topics must not have in common."""
+    """Return the form of a name that two topics must not have in common."""
     return name.replace(".", "_")
 
 
 def new_id() -> UUID:
-    """A random id that Kafka would choose."""
+    """Return a random id that Kafka could choose."""
     while True:
         chosen = uuid4()
         if chosen not in _RESERVED and not written_id(chosen).startswith("-"):
@@ -50,5 +52,5 @@ def new_id() -> UUID:
 
 
 def written_id(value: UUID) -> str:
-    """An id in Kafka's 22 characters of base64."""
+    """Return an id as Kafka's 22 characters of base64."""
     return urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")

@@ -1,7 +1,7 @@
-"""What the keys of the metadata are called and what their values say. docs/formats.md lists them.
+"""The keys of the metadata and their values. docs/formats.md lists them.
 
-Values are JSON objects in UTF-8. `read` turns a key and its value into one of the records below and
-raises ValueError where it cannot; `put_*` write them.
+Values are JSON objects in UTF-8. `read` turns a key and its value into one of the records below, or
+raises ValueError; `put_*` return the operations that write them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ UNKNOWN_EPOCH = -1
 
 
 class ClusterRecord(NamedTuple):
-    """The cluster's id."""
+    """The cluster id."""
 
     cluster_id: str
 
 
 class TopicRecord(NamedTuple):
-    """A topic: its id, how many partitions it has, and its own settings as given."""
+    """A topic: its id, its number of partitions, and its own settings as given."""
 
     name: str
     topic_id: UUID
@@ -45,10 +45,10 @@ class TopicRecord(NamedTuple):
 
 
 class PartitionRecord(NamedTuple):
-    """Who has a partition. `replicas` are broker ids, the preferred leader first.
+    """The assignment of a partition. `replicas` are broker ids, the preferred leader first.
 
-    A leader of NO_LEADER and a leader epoch of UNKNOWN_EPOCH are those of a partition that an older
-    tidelog made: the log alone knows its epoch, until a broker claims it.
+    The leader NO_LEADER and the leader epoch UNKNOWN_EPOCH belong to a partition that an older
+    tidelog created: only its log knows the epoch, until a broker claims it.
     """
 
     replicas: tuple[int, ...]
@@ -59,7 +59,7 @@ class PartitionRecord(NamedTuple):
 
     @classmethod
     def led_by(cls, broker: int, leader_epoch: int = 0) -> PartitionRecord:
-        """A partition of which one broker has the only replica."""
+        """Return the record of a partition whose only replica is on one broker."""
         return cls((broker,), (broker,), broker, leader_epoch)
 
 
@@ -70,13 +70,13 @@ class BrokerConfigsRecord(NamedTuple):
 
 
 class ProducerIdsRecord(NamedTuple):
-    """The first producer id that nobody has had."""
+    """The first producer id that has not been allocated."""
 
     next_id: int
 
 
 class DeletionRecord(NamedTuple):
-    """A topic that was deleted, and whose logs may still be there."""
+    """A deleted topic whose logs may still exist."""
 
     name: str
 
@@ -92,38 +92,38 @@ Record = (
 
 
 def topic_key(name: str) -> str:
-    """The key of a topic. Names that may not both exist have one key."""
+    """Return the key of a topic. Names that may not coexist have the same key."""
     return TOPIC_PREFIX + collision_key(name)
 
 
 def partition_key(topic_id: UUID, index: int) -> str:
-    """The key of a partition."""
+    """Return the key of a partition."""
     return f"{PARTITION_PREFIX}{written_id(topic_id)}/{index}"
 
 
 def deletion_key(topic_id: UUID) -> str:
-    """The key of a pending deletion."""
+    """Return the key of a pending deletion."""
     return DELETION_PREFIX + written_id(topic_id)
 
 
 def partition_of(key: str) -> tuple[UUID, int]:
-    """The topic's id and the number in a partition's key; raises ValueError."""
+    """Return the topic's id and the partition's number in a partition's key. Raises ValueError."""
     written, _, index = key.removeprefix(PARTITION_PREFIX).partition("/")
     return _read_id(written), int(index)
 
 
 def deletion_of(key: str) -> UUID:
-    """The topic's id in the key of a deletion; raises ValueError."""
+    """Return the topic's id in the key of a deletion. Raises ValueError."""
     return _read_id(key.removeprefix(DELETION_PREFIX))
 
 
 def put_cluster(cluster_id: str) -> Put:
-    """Write the cluster's id."""
+    """Return the operation that writes the cluster id."""
     return _put(CLUSTER, {"id": cluster_id})
 
 
 def put_topic(topic: TopicRecord) -> Put:
-    """Write a topic."""
+    """Return the operation that writes a topic."""
     return _put(
         topic_key(topic.name),
         {
@@ -136,27 +136,27 @@ def put_topic(topic: TopicRecord) -> Put:
 
 
 def put_partition(topic_id: UUID, index: int, partition: PartitionRecord) -> Put:
-    """Write a partition."""
+    """Return the operation that writes a partition."""
     return _put(partition_key(topic_id, index), partition._asdict())
 
 
 def put_broker_configs(configs: Mapping[str, str]) -> Put:
-    """Write the brokers' dynamic settings."""
+    """Return the operation that writes the brokers' dynamic settings."""
     return _put(BROKER_CONFIGS, dict(configs))
 
 
 def put_producer_ids(next_id: int) -> Put:
-    """Write which producer ids are left."""
+    """Return the operation that writes the first producer id that is free."""
     return _put(PRODUCER_IDS, {"next": next_id})
 
 
 def put_deletion(topic_id: UUID, name: str) -> Put:
-    """Write that a topic's logs have to go."""
+    """Return the operation that records that a topic's logs must be deleted."""
     return _put(deletion_key(topic_id), {"name": name})
 
 
 def read(key: str, value: bytes) -> Record:
-    """Return what a key says. Raises ValueError for a key or a value that nobody here writes."""
+    """Return the record of a key and its value. Raises ValueError for an unknown key or value."""
     try:
         record = _read(key, json.loads(value))
     except (KeyError, TypeError, ValueError) as error:
@@ -206,7 +206,7 @@ def _configs(said: Mapping[str, object]) -> Mapping[str, str]:
 
 
 def _read_id(written: str) -> UUID:
-    """An id from the 22 characters that `written_id` makes; raises ValueError."""
+    """Return the id in the 22 characters that `written_id` makes. Raises ValueError."""
     value = UUID(bytes=urlsafe_b64decode(written + "=="))
     if written_id(value) != written:
         raise ValueError(f"{written!r} is no id")

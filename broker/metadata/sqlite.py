@@ -1,17 +1,17 @@
 """The embedded metadata store: one SQLite file beside the logs.
 
-A transaction is synced before it returns, so it survives kill -9 and a power loss, and one that did
-not return is there whole or not at all. One thread owns the connection. Several stores, also of
-several processes on one machine, may have one file open: each sees the commits of the others when
-it watches, after at most `poll_interval_s`.
+A transaction is synced before it returns, so it survives kill -9 and a power loss. One that did not
+return is applied whole or not at all. One thread owns the connection. Several stores, also of
+several processes on one machine, may have the same file open: the watch of each sees the commits of
+the others after at most `poll_interval_s`.
 
-Tables: `kv` holds the keys with both revisions, `change` what the last revisions changed, `counter`
-the newest revision and up to which one changes are forgotten. `PRAGMA user_version` counts the
-layout. A file of an older layout is migrated in one transaction (`migration`); one of a newer layout is
-refused, not guessed at.
+Tables: `kv` holds the keys with both revisions, `change` the changes of the last revisions,
+`counter` the newest revision and the revision up to which changes are no longer kept. `PRAGMA
+user_version` is the layout. A file of an older layout is migrated in one transaction (`migration`);
+one of a newer layout is refused.
 
-Write-ahead logging is used only where the SQLite library is known to be free of the WAL-reset bug,
-which can lose commits when two connections write; elsewhere the file has a rollback journal.
+Write-ahead logging is used only if the SQLite library is known to be free of the WAL-reset bug,
+which can lose commits when two connections write. Otherwise the file has a rollback journal.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 
 _BUSY_TIMEOUT_S = 10.0
 _REVISION, _COMPACTED = "revision", "compacted"
-# The first release of each branch that has the fix of the WAL-reset bug; newer branches have it all.
+# The first release of each branch with the fix of the WAL-reset bug; newer branches all have it.
 _WAL_FIXED = {(3, 44): 6, (3, 50): 7, (3, 51): 3}
 _FIRST_FIXED_BRANCH = (3, 52)
 
@@ -59,7 +59,7 @@ def wal_is_safe(version: tuple[int, int, int]) -> bool:
 
 
 class SqliteStore:
-    """KeyValueStore in a file."""
+    """A KeyValueStore in a file."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class SqliteStore:
         kept_revisions: int = KEPT_REVISIONS,
         poll_interval_s: float | None = 0.2,
     ) -> None:
-        """Name the file; `open` touches it. Without an interval others' commits are not looked for."""
+        """Name the file for `open`. Without an interval, commits of others are not watched."""
         self._path = path
         self._kept_revisions = kept_revisions
         self._poll_interval_s = poll_interval_s
@@ -115,7 +115,7 @@ class SqliteStore:
             raise KafkaStorageError("the metadata store is closed") from None
 
     def _guarded(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Run work in one transaction; raises KafkaStorageError."""
+        """Run work in one transaction. Raises KafkaStorageError."""
         db = self._db
         if db is None:
             raise KafkaStorageError("the metadata store is closed")
@@ -137,14 +137,14 @@ class SqliteStore:
             raise KafkaStorageError("the metadata store is closed")
         try:
             with db:
-                # A transaction that began by reading could find the file taken when it writes.
+                # A transaction that begins with a read could find the file locked when it writes.
                 db.execute("BEGIN IMMEDIATE")
                 if not all(_holds(db, compare) for compare in compares):
                     return None
                 revision = _apply(db, operations, self._kept_revisions)
         except sqlite3.Error as error:
             raise KafkaStorageError(f"the metadata in {self._path} failed: {error}") from error
-        loop.call_soon_threadsafe(self._watches.notify)  # also if the caller has given up waiting
+        loop.call_soon_threadsafe(self._watches.notify)  # also if the caller no longer waits
         return revision
 
     def _open(self) -> None:
@@ -175,7 +175,7 @@ class SqliteStore:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Set the connection up, and bring the file to the newest layout."""
+    """Configure the connection, and migrate the file to the newest layout."""
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     if layout > migration.LAYOUT:
         raise MetadataError(
@@ -187,14 +187,14 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA mmap_size = 0")
     (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":  # without its settings a topic's records might be deleted
+    if found != "ok":  # a topic without its settings might lose records to retention
         raise MetadataError(f"the metadata in {path} is damaged: {' '.join(found.split())}")
     if layout < migration.LAYOUT:
         with db:
             db.execute("BEGIN IMMEDIATE")
             try:
                 migration.migrate(db)
-            except (TypeError, ValueError) as error:  # a value that is no number or id
+            except (TypeError, ValueError) as error:  # a value that is not a number or an id
                 raise MetadataError(f"the metadata in {path} is damaged: {error}") from None
 
 
@@ -234,7 +234,7 @@ def _holds(db: sqlite3.Connection, compare: Compare) -> bool:
 
 
 def _apply(db: sqlite3.Connection, operations: Sequence[Operation], kept: int) -> int:
-    """Do the operations as the next revision; return the newest revision."""
+    """Apply the operations as the next revision; return the newest revision."""
     revision = _counter(db, _REVISION) + 1
     made: list[Change] = []
     for each in operations:

@@ -1,15 +1,15 @@
 """The contract of a metadata store: keys, revisions, compare-and-set transactions and a watch.
 
 A store maps keys, which are text, to values, which are bytes. Every transaction that changes
-something gets the next revision. A key remembers the revision that created it and the one that last
-modified it; a key that is deleted and made again is a new key. A transaction names what must be
-true and what is then to be done. It happens whole or not at all, and when it has returned, it is
-durable. `changes` and `watch` tell every change in the order of revisions and keys, and never a
-part of a revision. A store may forget old changes (`CompactedError`); who needs them reads
-everything again.
+something gets the next revision. A key has the revision that created it and the one that last
+modified it; a key that is deleted and created again is a new key. A transaction has comparisons and
+operations. It is applied whole if every comparison is true, else not at all, and it is durable when
+it returns. `changes` and `watch` return every change in the order of revisions and keys, and never
+a part of a revision. A store may drop old changes (`CompactedError`); a reader that needs them
+reads everything again.
 
-The contract is that of etcd without leases. Leases come with the first store that really ends them.
-`memory` and `sqlite` keep the contract; one test holds both to it.
+The contract is that of etcd without leases. Leases come with the first store that enforces them.
+`memory` and `sqlite` keep the contract; one test checks both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-KEPT_REVISIONS = 1_000  # whose changes a store remembers, at least
+KEPT_REVISIONS = 1_000  # the least number of revisions whose changes a store keeps
 
 
 class MetadataError(Exception):
@@ -27,11 +27,11 @@ class MetadataError(Exception):
 
 
 class CompactedError(Exception):
-    """The store has forgotten the changes asked for; read everything instead."""
+    """The store no longer has the requested changes; read everything instead."""
 
 
 class KeyValue(NamedTuple):
-    """One key as it is: its value, and the revisions that created it and last modified it."""
+    """One key: its value, and the revisions that created it and last modified it."""
 
     key: str
     value: bytes
@@ -40,14 +40,14 @@ class KeyValue(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All keys under a prefix, in order, as they were at one revision."""
+    """All keys with a prefix, in order, at one revision."""
 
     revision: int
     pairs: tuple[KeyValue, ...]
 
 
 class Change(NamedTuple):
-    """One key as a revision left it; a value of None says that the revision deleted it."""
+    """One key after a revision; a value of None means that the revision deleted it."""
 
     revision: int
     key: str
@@ -55,7 +55,7 @@ class Change(NamedTuple):
 
 
 class Compare(NamedTuple):
-    """Something that must be true of a key. Both revisions of a key that does not exist are 0."""
+    """A condition on a key. Both revisions of a key that does not exist are 0."""
 
     key: str
     target: Literal["create", "mod"]
@@ -63,7 +63,7 @@ class Compare(NamedTuple):
     revision: int
 
     def holds(self, create_revision: int, mod_revision: int) -> bool:
-        """Tell whether it is true of a key with these revisions."""
+        """Tell whether the condition is true for a key with these revisions."""
         actual = create_revision if self.target == "create" else mod_revision
         if self.relation == "=":
             return actual == self.revision
@@ -78,7 +78,7 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a key; nothing if there is none."""
+    """Delete a key; no effect if there is none."""
 
     key: str
 
@@ -87,28 +87,28 @@ Operation = Put | Delete
 
 
 def absent(key: str) -> tuple[Compare, ...]:
-    """Compare that a key does not exist."""
+    """Return the condition that a key does not exist."""
     return (Compare(key, "mod", "=", 0),)
 
 
 def unchanged_since(key: str, revision: int) -> tuple[Compare, ...]:
-    """Compare that a key exists and is as it was at a revision."""
+    """Return the conditions that a key exists and has not changed since a revision."""
     return (Compare(key, "mod", ">", 0), Compare(key, "mod", "<", revision + 1))
 
 
 class KeyValueStore(Protocol):
-    """What every metadata store does.
+    """The contract of every metadata store.
 
-    Everything but open() raises KafkaStorageError when the store cannot keep its promise. After a
-    transaction raised it, the outcome is unknown: only another transaction can settle it.
+    Every method but open() raises KafkaStorageError if the store cannot do its work. If a
+    transaction raises it, the outcome is unknown: only another transaction can tell.
     """
 
     async def open(self) -> None:
-        """Make the store, or find it. Raises MetadataError."""
+        """Open the store, or create it. Raises MetadataError."""
         ...
 
     async def close(self) -> None:
-        """Finish transactions under way, end the watches, and let go of everything."""
+        """Finish the transactions in progress, end the watches, and close the store."""
         ...
 
     async def read(self, prefix: str = "") -> Snapshot:
@@ -118,19 +118,19 @@ class KeyValueStore(Protocol):
     async def transact(
         self, compares: Sequence[Compare], operations: Sequence[Operation]
     ) -> int | None:
-        """Do the operations if every comparison is true; return the store's revision after that.
+        """Apply the operations if every comparison is true; return the store's revision after that.
 
-        None says that a comparison is false, and nothing was done. A key may be named by one
-        operation only (ValueError). Operations that change nothing take no revision.
+        Returns None if a comparison is false; then nothing is changed. Two operations on one key
+        are a ValueError. Operations that change nothing take no revision.
         """
         ...
 
     async def changes(self, after: int) -> list[Change]:
-        """Return what changed after a revision, in order. Raises CompactedError."""
+        """Return the changes after a revision, in order. Raises CompactedError."""
         ...
 
     def watch(self, after: int) -> AsyncIterator[list[Change]]:
-        """Yield what changes after a revision, as it happens; each list is of whole revisions.
+        """Yield the changes after a revision, as they happen; each list has whole revisions.
 
         Ends when the store is closed. Raises CompactedError.
         """
@@ -138,7 +138,7 @@ class KeyValueStore(Protocol):
 
 
 def check_operations(operations: Sequence[Operation]) -> None:
-    """Raise ValueError where two operations are about one key: their order would be a guess."""
+    """Raise ValueError if two operations are on one key, because their order would be undefined."""
     keys = [operation.key for operation in operations]
     if len(set(keys)) != len(keys):
         raise ValueError("a transaction may name a key once")

@@ -1,7 +1,7 @@
-"""Watches of a store in this process: told that something was committed, they read what it was.
+"""Watches of a store in this process: a commit notifies them, and they read the changes.
 
-Between commits of this process a watch may also look at an interval, for what other processes
-committed to the same file.
+Between commits of this process a watch may also poll for commits of other processes to the same
+file.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Watches:
-    """The watches of one store; all methods belong to the event loop."""
+    """The watches of one store; all methods run on the event loop."""
 
     def __init__(self) -> None:
         self._watchers: set[asyncio.Event] = set()
         self._closed = False
 
     def notify(self) -> None:
-        """Wake every watch: something was committed."""
+        """Wake every watch after a commit."""
         for watcher in self._watchers:
             watcher.set()
 
@@ -39,7 +39,7 @@ class Watches:
         changes: Callable[[int], Awaitable[list[Change]]],
         interval_s: float | None,
     ) -> AsyncIterator[list[Change]]:
-        """Yield what `changes` returns after each revision seen, whenever there is something."""
+        """Yield what `changes` returns after each revision, whenever it is not empty."""
         watcher = asyncio.Event()
         self._watchers.add(watcher)
         try:

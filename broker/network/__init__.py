@@ -1,5 +1,6 @@
-"""From bytes on a socket to a handler and back, and HTTP.
+"""Sockets, frames and the dispatch of requests to handlers, and HTTP.
 
-Begin with `connection.py` (frames in, ordered answers out) and `dispatch.py` (which handler serves
-what). The HTTP routes are in `http_*.py`.
+Promises that responses leave in the order of their requests, and that a connection's memory is
+bounded. Begin with `connection.py` (frames in, ordered responses out) and `dispatch.py` (the
+handler of each request). The HTTP routes are in `http_*.py`.
 """

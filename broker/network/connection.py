@@ -1,17 +1,20 @@
-"""Bytes in, ordered bytes out.
+"""One client's connection: it cuts frames out of the stream and sends responses in order.
 
 One connection is one asyncio protocol. It promises:
 
-- requests are served strictly one after the other, so answers leave in request order and the appends
-  of a pipelining producer keep their order (Kafka mutes the channel to the same end);
-- a request that can be answered at once is answered inside `data_received`, without a task;
-- a peer that never stops sending takes turns with the others: each waits a few milliseconds at most;
-- memory is bounded: while a request is served, or the peer does not read its answers, at most
-  `_PIPELINE_BYTES` of further requests are taken in, then the socket is not read; a frame's bytes are
-  held as they arrive, never allocated on the word of its length;
-- whatever cannot be understood closes this connection, is logged and counted, and touches no other;
-- what came whole before that, or before the peer left, is still served, as Kafka does: a producer with
-  acks=0 may close right behind its last request. Only a fetch or a lookup is given up with its connection.
+- Requests are served strictly one after the other. So responses leave in request order, and the
+  appends of a pipelining producer keep their order (Kafka mutes the channel to the same end).
+- A request that can be answered at once is answered inside `data_received`, without a task.
+- A peer that never stops sending takes turns with the others: each waits a few milliseconds at
+  most.
+- Memory is bounded: while a request is served, or the peer does not read its responses, at most
+  `_PIPELINE_BYTES` of further requests are buffered, then the socket is not read. A frame's bytes
+  are kept as they arrive; memory is never allocated because of a frame's stated length.
+- A frame that cannot be parsed closes this connection, is logged and counted, and does not affect
+  others.
+- Frames that were complete before that, or before the peer closed, are still served, as in Kafka: a
+  producer with acks=0 may close right after its last request. Only a fetch or a lookup is cancelled
+  with its connection.
 """
 
 from __future__ import annotations
@@ -37,12 +40,12 @@ log = logging.getLogger("tidelog.connection")
 _PIPELINE_BYTES = 1 << 20
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
 _COPY_BYTES = 16_384
-_MOST_CHUNKS = 4096  # pieces of one frame
-# How requests begin that change nothing and may take long: Fetch and ListOffsets.
+_MOST_CHUNKS = 4096  # the most chunks of one frame
+# The first bytes of requests that change nothing and may take long: Fetch and ListOffsets.
 _GIVEN_UP = (b"\0\1", b"\0\2")
-# A peer that keeps the socket full is served for so long before the others have their turn.
+# The longest time for which one peer is served before the others have their turn.
 _TURN_S = 0.002
-# Answers that are ready together leave together, up to so many bytes.
+# Responses that are ready together are sent together, up to this many bytes.
 _HELD_BYTES = 16_384
 
 
@@ -55,34 +58,34 @@ class Connection(asyncio.Protocol):
         self.session = Session(ANONYMOUS, "", listener.name)
         self.peer = ""
         self.client_id: str | None = None
-        self.software = ""  # name and version, once ApiVersions v3 has told
+        self.software = ""  # name and version from ApiVersions v3
         self.last_active_s = 0.0
         self._transport: asyncio.Transport | None = None
         self._chunks: list[bytes] = []  # an incomplete frame, its length prefix included
         self._have = 0  # bytes in _chunks
-        self._need = 4  # bytes until something can be done: the prefix, then the whole frame
+        self._need = 4  # bytes that are needed to proceed: the prefix, then the whole frame
         self._waiting: deque[bytes | memoryview] = deque()  # whole frames not yet served
         self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = (
-            None  # the request that could not be answered at once
+            None  # serves a request that could not be answered at once
         )
-        self._may_give_up = False  # the task, when the peer has left
-        self._turn: asyncio.Handle | None = None  # set while the others have theirs
-        self._end: str | None = None  # why nothing is read any more; "" if the peer has left
-        self._left = False  # the broker stops
+        self._may_give_up = False  # whether to cancel the task when the peer closes
+        self._turn: asyncio.Handle | None = None  # set while other connections have their turn
+        self._end: str | None = None  # why reading has ended; "" if the peer has closed
+        self._left = False  # the broker is stopping
         self._writable = True
-        self._unsent_bytes = 0  # what node.connections.unsent_bytes holds of ours
+        self._unsent_bytes = 0  # this connection's part of node.connections.unsent_bytes
         self._reading = True
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being served."""
+        """Tell whether a request is being served."""
         return self._task is not None
 
     # -- the transport's calls ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport; refuse when the broker is full."""
+        """Store the transport; close it if the broker has too many connections."""
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
@@ -94,7 +97,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Forget everything; a fetch or lookup under way is cancelled, what changes anything is finished."""
+        """Clean up; cancel a fetch or lookup in progress, but finish a request that writes."""
         self._count_unsent(0)
         self._transport = None
         self.node.connections.discard(self)
@@ -107,7 +110,7 @@ class Connection(asyncio.Protocol):
             self._task.cancel()
 
     def eof_received(self) -> bool:
-        """The peer sends no more: serve what it sent, then close. A fetch or lookup is given up."""
+        """Serve what the peer has sent, then close. A fetch or lookup in progress is cancelled."""
         if self._end is not None or (self._task is not None and self._may_give_up):
             return False
         if not self._waiting and self._task is None:
@@ -116,11 +119,11 @@ class Connection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """The peer reads slowly: serve nothing more until it has caught up."""
+        """Stop serving while the peer reads slowly."""
         self._writable = False
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """Continue, because the peer has caught up."""
         self._writable = True
         self._count_unsent(0)
         if self._task is None and self._turn is None:
@@ -138,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._chunks.append(data)
             self._have += len(data)
             if self._have < self._need:
-                if len(self._chunks) > _MOST_CHUNKS:  # each costs more than a byte: fold them
+                if len(self._chunks) > _MOST_CHUNKS:  # each has an overhead, so they are joined
                     self._chunks[:] = [b"".join(self._chunks)]
                 return
             data = b"".join(self._chunks)
@@ -183,27 +186,27 @@ class Connection(asyncio.Protocol):
             self._need = 4
 
     def _refuse(self, reason: str) -> None:
-        """Drop the connection for what it sent."""
+        """Close the connection because of invalid data."""
         self.node.metrics.bad_requests += 1
         log.warning("connection closed: %s", reason, extra={"peer": self.peer})
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Serve nothing more, let answers already written leave, then close."""
+        """Serve nothing more, send the responses already written, then close."""
         self._waiting.clear()
         self._waiting_bytes = 0
         self.close()
 
     def close(self) -> None:
-        """Let answers already written leave, then close."""
+        """Send the responses already written, then close."""
         if self._transport is not None:
             self._transport.close()
 
     def leave(self) -> None:
-        """Take no more, let answers already written leave, and wait for the peer to close.
+        """Read no more, send the responses already written, and wait for the peer to close.
 
-        Closing at once while the peer still sends would make the kernel reset the connection, and the
-        peer lose answers on their way to it.
+        If the broker closed at once while the peer still sends, the kernel would reset the
+        connection, and the peer would lose responses on their way to it.
         """
         if self._transport is None or self._left or self._transport.is_closing():
             return
@@ -216,19 +219,19 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
 
     def expire(self) -> None:
-        """Close a connection that was silent for too long; one that does not read is cut off."""
+        """Close a connection that was idle for too long; abort it if the peer does not read."""
         if self._writable:
             self.close()
         else:
             self.abort()
 
     def abort(self) -> None:
-        """Close now, whatever has not left."""
+        """Close now and drop what has not been sent."""
         if self._transport is not None:
             self._transport.abort()
 
     def _regulate(self) -> None:
-        """Read the socket only while there is room for what it brings."""
+        """Read the socket only while there is room for more data."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -245,7 +248,7 @@ class Connection(asyncio.Protocol):
     # -- serving --------------------------------------------------------------------------------
 
     def _is_one_frame(self, data: bytes) -> bool:
-        """Whether nothing is under way or left over, and this is one small request: nearly always."""
+        """Tell whether the connection is idle and `data` is one small request: nearly always."""
         size = len(data) - 4
         return (
             not self._have
@@ -260,7 +263,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _serve_one(self, frame: bytes) -> None:
-        """Do what `_serve_waiting` does for a frame that came alone, without a queue."""
+        """Do what `_serve_waiting` does for a single frame, without a queue."""
         try:
             answer = dispatch(self.node, self, frame)
         except CloseConnection as reason:
@@ -274,7 +277,8 @@ class Connection(asyncio.Protocol):
     def _serve_waiting(self) -> None:
         """Serve queued frames until one has to wait, the peer does not read, or the turn is over.
 
-        Small answers to frames that came together leave together: half of such a request's cost is sending.
+        Small responses to frames that came together are sent together, because sending is half of
+        the cost of such a request.
         """
         monotonic_s = self.node.clock.monotonic_s
         over_s = monotonic_s() + _TURN_S
@@ -299,8 +303,8 @@ class Connection(asyncio.Protocol):
                 self._finish_later(frame, answer)
                 break
             if monotonic_s() > over_s:
-                # Not reading for a round of the loop matters too: it would hand over what has come
-                # in the meantime, many times over, before it looks at another socket.
+                # Reading stops for an iteration of the loop too: else the loop would deliver the
+                # data that has arrived meanwhile, many times, before it polls another socket.
                 self._turn = asyncio.get_running_loop().call_soon(self._go_on)
                 break
         self._write(held)
@@ -313,18 +317,18 @@ class Connection(asyncio.Protocol):
         self._regulate()
 
     def _go_on(self) -> None:
-        """The others had their turn."""
+        """Continue after the turn of the others."""
         self._turn = None
         if self._task is None:
             self._serve_waiting()
 
     def _finish_later(self, frame: bytes | memoryview, answer: Awaitable[Answer]) -> None:
-        """Wait for an answer in a task; nothing else is served until it has come."""
+        """Wait for a response in a task; nothing else is served until it is done."""
         self._may_give_up = frame[:2] in _GIVEN_UP
         self._task = asyncio.get_running_loop().create_task(self._finish(answer))
 
     async def _finish(self, answer: Awaitable[Answer]) -> None:
-        """Wait for one answer, write it, go on with the queue."""
+        """Wait for one response, write it, and continue with the queue."""
         try:
             parts = await answer
         except CloseConnection as reason:
@@ -341,7 +345,7 @@ class Connection(asyncio.Protocol):
         self._serve_waiting()
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        """Send answers; each begins with its four-byte length."""
+        """Send responses; each begins with its four-byte length."""
         if not parts:
             return
         self.last_active_s = self.node.clock.monotonic_s()
@@ -354,6 +358,6 @@ class Connection(asyncio.Protocol):
                 self._count_unsent(self._transport.get_write_buffer_size())
 
     def _count_unsent(self, size_bytes: int) -> None:
-        """Tell the node how much of our answers waits for the peer to read."""
+        """Update the node's count of response bytes that wait for peers to read."""
         self.node.connections.unsent_bytes += size_bytes - self._unsent_bytes
         self._unsent_bytes = size_bytes

@@ -1,4 +1,4 @@
-"""The open connections: how many may be, which have been silent too long, what they have not read."""
+"""The open connections: their limit, the idle ones, and responses that are not read yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.topics.settings import Settings
 
-# Answers that slow readers leave in memory: beyond the first, fetches shrink towards the second.
+# Bytes of responses that slow readers leave in memory: beyond the first limit, the size of fetches
+# shrinks towards the second.
 _UNSENT_BYTES = 256 << 20
 _LEAST_FETCH_BYTES = 64 << 10
 
@@ -24,7 +25,7 @@ class Connections:
         self._settings = settings
         self._metrics = metrics
         self._open: set[Connection] = set()
-        self.unsent_bytes = 0  # answers that wait for their peers to read
+        self.unsent_bytes = 0  # bytes of responses that wait for peers to read
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._open)
@@ -33,7 +34,7 @@ class Connections:
         return len(self._open)
 
     def admit(self, connection: Connection) -> bool:
-        """Take a connection in, unless max.connections are open."""
+        """Add a connection and return True, unless max.connections are open."""
         if len(self._open) >= self._settings.broker.max_connections:
             self._metrics.connections_refused += 1
             return False
@@ -42,11 +43,11 @@ class Connections:
         return True
 
     def discard(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Remove a closed connection."""
         self._open.discard(connection)
 
     def close_idle(self, clock: Clock) -> int:
-        """Close what has been silent for connections.max.idle.ms; return how many."""
+        """Close the connections that were idle for connections.max.idle.ms; return their number."""
         oldest_s = clock.monotonic_s() - self._settings.broker.connections_max_idle_ms / 1000
         idle = [c for c in self._open if c.last_active_s < oldest_s and not c.is_busy]
         for connection in idle:
@@ -54,7 +55,7 @@ class Connections:
         return len(idle)
 
     def fetch_room(self) -> int:
-        """How many bytes of records one answer may carry now: less when peers do not read theirs."""
+        """Return the most bytes of records for one response: fewer if peers do not read theirs."""
         return min(
             self._settings.broker.fetch_max_bytes,
             max(_LEAST_FETCH_BYTES, _UNSENT_BYTES - self.unsent_bytes),

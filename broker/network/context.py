@@ -1,4 +1,4 @@
-"""What handlers share: the request's context, how to close a connection, how an error gets its code."""
+"""What handlers share: a request's context, CloseConnection, and errors as error codes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = logging.getLogger("tidelog.dispatch")
 
 
 class CloseConnection(Exception):  # noqa: N818 - it is an instruction, not an error of ours
-    """The request cannot be answered; the connection must go. The text says why."""
+    """The request has no response and the connection must be closed. The text says why."""
 
 
 class Context(NamedTuple):
-    """What a handler may know of a request beside its body."""
+    """What a handler knows of a request beside its body."""
 
     header: RequestHeader
     connection: Connection
@@ -33,14 +33,14 @@ class Context(NamedTuple):
 
     @property
     def session(self) -> Session:
-        """Who asks, and by which listener."""
+        """The client's principal and the listener of its connection."""
         return self.connection.session
 
 
 def as_broker_error(node: Node, error: Exception, doing: str) -> BrokerError:
-    """The error as one that carries a code; what nobody foresaw is logged with its traceback.
+    """Return the error as a BrokerError; an unexpected one is logged with its traceback.
 
-    Raises CloseConnection again if that is what `error` is.
+    Raises `error` again if it is a CloseConnection.
     """
     if isinstance(error, CloseConnection):
         raise error

@@ -1,14 +1,14 @@
-"""From a frame to an answer: decode, call the handler, encode, map errors, count.
+"""From a frame to a response: decode, call the handler, encode, map errors, count.
 
-What is served is declared in protocol/api, one file per API; its handler is the file of the same name in
-broker/api, imported with the first request. A handler is a function `(node, request, context)` that
-returns a response message, an awaitable of one, or None (acks=0). It raises `BrokerError` for a
-request that fails as a whole; its module's `refuse(request, error)` then makes the response that
-carries the code.
+The served APIs are declared in protocol/api, one file per API. The handler of an API is the file of
+the same name in broker/api, imported with the first request. A handler is a function `(node,
+request, context)` that returns a response message, an awaitable of one, or None (acks=0). It raises
+`BrokerError` for a request that fails as a whole; its module's `refuse(request, error)` then makes
+the response that carries the code.
 
-Error codes are written in two places only: here, and in `per_partition()`. An exception
-nobody foresaw is UNKNOWN_SERVER_ERROR, a logged traceback and a counter. What cannot be parsed, an
-unknown API or version, and any error under acks=0 close the connection, as Kafka does.
+Error codes are written in two places only: here, and in `per_partition()`. An unexpected exception
+is UNKNOWN_SERVER_ERROR, a logged traceback and a counter. A request that cannot be parsed, an
+unknown API or version, and any error with acks=0 close the connection, as in Kafka.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ Buffer = bytes | bytearray | memoryview
 Answer = list[Buffer] | None
 
 
-# Module of what may answer a request of the most frequent shape without making messages: its `shortcut`
-# returns None where the request has to go the ordinary way.
+# The modules that can serve a request of the most frequent shape without message objects: their
+# `shortcut` returns None if the request has to take the ordinary path.
 _SHORTCUTS = {0: "produce_single", 8: "offset_commit_single"}
 
 
 class Route(NamedTuple):
-    """Everything needed to serve one API at one version."""
+    """Everything that is needed to serve one API in one version."""
 
     name: str
     decode: Callable[[Any, int], tuple[Any, int]]
@@ -59,7 +59,7 @@ class Route(NamedTuple):
     handle: Callable[[Node, Any, Context], Any]
     refuse: Callable[[Any, BrokerError], Any]
     shortcut: Callable[[Node, Session, RequestHeader, Any], list[Buffer] | None] | None = None
-    needs: tuple[Need, ...] = ()  # rights on the cluster, without which nothing is served
+    needs: tuple[Need, ...] = ()  # the rights on the cluster that every request requires
 
 
 _routes: dict[tuple[int, int], Route] = {}
@@ -67,19 +67,19 @@ _wrapped: Callable[[Route], Route] | None = None
 
 
 def wrap(wrapper: Callable[[Route], Route] | None) -> None:
-    """Let `wrapper` make every route over from now on: this is where faults come in. None: no more."""
+    """Let `wrapper` replace every route from now on, to add faults; None ends that."""
     global _wrapped  # noqa: PLW0603 - one table of routes, one who wraps them
     _wrapped = wrapper
     _routes.clear()
 
 
 def handler_of(api: Api) -> ModuleType:
-    """The module that serves an API, imported when first asked for: a start must not wait for them all."""
+    """Return the module that serves an API; imported on first use, to keep the start short."""
     return import_module(f"broker.api.{api.module}")
 
 
 def _route(header: RequestHeader) -> Route:
-    """Find, or compile on first use, the route of a request.
+    """Return the route of a request, compiled on first use.
 
     Raises CloseConnection for an API or version that is not served.
     """
@@ -90,7 +90,7 @@ def _route(header: RequestHeader) -> Route:
     if not api.served[0] <= version <= api.served[1]:
         if header.api_key != API_VERSIONS:
             raise CloseConnection(f"API key {header.api_key} has no version {version} here")
-        version = 0  # KIP-511: the body is not parsed, the answer has version 0 and error 35
+        version = 0  # KIP-511: the body is not parsed, the response has version 0 and error 35
     module = handler_of(api)
     short = _SHORTCUTS.get(header.api_key)
     route = Route(
@@ -117,7 +117,7 @@ def dispatch(
 ) -> Answer | Awaitable[Answer]:
     """Serve one frame (without its length).
 
-    Returns the answer's buffers, beginning with its length; None if there is to be no answer; or an
+    Returns the response's buffers, beginning with its length; None if there is no response; or an
     awaitable of one of these. Raises CloseConnection.
     """
     started_s = node.clock.monotonic_s()
@@ -175,7 +175,7 @@ async def _wait(
 
 
 def _count(node: Node, header: RequestHeader, started_s: float) -> None:
-    """A request is done, answered or not."""
+    """Count a request that is done, with or without a response."""
     node.metrics.request_done(
         header.api_key, header.api_version, node.clock.monotonic_s() - started_s
     )
@@ -184,9 +184,9 @@ def _count(node: Node, header: RequestHeader, started_s: float) -> None:
 def _encode(
     node: Node, route: Route, header: RequestHeader, response: Any, started_s: float
 ) -> list[Buffer]:
-    """Turn a response into buffers that begin with the frame's length.
+    """Return a response as buffers that begin with the frame's length.
 
-    Raises CloseConnection for one that its version cannot carry: that is a mistake of ours.
+    Raises CloseConnection for a response that its version cannot carry, which is a bug.
     """
     try:
         parts = route.encode_parts(response)

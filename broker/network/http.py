@@ -1,7 +1,8 @@
-"""HTTP: /metrics for Prometheus, /healthz (the process serves), /readyz (clients may connect), /v1 (JSON).
+"""HTTP: /metrics for Prometheus, /healthz (process serves), /readyz (clients may connect), /v1.
 
-The socket listens from the beginning; the libraries behind it are imported, in a thread, when the first
-request knocks. A start does not wait for them, and a broker that nobody scrapes does not hold them.
+The socket listens from the beginning. The libraries behind it are imported, in a thread, when the
+first request arrives. So a start does not wait for them, and a broker without HTTP clients does not
+load them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.http")
 
-_SHUTDOWN_S = 3.0  # how long answers under way may hold up a stop
+_SHUTDOWN_S = 3.0  # how long a stop waits for responses in progress
 
 
 async def start_http(node: Node, listening: socket.socket) -> Any:
-    """Wait for the first request on a listening socket, then serve there.
+    """Wait for the first request on a listening socket, then serve it and all that follow.
 
-    Returns the runner, to be cleaned up at the end.
+    Returns the runner, which the caller cleans up at the end.
     """
     await readable(listening)
     web = await node.pools.metrics.run(importlib.import_module, "aiohttp.web")
@@ -38,7 +39,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         getattr(prometheus, collector)(registry=registry)
 
     async def metrics(_request: Any) -> Any:
-        # Ten thousand partitions take most of a second to write down: not on the loop.
+        # The text for ten thousand partitions takes most of a second, so a thread builds it.
         text = await node.pools.metrics.run(prometheus.generate_latest, registry)
         return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE_LATEST})
 
@@ -65,7 +66,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
 
 
 async def readable(listening: socket.socket) -> None:
-    """Wait until somebody connects."""
+    """Wait until a client connects."""
     loop = asyncio.get_running_loop()
     knocked = loop.create_future()
 

@@ -1,8 +1,9 @@
-"""JSON over HTTP, as every listener of the broker answers it.
+"""JSON over HTTP, as every HTTP listener of the broker sends it.
 
-A mistake is answered `{"error": NAME, "message": sentence}`: status 400, what is not there 404, a log that
-is offline 503, what a page in a browser asks for 403 where something can be changed (`guarding`). Times are
-shown twice: `*_ms`, exact, and as ISO 8601 in UTC (null where the year is beyond 9999).
+The body of an error is `{"error": NAME, "message": sentence}`. The status is 400, for a missing
+object 404, for an offline log 503, and 403 for a request of a page in a browser if something can be
+changed (`guarding`). Times are shown twice: as `*_ms`, exact, and as ISO 8601 in UTC (null if the
+year is beyond 9999).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _STATUS = {
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not an error of ours
-    """A request that cannot be done: the status, the error's name, and the sentence."""
+    """A request that fails: the status, the error's name, and the sentence."""
 
     def __init__(self, status: int, name: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -37,28 +38,28 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not an error of ours
 
 
 def line(told: Any) -> str:
-    """JSON that a terminal shows well."""
+    """Return a value as one line of JSON."""
     return json.dumps(told) + "\n"
 
 
 def twice(name: str, time_ms: int | None) -> dict[str, Any]:
-    """A time, as `name_ms` and as `name`."""
+    """Return a time as `name_ms` and as `name`."""
     return {f"{name}_ms": time_ms, name: to_iso(time_ms)}
 
 
 def partition_number(text: str) -> int:
-    """The partition that is meant; raises Refused."""
+    """Return the number of a partition. Raises Refused."""
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"{text[:40]!r} is no partition's number")
     return int(text)
 
 
 def guarding(web: Any, listening: socket.socket) -> Any:
-    """A middleware that refuses what a page in somebody's browser asks for; no program sends that.
+    """Return a middleware that refuses requests of a page in a browser.
 
-    A browser says from what page a change is asked for (Origin, Sec-Fetch-Site). What it reads for a page
-    whose name was pointed at this machine shows that name as Host: on loopback only this machine's
-    own names and plain addresses are answered, in whatever way the name was made to lead here.
+    A browser names the page that requests a change (Origin, Sec-Fetch-Site); other programs do not
+    send these headers. If a page's name was made to resolve to this machine, the browser sends that
+    name as Host. So on loopback only this machine's own names and plain addresses are served.
     """
     address = listening.getsockname()[0]
     is_loopback = ipaddress.ip_address(address).is_loopback
@@ -79,8 +80,8 @@ def guarding(web: Any, listening: socket.socket) -> Any:
 
 
 def _is_this_machine(host: str | None) -> bool:
-    """Whether a Host header is missing, an address, or localhost."""
-    if host is None:  # HTTP/1.0; browsers send one
+    """Tell whether a Host header is missing, an address, or localhost."""
+    if host is None:  # HTTP/1.0; browsers always send a Host header
         return True
     try:
         name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
@@ -95,9 +96,9 @@ def _is_this_machine(host: str | None) -> bool:
 def answering(
     web: Any, log: logging.Logger, routes: str, failed: Callable[[], None] | None = None
 ) -> Any:
-    """A middleware that answers whatever goes wrong as JSON; `routes` says what there is.
+    """Return a middleware that turns every error into JSON; `routes` lists the valid routes.
 
-    `failed` is called for what nobody foresaw.
+    `failed` is called for unexpected errors.
     """
 
     async def answer(request: Any, handler: Any) -> Any:

@@ -1,12 +1,13 @@
-"""What Kafka's protocol cannot say, as JSON over HTTP below /v1: read-only, on the port of the metrics.
+"""A read-only JSON API below /v1, on the port of the metrics, for what Kafka's protocol cannot say.
 
-Both times of an offset; lookups by any record time, the six milliseconds before 1970 that ListOffsets has
-no number for included; lookups by append time; why each segment is still there, when it will go, and
-what other settings would delete (`http_explain`). ROUTES says what there is, docs/http.md shows each. A
-time is given as milliseconds, as ISO 8601 with its zone, or from the broker's now ("-2h").
+It returns both times of an offset; lookups by any record time, including the six milliseconds
+before 1970 that ListOffsets uses as sentinels; lookups by append time; why each segment is still
+there, when it will be deleted, and what other settings would delete (`http_explain`). ROUTES lists
+the routes, and docs/http.md shows each. A time is given as milliseconds, as ISO 8601 with its zone,
+or relative to the broker's now ("-2h").
 
-Everything is looked up, and written down, in a pool of its own: neither requests nor the lookups of
-Kafka's protocol wait for it.
+All lookups, and the formatting of their results, run in a pool of their own, so that neither
+requests nor the lookups of Kafka's protocol wait for them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.http")
 
-_NONE = -1  # the offset of what is not found
+_NONE = -1  # the offset if nothing is found
 _ISOLATION = ("read_uncommitted", "read_committed")
 
 
@@ -37,7 +38,7 @@ _ISOLATION = ("read_uncommitted", "read_committed")
 
 
 def offsets(asked: Asked) -> dict[str, Any]:
-    """The first offset at or after a time, or appended at or after it; without a time, the ends."""
+    """Return the first offset at or after a time, or an append time; without one, the ends."""
     at, appended_at = asked.time("at"), asked.time("appended-at")
     if at is not None and appended_at is not None:
         raise Refused(400, "BAD_REQUEST", "at and appended-at are two questions: ask one at a time")
@@ -84,7 +85,7 @@ def _look(
 
 
 def _times(partition: Partition, offset: int) -> dict[str, Any]:
-    """An offset and both its times."""
+    """Return an offset and both its times."""
     record_time = append_time = None
     if offset != _NONE:
         _, record_time, append_time, _ = partition.reader.times_of(offset)
@@ -96,7 +97,7 @@ def _times(partition: Partition, offset: int) -> dict[str, Any]:
 
 
 def _before(partition: Partition, offset: int, upper: int) -> dict[str, Any]:
-    """How much lies before an offset, or the end where it is none: what DeleteRecords would take."""
+    """Return how much data is before an offset, or the end: what DeleteRecords would delete."""
     offset = upper if offset == _NONE else offset
     return {
         "offsets_before": max(offset - partition.log_start_offset, 0),
@@ -105,7 +106,7 @@ def _before(partition: Partition, offset: int, upper: int) -> dict[str, Any]:
 
 
 def record_times(asked: Asked) -> dict[str, Any]:
-    """Both times of one offset, or with next=true of the first record from there on."""
+    """Return both times of one offset, or with next=true of the first record from there on."""
     (index,) = asked.partitions()
     text = asked.path["offset"]
     if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) >= 2**63:
@@ -137,7 +138,7 @@ def record_times(asked: Asked) -> dict[str, Any]:
 
 
 class _Route(NamedTuple):
-    """One thing that can be asked for, and the parameters it may have."""
+    """One route, and the parameters that it accepts."""
 
     path: str
     tell: Callable[[Asked], dict[str, Any]]
@@ -158,7 +159,7 @@ ROUTES = (
 
 
 def api(web: Any, node: Node) -> Any:
-    """The application that serves ROUTES."""
+    """Return the application that serves ROUTES."""
 
     def failed() -> None:
         node.metrics.unexpected_errors += 1
@@ -193,9 +194,9 @@ def _handler(node: Node, route: _Route, web: Any) -> Any:
 
 
 def _told(route: _Route, asked: Asked) -> str:
-    """In the thread: the answer, written down there too, partition by partition.
+    """Return the response's text, built in the thread, partition by partition.
 
-    One call that writes all of a long one would keep the interpreter from everybody else.
+    One call that formats all of a long response would hold the interpreter's lock for too long.
     """
     told = route.tell(asked)
     if "partitions" not in told:

@@ -1,7 +1,7 @@
-"""Why segments stay and when they go, as JSON: a route of `http_api`.
+"""Why segments are kept and when they will be deleted, as JSON: a route of `http_api`.
 
-Of every segment what will delete or compact it and when, or what holds it, under the topic's settings or
-under others that are tried; and how much of each partition goes now.
+For every segment it says what will delete or compact it and when, or what holds it, with the
+topic's settings or with others given for comparison; and how much of each partition is due now.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHOWN_SETTINGS = {
 
 
 def explain(asked: Asked) -> dict[str, Any]:
-    """Of every segment what will delete it and when, or what holds it, under its settings or others."""
+    """Explain every segment: what will delete it and when, or what holds it."""
     topic = asked.topic
     changes = _changes(asked.given.get("set", []))
     config, brought = asked.node.settings.settled(topic.name, {**topic.configs, **changes})
@@ -51,14 +51,14 @@ def explain(asked: Asked) -> dict[str, Any]:
 
 
 def _changes(given: list[str]) -> dict[str, str]:
-    """Settings to be tried, those in ms also as spans ("7d"); raises Refused."""
+    """Return the settings to compare with; those in ms also as spans ("7d"). Raises Refused."""
     changes: dict[str, str] = {}
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise Refused(400, "BAD_REQUEST", f"set={text[:80]}: expected set=NAME=VALUE")
         if name.endswith(".ms"):
-            with contextlib.suppress(ValueError):  # the setting says what it expects
+            with contextlib.suppress(ValueError):  # the setting's own error says what it expects
                 value = str(parse_duration(value))
         if changes.setdefault(name, value) != value:
             raise Refused(400, "BAD_REQUEST", f"set={text[:80]} contradicts another one")
@@ -93,7 +93,7 @@ def _explained(
 
 
 def _compaction_blocker(node: Node, partition: Partition) -> CompactionBlocker | None:
-    """Say why no round of compaction takes a log, but one that somebody asks for."""
+    """Return why no automatic round of compaction takes a log."""
     if not node.config.log_cleaner_enable:
         return CompactionBlocker(
             "log.cleaner.enable", "log.cleaner.enable=false: no round compacts it."
@@ -107,7 +107,7 @@ def _compaction_blocker(node: Node, partition: Partition) -> CompactionBlocker |
 
 
 def _compacting(told: PartitionExplanation, partition: Partition) -> dict[str, Any]:
-    """What compaction makes of the log, and what became of the last one since the start."""
+    """Describe what compaction would do to the log, and its last result since the start."""
     assert told.compacting is not None
     last = partition.compactor.last_compaction
     shown = {
@@ -131,7 +131,7 @@ def _segments(told: PartitionExplanation) -> Iterator[dict[str, Any]]:
 
 
 def _segment(segment: SegmentExplanation) -> dict[str, Any]:
-    """A segment as JSON: times twice."""
+    """Return a segment as JSON, with its times twice."""
     shown: dict[str, Any] = {}
     for name, value in segment._asdict().items():
         if name.endswith("_time"):

@@ -1,6 +1,7 @@
-"""What one HTTP request below /v1 asks: the broker, the path, the parameters, and the time it came.
+"""One parsed HTTP request below /v1: the broker, the path, the parameters, and its time.
 
-Every route takes an `Asked` and reads its parameters through it; a mistake is a `Refused` with a sentence.
+Every route takes an `Asked` and reads its parameters through it. An invalid parameter raises
+`Refused` with a sentence.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 
 class Asked(NamedTuple):
-    """One request: the broker, what is meant by the path, what was given, and what time it is."""
+    """One request: the broker, the path's topic and partition, the parameters, and its time."""
 
     node: Node
     path: Mapping[str, str]
@@ -33,14 +34,14 @@ class Asked(NamedTuple):
     now_ms: int
 
     def one(self, name: str) -> str | None:
-        """A parameter that may be given once; raises Refused."""
+        """Return a parameter that may be given once. Raises Refused."""
         values = self.given.get(name, [])
         if len(values) > 1:
             raise Refused(400, "BAD_REQUEST", f"{name} is given {len(values)} times")
         return values[0] if values else None
 
     def flag(self, name: str) -> bool:
-        """A parameter that is true or false; raises Refused."""
+        """Return a parameter that is true or false. Raises Refused."""
         text = self.one(name)
         if text is None:
             return False
@@ -49,9 +50,10 @@ class Asked(NamedTuple):
         return _TRUTH[text.lower()]
 
     def time(self, name: str) -> int | None:
-        """A time that may be given; the one that is none is refused, or shifted if that is asked for.
+        """Return an optional time; -1, which means no time, is refused, or shifted if requested.
 
-        Nothing has the time -1, so what is at or after it is what is at or after 0. Raises Refused.
+        No record has the time -1, so the records at or after it are those at or after 0. Raises
+        Refused.
         """
         text = self.one(name)
         if text is None:
@@ -74,21 +76,21 @@ class Asked(NamedTuple):
 
     @property
     def topic(self) -> Topic:
-        """The topic; raises UnknownTopicOrPartition."""
+        """Return the topic. Raises UnknownTopicOrPartition."""
         topic = self.node.metadata.image.topics.get(self.path["topic"])
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {self.path['topic'][:260]}")
         return topic
 
     def about(self) -> dict[str, Any]:
-        """The topic's name, and its id, which no topic of another cluster has.
+        """Return the topic's name, and its id, which differs from that of topics in other clusters.
 
         Raises UnknownTopicOrPartition.
         """
         return {"topic": self.topic.name, "topic_id": str(self.topic.topic_id)}
 
     def partitions(self) -> list[int]:
-        """The partitions that are asked for: one, or all of the topic.
+        """Return the requested partitions: one, or all of the topic.
 
         Raises UnknownTopicOrPartition and Refused.
         """
@@ -104,10 +106,10 @@ class Asked(NamedTuple):
         return [index]
 
     def each(self, told: Callable[[Partition], dict[str, Any]]) -> list[dict[str, Any]]:
-        """What is told of every partition asked for.
+        """Return the result of `told` for every requested partition.
 
-        One that fails says so in its place, unless it is the only one asked for: then its BrokerError
-        is raised. Raises Refused when the broker stops.
+        A partition that fails has its error in its place. If it is the only one requested, its
+        BrokerError is raised. Raises Refused when the broker stops.
         """
         rows: list[dict[str, Any]] = []
         for index in self.partitions():
@@ -117,7 +119,7 @@ class Asked(NamedTuple):
                 partition = self.node.partition(self.path["topic"], index)
                 try:
                     row = told(partition)
-                except OffsetOutOfRange:  # retention was faster: what it left is told
+                except OffsetOutOfRange:  # retention deleted it meanwhile: describe what remains
                     row = told(partition)
                 rows.append({"partition": index, **row})
             except BrokerError as error:
@@ -126,5 +128,5 @@ class Asked(NamedTuple):
                 rows.append(
                     {"partition": index, "error": error.code.name, "message": error.message}
                 )
-            time.sleep(_BREATH_S)  # the loop need not wait until the interpreter is taken from here
+            time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
         return rows

@@ -1,6 +1,7 @@
-"""Where clients connect, and where they are told to connect (KIP-103).
+"""The addresses that clients connect to, and those that are advertised to them (KIP-103).
 
-An answer that names this broker gives the address of the listener it was asked by.
+A response that names this broker has the advertised address of the listener that received the
+request.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 
 class Listener(NamedTuple):
-    """One address clients connect to, and the one they are told to connect to."""
+    """One address that clients connect to, and the address that is advertised for it."""
 
     name: str
     host: str

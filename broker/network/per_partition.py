@@ -1,7 +1,7 @@
-"""How a handler answers each partition, topic, group or resource of a request for itself.
+"""The loop of a handler over the partitions, topics, groups or resources of a request.
 
-Error codes are written in two places: here and in dispatch. An error that nobody foresaw is
-UNKNOWN_SERVER_ERROR, a logged traceback and a counter; `CloseConnection` passes.
+Error codes are written in two places: here and in dispatch. An unexpected error is
+UNKNOWN_SERVER_ERROR, a logged traceback and a counter. `CloseConnection` is raised on.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def per_partition(
 ) -> list[Result]:
     """Serve each partition in turn; `failed` makes the result of one whose `serve` raises.
 
-    Abandoned and WouldBlock end the whole loop: they say nothing about one partition. `api` names the
-    request in the log.
+    Abandoned and WouldBlock end the whole loop, because they do not concern one partition. `api`
+    names the request in the log.
     """
     results = []
     for each in wanted:
@@ -52,7 +52,7 @@ async def per_partition_async(
     serve: Callable[[Wanted], Awaitable[Result]],
     failed: Callable[[Wanted, BrokerError], Result],
 ) -> list[Result]:
-    """Do what `per_partition` does where serving one has to wait; one follows the other."""
+    """Do what `per_partition` does with an asynchronous `serve`, one partition after the other."""
     results = []
     for each in wanted:
         try:
