@@ -33,6 +33,7 @@ Buffer = bytes | bytearray | memoryview
 # Sizes from which (de)compression or conversion is worth a thread's hand-over (some 60 us), per codec in
 # the low attribute bits: what each takes about a millisecond for.
 _THREAD_BYTES = (1 << 62, 16_384, 262_144, 262_144, 65_536, 16_384, 16_384, 16_384)
+_LEAST_HEAVY_BYTES = min(_THREAD_BYTES)
 _CONVERT_BYTES = 65_536
 _ATTRIBUTES_V2 = 22
 _ATTRIBUTES_LEGACY = 17
@@ -43,7 +44,7 @@ _CODEC = 7
 def is_heavy(records: Buffer, config: TopicConfig) -> bool:
     """Whether appending `records` would hold the loop for long, as far as their size tells."""
     size = len(records)
-    if size <= _THREAD_BYTES[1]:
+    if size <= _LEAST_HEAVY_BYTES:
         return False
     magic = records[_MAGIC]
     if magic != config.target_magic and size >= _CONVERT_BYTES:
@@ -96,7 +97,7 @@ class Appends:
 
         Raises what `Partition.append` raises.
         """
-        if partition.has_flush_rules or partition in self._queues:
+        if partition.state.has_flush_rules or partition in self._queues:
             return None
         appended = self._try(partition, records, produce_version)
         if appended is not None:
@@ -105,7 +106,7 @@ class Appends:
 
     def _try(self, partition: Partition, records: Buffer, produce_version: int) -> Appended | None:
         """Append on the loop, unless it belongs in a thread."""
-        if is_heavy(records, partition.config):
+        if len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config):
             return None
         try:
             return partition.append(
