@@ -1,11 +1,12 @@
 """Makes the broker's own packages importable under their short names, in this process only.
 
-The repository keeps `config`, `protocol`, `storage`, `client`, `broker` and `pipeline` beside
-`tidelog`. A wheel carries them inside this package, so that installing tidelog puts no package called
-`config` into anybody's environment. `open_house()` makes both layouts look the same: their names come
-from ours, before anything on sys.path, so a user's own `config/` or `storage/` never wins. Only
-processes of tidelog's own call it: the broker's, the commands', the pipeline's. It refuses if one of the
-names was already imported from elsewhere: two packages cannot share a name.
+The repository has `config`, `protocol`, `storage`, `client`, `broker` and `pipeline` beside
+`tidelog`. A wheel has them inside this package, so that installing tidelog installs no top-level
+package called `config`. `open_house()` hides the difference: imports of these names find our
+packages before anything on sys.path, so a user's own `config/` or `storage/` is never imported
+instead. Only tidelog's own processes call it: the broker, the commands and the pipeline. It raises
+HouseError if one of the names was already imported from elsewhere, because two packages cannot
+share a name.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ ROOMS = ("config", "protocol", "storage", "client", "broker", "pipeline")
 
 
 class HouseError(ImportError):
-    """The broker's packages are missing, or a foreign one has the name of one of them."""
+    """The broker's packages are missing, or a foreign package has the name of one of them."""
 
 
 class _HouseFinder:
-    """Finds our packages in one directory, and nothing else."""
+    """An import finder for our packages in one directory, and for nothing else."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -36,16 +37,16 @@ class _HouseFinder:
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of one of our packages; their modules are found through them."""
+        """Returns the spec of one of our packages, through which its modules are found."""
         if fullname not in ROOMS:
             return None
         return PathFinder.find_spec(fullname, [str(self.directory)])
 
 
 def open_house() -> Path:
-    """Make the packages importable; returns the directory they are in. Calling it again changes nothing.
+    """Makes the packages importable; returns their directory. A second call changes nothing.
 
-    Raises HouseError if they are not there, or if a foreign package of the same name is imported.
+    Raises HouseError if they are missing, or if a foreign package of the same name is imported.
     """
     directory = _directory()
     for room in ROOMS:
@@ -61,7 +62,7 @@ def open_house() -> Path:
 
 
 def _directory() -> Path:
-    """Where the packages are: inside this one (a wheel), or beside tidelog (a checkout)."""
+    """Returns the directory of the packages: in tidelog (a wheel), or beside it (a checkout)."""
     here = Path(__file__).resolve().parent
     for directory in (here, here.parent.parent):
         if all((directory / room / "__init__.py").is_file() for room in ROOMS):

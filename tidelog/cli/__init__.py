@@ -1,7 +1,7 @@
-"""The `tidelog` command: one file a subcommand, named as it.
+"""The `tidelog` command: one module for each subcommand, with the same name.
 
-Begin with `parser.py`, which declares every subcommand. Commands talk to brokers over TCP and HTTP
-only; what they share (addresses, tables, mistakes) is in `shared.py`.
+Begin with `parser.py`, which declares every subcommand. Commands talk to brokers only over TCP and
+HTTP. What they share (addresses, tables, errors) is in `shared.py`.
 """
 
 from tidelog.cli.parser import main

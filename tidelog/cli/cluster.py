@@ -1,6 +1,6 @@
-"""The cluster that a command asks over Kafka's protocol: its topics, settings, offsets and groups.
+"""The cluster that a command queries over Kafka's protocol: topics, settings, offsets and groups.
 
-It stands on the client package and turns what goes wrong into a CommandError of one sentence.
+It uses the client package, and turns its errors into a CommandError with one sentence.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EARLIEST", "LATEST", "UNSAYABLE_MS", "Cluster", "connect", "raised_as_sentences"]
 
-UNSAYABLE_MS = range(-6, 0)  # times that ListOffsets has no number for
+UNSAYABLE_MS = range(-6, 0)  # times that ListOffsets cannot ask for
 INACTIVE = frozenset({"", "Empty", "Dead"})  # a group without members; old brokers send ""
 _CONNECT_S = 10.0
 _TIMEOUT_S = 30.0
@@ -73,7 +73,7 @@ Place = tuple[str, int]  # a topic and a partition
 
 
 class Partition(NamedTuple):
-    """A partition; the leader is -1 where it has none."""
+    """A partition; the leader is -1 if it has none."""
 
     number: int
     leader: int
@@ -90,7 +90,7 @@ class Topic(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A setting: its value, where that comes from, and what it falls back on, strongest first."""
+    """A setting: its value, the source of the value, and its fallback values, strongest first."""
 
     name: str
     value: str | None
@@ -101,12 +101,12 @@ class Entry(NamedTuple):
 
     @property
     def default(self) -> str | None:
-        """The value if nobody sets anything."""
+        """The value if the setting is not set anywhere."""
         return self.synonyms[-1][1] if self.synonyms else None
 
 
 class Member(NamedTuple):
-    """One member of a group; `assigned` is None where its protocol is not that of consumers."""
+    """One member of a group; `assigned` is None unless the group's protocol is for consumers."""
 
     member_id: str
     instance_id: str | None
@@ -116,7 +116,7 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group: its state as Kafka names it, the protocol of its kind, and which one its members chose."""
+    """A group: its state by Kafka's name, its protocol type, and the protocol its members chose."""
 
     name: str
     state: str
@@ -127,7 +127,7 @@ class Group(NamedTuple):
 
 
 def connect(address: str) -> Client:
-    """A client of the broker at `HOST:PORT`, which answers. Raises CommandError."""
+    """Returns a connected client of the broker at `HOST:PORT`. Raises CommandError."""
     check_address("--broker", address)
     host, port = address_of(address)
     try:
@@ -146,7 +146,7 @@ def connect(address: str) -> Client:
 
 @contextlib.contextmanager
 def raised_as_sentences(prefix: str = "") -> Iterator[None]:
-    """Turn what a client raises into a CommandError, which begins with `prefix`."""
+    """Turns the errors of a client into a CommandError whose message begins with `prefix`."""
     try:
         yield
     except RequestError as error:
@@ -157,7 +157,7 @@ def raised_as_sentences(prefix: str = "") -> Iterator[None]:
 
 
 def sentence_of(error: Exception) -> str:
-    """What a broker says of a refusal, in its own words where it has some."""
+    """Returns the sentence for a refusal, in the broker's own words if it sent any."""
     if not isinstance(error, RequestError):
         return str(error)
     name = "".join(part.capitalize() for part in error.name.split("_"))
@@ -165,7 +165,10 @@ def sentence_of(error: Exception) -> str:
 
 
 class Cluster:
-    """One cluster, asked through one of its brokers; a context manager. Methods raise CommandError."""
+    """One cluster, queried through one of its brokers; a context manager.
+
+    Methods raise CommandError.
+    """
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -196,22 +199,22 @@ class Cluster:
         return sorted(map(_topic, answer.topics), key=lambda topic: topic.name)
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make a topic; -1 partitions: as many as the broker's default."""
+        """Creates a topic; -1 partitions: as many as the broker's default."""
         self._perform(topic_calls.create(name, partitions, settings), f"{name}: ")
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics; those that can be are, even if others cannot."""
+        """Deletes the topics that can be deleted, even if others cannot."""
         for name, refused in self._perform(topic_calls.delete(list(names))).items():
             if refused is not None:
                 with raised_as_sentences(f"{name}: "):
                     raise refused
 
     def add_partitions(self, name: str, count: int) -> None:
-        """Give a topic `count` partitions in all."""
+        """Increases a topic to `count` partitions in total."""
         self._perform(topic_calls.add_partitions(name, count), f"{name}: ")
 
     def sizes(self, name: str, numbers: Sequence[int]) -> dict[int, int]:
-        """Bytes of each partition's log; nothing where a broker does not tell."""
+        """Returns the bytes of each partition's log; empty if the broker does not report them."""
         found: dict[int, int] = {}
         for node_id in self._node_ids():
             with contextlib.suppress(ClientError):
@@ -220,22 +223,25 @@ class Cluster:
         return found
 
     def offsets(self, name: str, partitions: Iterable[int], at: int) -> dict[int, int]:
-        """The offset of a time (or EARLIEST, LATEST) in each partition; -1 where there is none.
+        """Returns the offset of a time (or EARLIEST, LATEST) in each partition; -1: none.
 
-        Not for UNSAYABLE_MS.
+        It does not support the times in UNSAYABLE_MS.
         """
         with raised_as_sentences():
             found = self.client.list_offsets(name, dict.fromkeys(partitions, at))
         return {number: one.offset for number, one in found.items()}
 
     def delete_records(self, name: str, offsets: Mapping[int, int]) -> None:
-        """Have the log of each partition begin at an offset."""
+        """Moves the log start of each partition to an offset."""
         for number, offset in offsets.items():
             call = record_calls.delete_before(name, number, offset)
             self._perform(call, "not all was deleted: ")
 
     def is_at(self, http: str, name: str) -> dict[str, Any] | None:
-        """What the HTTP port says of "now" in this topic, if it is this broker's; else None."""
+        """Returns the HTTP port's answer for "now" in this topic.
+
+        It is None if the port is not of this broker.
+        """
         try:
             (topic,) = self.topics([name])
             answer = ask(http, "topics", name, "offsets", query=[("at", "now"), ("shift", "true")])
@@ -246,7 +252,7 @@ class Cluster:
     # --- settings ----------------------------------------------------------------------------
 
     def settings(self, topic: str | None) -> list[Entry]:
-        """Every setting of a topic, or with None of the broker."""
+        """Returns every setting of a topic, or with None of the broker."""
         call = setting_calls.describe(
             self._resource(topic), with_synonyms=True, with_documentation=True
         )
@@ -265,7 +271,7 @@ class Cluster:
     def alter(
         self, topic: str | None, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Change settings, all or none; None: what it falls back on."""
+        """Changes settings, all or none; the value None removes a setting."""
         resource = self._resource(topic)
         self._perform(setting_calls.alter(resource, changes, validate_only=validate_only))
 
@@ -277,7 +283,7 @@ class Cluster:
     # --- groups ------------------------------------------------------------------------------
 
     def group_names(self) -> dict[str, dict[str, Any]]:
-        """Every group, by name: `state` and `protocol_type`."""
+        """Returns every group by name, with its `state` and `protocol_type`."""
         listed = [
             each
             for node_id in self._node_ids()
@@ -289,7 +295,7 @@ class Cluster:
         }
 
     def group(self, name: str) -> Group:
-        """A group and its members; one that is not there is Dead."""
+        """Returns a group and its members; a group that does not exist is Dead."""
         if not name:
             raise CommandError("a group has a name", USAGE)
         with _group_sentences(name):
@@ -312,25 +318,25 @@ class Cluster:
         )
 
     def committed(self, name: str) -> dict[Place, GroupOffset]:
-        """What a group has committed, by partition."""
+        """Returns the committed offsets of a group by partition."""
         with _group_sentences(name):
             found = self.client.offset_fetch(name)
         return {place: one for place, one in sorted(found.items()) if one.offset >= 0}
 
     def commit(self, name: str, offsets: Mapping[Place, int]) -> None:
-        """Commit for a group without members; what could be committed is."""
+        """Commits offsets for a group without members, in every partition where that succeeds."""
         with _group_sentences(name):
             self.client.offset_commit(
                 name, {place: GroupOffset(offset) for place, offset in offsets.items()}
             )
 
     def delete_offsets(self, name: str, places: Iterable[Place]) -> None:
-        """Forget what a group has committed in these partitions."""
+        """Deletes the committed offsets of a group in these partitions."""
         with _group_sentences(name):
             self.client.perform(group_calls.delete_offsets(name, places))
 
     def delete_groups(self, names: Sequence[str]) -> dict[str, str | None]:
-        """Delete groups; those that can be are. A sentence for each that cannot."""
+        """Deletes the groups that can be deleted; returns a sentence for each other one."""
         found: dict[str, str | None] = {}
         for name in names:
             try:
@@ -345,7 +351,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def _group_sentences(name: str) -> Iterator[None]:
-    """Turn refusals of a group's request into a CommandError that names the group, and the partition."""
+    """Turns refusals into a CommandError that names the group and the partition."""
     try:
         yield
     except PartitionRefused as error:
@@ -362,7 +368,7 @@ def _group_sentence(error: RequestError) -> str:
 
 
 def _topic(answer: Any) -> Topic:
-    """A topic as Metadata describe it. Raises CommandError for one that is not there."""
+    """Returns a topic of a Metadata answer. Raises CommandError if it does not exist."""
     if answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
         raise CommandError(
             f"{answer.name!r} is no topic's name: one has up to 249 ASCII letters, digits, '.', "

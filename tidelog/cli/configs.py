@@ -1,7 +1,8 @@
-"""`tidelog configs`: settings of a topic or of the broker, where each comes from, and changes of them.
+"""`tidelog configs`: shows and changes settings of a topic or of the broker, with their sources.
 
-A change is checked by the broker before anything else. If the next round of retention would delete more
-than it would anyway, that is said, and asked for: the broker's own preview (`tidelog explain --set`) tells.
+The broker first validates a change. If the next round of retention would delete more with it than
+without it, the command says how much, and asks for confirmation. The numbers come from the broker's
+own preview, as in `tidelog explain --set`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
 
 Changes = dict[str, str | None]
 
-_OWN = "topic"  # the source of what is set on the topic itself
+_OWN = "topic"  # the source of a setting of the topic itself
 _DELETING = ("retention.", "cleanup.policy", "log.retention.", "log.cleanup.policy")
 
 
 class Doomed(NamedTuple):
-    """What the next round of retention would delete of a topic that it would not delete as it is."""
+    """What the next round of retention would delete of a topic only because of the change."""
 
     topic: str
     segments: int
@@ -55,7 +56,7 @@ class Doomed(NamedTuple):
 
 
 def add_configs(parser: argparse.ArgumentParser) -> None:
-    """The command line of `tidelog configs`."""
+    """Adds the options of `tidelog configs`."""
     add_broker(parser)
     add_common(parser)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
@@ -79,13 +80,13 @@ def add_configs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_asking(parser: argparse.ArgumentParser) -> None:
-    """The options of what may delete."""
+    """Adds the options of commands that may delete."""
     parser.add_argument("--dry-run", action="store_true", help="only say what would happen")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run_configs(options: argparse.Namespace) -> int:
-    """Run `tidelog configs`; the exit status."""
+    """Runs `tidelog configs`; returns the exit status."""
     return run(f"configs {options.action}", _configs, options)
 
 
@@ -117,14 +118,14 @@ def _configs(options: argparse.Namespace) -> None:
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:
-    """KEY=VALUE, those in ms also as spans ("7d"). Raises CommandError."""
+    """Parses KEY=VALUE; settings in ms also accept spans ("7d"). Raises CommandError."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise CommandError(f"{text}: expected KEY=VALUE", USAGE)
         if name.endswith(".ms"):
-            with contextlib.suppress(ValueError):  # the broker says what it expects
+            with contextlib.suppress(ValueError):  # the broker's error says what it expects
                 value = str(instants().parse_duration(value))
         if found.setdefault(name, value) != value:
             raise CommandError(f"{name} is given twice", USAGE)
@@ -166,7 +167,7 @@ def _show(
 
 
 def as_json(entry: Entry) -> dict[str, Any]:
-    """A setting for scripts."""
+    """Returns a setting as JSON."""
     return {
         "value": entry.value,
         "source": entry.source,
@@ -193,9 +194,9 @@ def _listed(changes: Mapping[str, str | None]) -> str:
 def alter(
     cluster: Cluster, topic: str | None, changes: Changes, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Change settings once it is known, and wanted, what that deletes; what is told of it as JSON.
+    """Changes settings after it has reported and confirmed what that deletes.
 
-    Raises CommandError.
+    Returns the report as JSON. Raises CommandError.
     """
     _check_unset(cluster, topic, changes)
     cluster.alter(topic, changes, validate_only=True)
@@ -232,7 +233,7 @@ def alter(
 
 
 def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
-    """Raise CommandError for what cannot be taken back, being no setting: brokers say nothing of it."""
+    """Raises CommandError for removing an unknown setting, which brokers accept silently."""
     names = [name for name, value in changes.items() if value is None]
     if names:
         entries = cluster.settings(topic)
@@ -245,7 +246,7 @@ def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
 def _doomed(
     cluster: Cluster, topic: str | None, changes: Changes, options: argparse.Namespace
 ) -> list[Doomed] | None:
-    """What the changes would delete, by topic; None if nobody can tell. Raises CommandError."""
+    """Returns what the changes would delete, by topic; None if unknown. Raises CommandError."""
     if not any(name.startswith(_DELETING) for name in changes):
         return []
     topics = cluster.topics(None if topic is None else [topic])
@@ -266,7 +267,7 @@ def _doomed(
 
 
 def _own(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
-    """What the topic's settings become: one taken back is what lies below it."""
+    """Returns the topic's settings after the changes; a removed one has its fallback value."""
     by_name = {entry.name: entry for entry in entries}
     found = {}
     for name, value in changes.items():
@@ -280,7 +281,7 @@ def _own(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
 
 
 def _inherited(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
-    """What changes of the broker's settings mean for a topic that has none of its own."""
+    """Returns the settings of a topic without its own, after changes of the broker's settings."""
     found = {}
     for entry in entries:
         if entry.source == _OWN:
@@ -295,7 +296,7 @@ def _inherited(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
 
 
 def _preview(address: str, topic: Topic, settings: Mapping[str, str]) -> Doomed | None:
-    """What goes with these settings and would not go without; None if nothing. Raises CommandError."""
+    """Returns what is deleted only with these settings; None if nothing. Raises CommandError."""
     query = [("set", f"{name}={value}") for name, value in settings.items()]
     told = ask(address, "topics", topic.name, "explain", query=query)
     if told["topic_id"] != topic.topic_id:

@@ -1,10 +1,11 @@
-"""`tidelog consume`: records with both their times, from a time or an offset on, as text or JSON lines.
+"""`tidelog consume`: prints records with both their times, as text or JSON lines.
 
-It reads what was there when it began, in offset order within a partition, and stops; with --follow it goes
-on. --from TIME begins at the first record at or after it, --to TIME ends before the first one behind that
-which is at or after it: what lies between is read whatever its time. --within leaves out what is not in
-between. Append times come over HTTP, record by record; where that port is not this broker's they are
-left out.
+It begins at a time or an offset, and reads up to the log end at its start, in offset order within a
+partition; with --follow it continues. --from TIME begins at the first record at or after the time.
+--to TIME ends before the first record after that start which is at or after the time. All records
+in between are read, whatever their times; --within leaves out those whose times are not in between.
+Append times come over HTTP, record by record. They are left out if the HTTP port is not this
+broker's.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ _PLACES = "TIME, earliest, latest, an offset, or @MS for milliseconds"
 
 
 class Place(NamedTuple):
-    """Where to begin or end: an offset (EARLIEST and LATEST among them) or a time."""
+    """A start or an end: an offset (or EARLIEST or LATEST), or a time."""
 
     offset: int | None = None
     time_ms: int | None = None
 
 
 def add_consume(parser: argparse.ArgumentParser) -> None:
-    """The command line of `tidelog consume`."""
+    """Adds the options of `tidelog consume`."""
     add_topic(parser)
     add = parser.add_argument
     add("--from", dest="start", metavar="PLACE", default="earliest", help=f"{_PLACES} (earliest)")
@@ -72,7 +73,7 @@ def add_consume(parser: argparse.ArgumentParser) -> None:
 
 
 def run_consume(options: argparse.Namespace) -> int:
-    """Run `tidelog consume`; the exit status."""
+    """Runs `tidelog consume`; returns the exit status."""
     return run("consume", _consume, options)
 
 
@@ -120,7 +121,7 @@ def _number(option: str, text: str | None) -> int | None:
 
 
 def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> Place:
-    """Where a text says; raises CommandError."""
+    """Parses a start or an end. Raises CommandError."""
     if text in ("earliest", "latest"):
         return Place(offset=EARLIEST if text == "earliest" else LATEST)
     if text.isascii() and text.isdecimal():
@@ -140,7 +141,7 @@ def _spans(
     *,
     is_here: bool,
 ) -> dict[int, tuple[int, int]]:
-    """The first offset of each partition, and the one to end before."""
+    """Returns the first offset and the end offset of each partition."""
     name = options.topic
     firsts = cluster.offsets(name, numbers, EARLIEST)
     lasts = cluster.offsets(name, numbers, LATEST)
@@ -174,7 +175,7 @@ def _spans(
 
 
 def _between(reader: _Reader, start: Place, end: Place, *, within: bool) -> Iterator[Seen | None]:
-    """The records to be shown; None whenever nothing more is there at the moment."""
+    """Yields the records to show; None whenever there is no further record at the moment."""
     for seen in reader.read():
         if seen is None:
             yield None
@@ -195,7 +196,7 @@ def _between(reader: _Reader, start: Place, end: Place, *, within: bool) -> Iter
 
 
 class _Reader:
-    """Reads partitions up to their ends, or with --follow for ever."""
+    """Reads partitions up to their ends, or with --follow without end."""
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class _Reader:
         )
 
     def read(self) -> Iterator[Seen | None]:
-        """Records as they come; None whenever nothing more is there at the moment. Raises CommandError."""
+        """Yields records; None whenever there is none at the moment. Raises CommandError."""
         heard = time.monotonic()
         while self._ends:
             with raised_as_sentences():
@@ -244,7 +245,7 @@ class _Reader:
                     self.end(number)
 
     def end(self, partition: int) -> None:
-        """Read no more of a partition."""
+        """Stops reading a partition."""
         self._ends.pop(partition, None)
         self._consumer.stop((self._topic, partition))
 
@@ -263,19 +264,19 @@ class _Reader:
 
 
 class _AppendTimes:
-    """When records were appended, asked over one connection."""
+    """Asks for append times over one HTTP connection."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._client = ControlClient(options.http, timeout_s=_TIMES_S)
         self._topic = options.topic
 
     def of(self, partition: int, offset: int) -> int | None:
-        """The append time in ms; None if nobody knows it. Raises CommandError."""
+        """Returns the append time in ms, or None if it is unknown. Raises CommandError."""
         url = f"/v1/topics/{self._topic}/partitions/{partition}/records/{offset}/times"
         try:
             found: int | None = self._client.ask("GET", url)["append_time_ms"]
         except ControlError as error:
-            if error.name == "OFFSET_OUT_OF_RANGE":  # retention was faster
+            if error.name == "OFFSET_OUT_OF_RANGE":  # retention has deleted the record
                 return None
             raise CommandError(str(error)) from None
         except (OSError, ValueError, KeyError) as error:
@@ -283,12 +284,12 @@ class _AppendTimes:
         return found
 
     def close(self) -> None:
-        """Leave the port."""
+        """Closes the connection."""
         self._client.close()
 
 
 def _append_times(options: argparse.Namespace, *, is_here: bool) -> _AppendTimes | None:
-    """Who tells append times, if they are shown and somebody can. Raises CommandError."""
+    """Returns the source of append times, if they are shown and available. Raises CommandError."""
     if options.format is not None and is_about_append_times(options.format):
         if not is_here or options.no_append_times:
             raise CommandError(
@@ -366,7 +367,7 @@ def _line(seen: Seen, *, with_append_times: bool) -> str:
 
 
 def _text(data: bytes | None) -> str:
-    """Bytes on one line of a terminal; what cannot be shown is escaped."""
+    """Returns bytes as one line for a terminal; unprintable characters are escaped."""
     if data is None:
         return "null"
     text = data.decode(errors="backslashreplace")

@@ -1,8 +1,8 @@
-"""`tidelog delete-records`: forget what lies before a time.
+"""`tidelog delete-records`: deletes the records before a time.
 
-The broker is asked where the time is; then DeleteRecords moves the start of each log there. What is said
-to go is said first, and asked for: nobody brings it back. Where nobody knows which records are older, they
-are kept.
+It asks the broker for the offset of the time, and then DeleteRecords moves the start of each log
+there. It first prints what will be deleted and asks for confirmation, because deletion cannot be
+undone. If it is unknown which records are older, they are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """What goes of one partition: the records before `offset`; `kept` says what stays, and why."""
+    """The deletion in one partition: records before `offset`; `kept` says what remains, and why."""
 
     partition: int
     start: int
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 
 def add_delete(parser: argparse.ArgumentParser) -> None:
-    """The command line of `tidelog delete-records`."""
+    """Adds the options of `tidelog delete-records`."""
     add_topic(parser)
     parser.add_argument(
         "--before",
@@ -69,7 +69,7 @@ def add_delete(parser: argparse.ArgumentParser) -> None:
 
 
 def run_delete(options: argparse.Namespace) -> int:
-    """Run `tidelog delete-records`; the exit status."""
+    """Runs `tidelog delete-records`; returns the exit status."""
     return run("delete-records", _delete, options)
 
 
@@ -113,7 +113,7 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _delete_records(address: str, found: dict[str, Any], offsets: dict[int, int]) -> None:
-    """Delete from the topic that was looked at: another of its name is left alone. Raises CommandError."""
+    """Deletes from the topic, unless it was created again meanwhile. Raises CommandError."""
     with Cluster(address) as cluster:
         (topic,) = cluster.topics([found["topic"]])
         if topic.topic_id != found["topic_id"]:
@@ -125,7 +125,7 @@ def _delete_records(address: str, found: dict[str, Any], offsets: dict[int, int]
 
 
 def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:
-    """What goes of a partition; raises CommandError where the broker could not tell."""
+    """Returns the deletion in a partition. Raises CommandError if the broker does not know it."""
     number = row["partition"]
     for each in (row, ends):
         if "error" in each:

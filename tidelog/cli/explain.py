@@ -1,6 +1,7 @@
-"""`tidelog explain`: of every segment, its times, and which policy will delete it and when, or what holds it.
+"""`tidelog explain`: shows for every segment its times, and when which policy deletes it.
 
-With `--set` the same under other settings, and how much those would delete with the next round of retention.
+It also shows what keeps a segment. With `--set` it shows the same under other settings, and how
+much the next round of retention would delete with them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _COLUMNS = ("offsets", "size", "first, largest event", "first, last append", "go
 
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
-    """The command line of `tidelog explain`."""
+    """Adds the options of `tidelog explain`."""
     add_topic(parser)
     parser.add_argument(
         "--set",
@@ -46,7 +47,7 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
 
 
 def run_explain(options: argparse.Namespace) -> int:
-    """Run `tidelog explain`; the exit status."""
+    """Runs `tidelog explain`; returns the exit status."""
     return run("explain", _explain, options)
 
 
@@ -112,12 +113,12 @@ def _row(segment: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _both(first: str, last: str) -> str:
-    """Two times, one above the other; one where they are the same."""
+    """Returns two times, one above the other, or one if they are equal."""
     return first if first == last else f"{first}\n{last}"
 
 
 def _fate(segment: dict[str, Any]) -> str:
-    """When a segment goes and by what, or what holds it."""
+    """Returns when and by which policy a segment is deleted, or what keeps it."""
     held_by = segment["held_by"]
     if segment["policy"] is not None:
         if held_by is None:
@@ -140,7 +141,7 @@ def _is_behind(segment: dict[str, Any]) -> bool:
 
 
 def _going(going: dict[str, Any], prefix: str) -> str:
-    """How much the next round deletes."""
+    """Returns how much the next round deletes."""
     the = "the" if prefix else "The"
     if not going["segments"]:
         return f"{prefix}{the} next round of retention deletes nothing."

@@ -1,8 +1,8 @@
-"""`tidelog groups`: who is in consumer groups, how far they are behind, and what they have committed.
+"""`tidelog groups`: shows the members, the lag and the committed offsets of consumer groups.
 
-Lag is told in records and in time, by a record's own time and by when it was appended (lag.py). What
-takes offsets back is in reset_offsets.py. What deletes asks first, or wants --yes where there is no
-terminal; the broker refuses it while somebody is in the group.
+Lag is in records and in time, by a record's own time and by its append time (lag.py). Resetting
+offsets is in reset_offsets.py. Actions that delete ask for confirmation, or need --yes without a
+terminal. The broker refuses them while the group has members.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DESCRIBED = {
 
 
 def add_groups(parser: argparse.ArgumentParser) -> None:
-    """The command line of `tidelog groups`; without an action it lists."""
+    """Adds the options of `tidelog groups`; without an action it lists groups."""
     for action, one in add_actions(parser, _DESCRIBED):
         if action == "describe":
             one.add_argument("groups", metavar="GROUP", nargs="*", help="all, if none is named")
@@ -63,7 +63,7 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
 
 
 def run_groups(options: argparse.Namespace) -> int:
-    """Run `tidelog groups`; the exit status."""
+    """Runs `tidelog groups`; returns the exit status."""
     action = {
         "list": _list,
         "describe": _describe,
@@ -164,7 +164,7 @@ def _tell_group(group: Group) -> None:
 
 
 def _reads(member: Member) -> str:
-    """What a member reads: "t:0,1 u:3"."""
+    """Returns the partitions of a member: "t:0,1 u:3"."""
     if member.assigned is None:
         return "(not a consumer's assignment)"
     by_topic: dict[str, list[str]] = {}
@@ -222,7 +222,7 @@ def _reset(options: argparse.Namespace) -> None:
 
 
 def _places(given: Iterable[str]) -> dict[str, list[int] | None]:
-    """TOPIC, or TOPIC:0,1: the partitions that are meant, None for all. Raises CommandError."""
+    """Parses TOPIC or TOPIC:0,1; None stands for all partitions. Raises CommandError."""
     found: dict[str, list[int] | None] = {}
     for text in given:
         match = _PLACES.fullmatch(text)
@@ -291,7 +291,7 @@ def _delete_offsets(options: argparse.Namespace) -> None:
 def _committed_there(
     group: str, committed: dict[Place, GroupOffset], wanted: dict[str, list[int] | None]
 ) -> list[Place]:
-    """The partitions that are meant, each with something committed. Raises CommandError."""
+    """Returns the selected partitions that have committed offsets. Raises CommandError."""
     found: list[Place] = []
     for topic, numbers in wanted.items():
         there = [place for place in committed if place[0] == topic]

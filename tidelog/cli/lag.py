@@ -1,8 +1,9 @@
-"""How far a group is behind: in records, and in time by the first record it has not read, exact to the ms.
+"""The lag of a group: in records, and in time by the first unread record, exact to the ms.
 
-Offsets come over Kafka's protocol. The times of the first unread record come from the broker's HTTP port.
-Where no port of this broker answers (Apache Kafka has none) its own time is got by fetching it, and nobody
-tells when it was appended. "Now" is the broker's clock where its HTTP port answers, else this machine's.
+Offsets come over Kafka's protocol. The times of the first unread record come from the broker's HTTP
+port. Without that port (Apache Kafka has none) the record itself is fetched for its own time, and
+its append time is unknown. "Now" is the broker's clock if its HTTP port answers, else this
+machine's.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 _NO_TIME = -1
 _POLL_MS = 200
 _SILENT_S = 30.0
-_FETCH_BYTES = 64 * 1024  # of each partition: its first batch, whatever the size, and not much more
+_FETCH_BYTES = 64 * 1024  # of each partition: its first batch of any size, and little more
 
 
 class Unread(NamedTuple):
-    """A record that a group has not read; None where it has no time, or where nobody knows it."""
+    """The first unread record; None stands for a record without a time, or an unknown time."""
 
     offset: int
     timestamp_ms: int | None
@@ -36,7 +37,7 @@ class Unread(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """A group's in one partition. None: nothing is committed there, or it cannot be known."""
+    """The lag of a group in one partition. None: nothing is committed there, or it is unknown."""
 
     place: Place
     committed: int | None
@@ -46,15 +47,15 @@ class Lag(NamedTuple):
     first: Unread | None
     event_ms: int | None
     append_ms: int | None
-    unknown: Mapping[str, str]  # what is None of "event" and "append", and why
+    unknown: Mapping[str, str]  # which of "event" and "append" is None, and why
 
 
 class _Nothing:
-    """No record is left from there on."""
+    """There is no unread record."""
 
 
 class _Unknown(NamedTuple):
-    """Why the times of a record are not known."""
+    """The reason why the times of a record are unknown."""
 
     sentence: str
 
@@ -65,7 +66,7 @@ _Times = Unread | _Nothing | _Unknown
 def measure(
     cluster: Cluster, http: str, committed: Mapping[Place, GroupOffset], also: Iterable[Place] = ()
 ) -> list[Lag]:
-    """The lag where something is committed, and `also` where nothing is. Raises CommandError."""
+    """Returns the lag of partitions with committed offsets, and of `also`. Raises CommandError."""
     places = sorted({*committed, *also})
     starts, ends = _ends(cluster, places)
     firsts = {
@@ -97,7 +98,7 @@ def measure(
 
 
 def _ends(cluster: Cluster, places: Iterable[Place]) -> tuple[dict[Place, int], dict[Place, int]]:
-    """Where the logs of these partitions begin and end; those that are gone are left out."""
+    """Returns log start and log end of these partitions, without those that are gone."""
     wanted: dict[str, list[int]] = {}
     for topic, number in places:
         wanted.setdefault(topic, []).append(number)
@@ -112,8 +113,8 @@ def _ends(cluster: Cluster, places: Iterable[Place]) -> tuple[dict[Place, int], 
 
 
 def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> Lag:
-    """The lag in time, by the first record that is unread."""
-    if isinstance(times, _Nothing):  # marks of transactions, or what compaction has removed
+    """Returns the lag with the times of the first unread record."""
+    if isinstance(times, _Nothing):  # control records, or records that compaction has removed
         return lag._replace(event_ms=0, append_ms=0)
     if isinstance(times, _Unknown):
         why = times.sentence
@@ -139,7 +140,7 @@ def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> La
 
 
 def _told(http: str, firsts: Mapping[Place, int]) -> dict[Place, _Times]:
-    """As the HTTP port tells them."""
+    """Returns the times that the HTTP port reports."""
     found: dict[Place, _Times] = {}
     for (topic, number), first in firsts.items():
         path = ("topics", topic, "partitions", str(number), "records", str(first), "times")
@@ -160,7 +161,7 @@ def _told(http: str, firsts: Mapping[Place, int]) -> dict[Place, _Times]:
 def _fetched(
     cluster: Cluster, firsts: Mapping[Place, int], ends: Mapping[Place, int]
 ) -> dict[Place, _Times]:
-    """As a consumer sees them: without append times. Raises CommandError."""
+    """Returns the times of fetched records, without append times. Raises CommandError."""
     if not firsts:
         return {}
     found: dict[Place, _Times] = {}
@@ -192,7 +193,7 @@ def _seen(read: Consumed) -> Unread:
 
 
 def as_json(lag: Lag) -> dict[str, Any]:
-    """A lag for scripts: exact, times twice."""
+    """Returns a lag as JSON: exact, each time in two forms."""
     to_iso = instants().to_iso
     first = None
     if lag.first is not None:

@@ -1,6 +1,6 @@
-"""`tidelog offsets` and `tidelog times`: where a time is in a log, and which times an offset has.
+"""`tidelog offsets` and `tidelog times`: look up the offset of a time, and the times of an offset.
 
-Lookups by a record's own time or by when it was appended, before 1970 too. What nobody knows is shown as
+They look up a record's own time or its append time, before 1970 too. An unknown value is shown as
 unknown.
 """
 
@@ -28,7 +28,7 @@ _TIME_HELP = "2026-01-01T00:00Z, -2h from the broker's now, or milliseconds"
 
 
 def add_offsets(parser: argparse.ArgumentParser) -> None:
-    """The command line of `tidelog offsets`."""
+    """Adds the options of `tidelog offsets`."""
     add_topic(parser)
     time = parser.add_mutually_exclusive_group()
     time.add_argument("--at", metavar="TIME", help=f"the first record at or after it: {_TIME_HELP}")
@@ -47,12 +47,12 @@ def add_offsets(parser: argparse.ArgumentParser) -> None:
 
 
 def run_offsets(options: argparse.Namespace) -> int:
-    """Run `tidelog offsets`; the exit status."""
+    """Runs `tidelog offsets`; returns the exit status."""
     return run("offsets", _offsets, options)
 
 
 def look_up(options: argparse.Namespace, at: str | None, appended_at: str | None) -> dict[str, Any]:
-    """The offsets of a time, as the broker tells them. Raises CommandError."""
+    """Returns the offsets of a time by the broker's answer. Raises CommandError."""
     check_number("--partition", options.partition)
     before = "--before" if options.command == "delete-records" else None
     return ask(
@@ -97,7 +97,7 @@ def _tell_ends(told: dict[str, Any]) -> None:
 
 
 def _found(what: str, found: dict[str, Any]) -> tuple[str, str, str, str]:
-    if found["offset"] in (NONE, None):  # None: nobody knows
+    if found["offset"] in (NONE, None):  # None: unknown
         return what, "-", "-", "-"
     times = (shown(found, "timestamp", "none"), shown(found, "append_time", "unknown"))
     return what, str(found["offset"]), *times
@@ -134,7 +134,7 @@ def _tell_found(told: dict[str, Any]) -> None:
 
 
 def add_times(parser: argparse.ArgumentParser) -> None:
-    """The command line of `tidelog times`."""
+    """Adds the options of `tidelog times`."""
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("partition", metavar="PARTITION")
     parser.add_argument("offset", metavar="OFFSET")
@@ -142,7 +142,7 @@ def add_times(parser: argparse.ArgumentParser) -> None:
 
 
 def run_times(options: argparse.Namespace) -> int:
-    """Run `tidelog times`; the exit status."""
+    """Runs `tidelog times`; returns the exit status."""
     return run("times", _times, options)
 
 

@@ -1,21 +1,21 @@
-"""The `tidelog` command.
+"""The command line of `tidelog`.
 
-`tidelog serve` runs a broker in this process until SIGTERM or SIGINT. When clients may connect it prints
-one line to standard output, `ready listeners=... http=... control=... cluster=... pid=...`; its log goes
-to standard error. Exit status: 0 after a proper stop, 1 if it could not start or broke down, 2 for a
-mistake in the command line or the settings, which is told in one sentence.
+`tidelog serve` runs a broker in this process until SIGTERM or SIGINT. When clients can connect, it
+prints one line to standard output, `ready listeners=... http=... control=... cluster=... pid=...`.
+Its log goes to standard error. Exit status: 0 after a normal stop, 1 if it could not start or
+crashed, 2 for a mistake in the command line or the settings, which it reports in one sentence.
 
-`tidelog dump FILE...` shows what the files of a log directory hold and judges each. Exit status: 0 when
-all are fine, 1 when something was found, 2 for a mistake in the command line.
+`tidelog dump FILE...` shows what the files of a log directory contain, and checks each. Exit
+status: 0 if all are fine, 1 if there are findings, 2 for a mistake in the command line.
 
-`tidelog topics|configs|groups|produce|consume|explain|offsets|times|delete-records` ask a running broker,
-over HTTP and Kafka's protocol. Exit status: 0 when done, 1 when it could not be done, 2 for a mistake in the
-command line.
+`tidelog topics|configs|groups|produce|consume|explain|offsets|times|delete-records` ask a running
+broker, over HTTP and Kafka's protocol. Exit status: 0 for success, 1 for failure, 2 for a mistake
+in the command line.
 
-`tidelog pipeline JOB ...` runs jobs on Spark. Exit status: 0 when done, 1 when there are findings, 2 for a
-mistake in the command line, 3 when it failed.
+`tidelog pipeline JOB ...` runs jobs on Spark. Exit status: 0 done, 1 done with findings, 2 a
+mistake in the command line, 3 failed.
 
-What a command does not need is not imported: starting must stay fast.
+A command imports only what it needs, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelog import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# What asks a running broker: the module, the functions that add its options and run it, and a line of help.
+# Commands that ask a running broker: module, functions that add its options and run it, and help.
 _ASKING = {
     "topics": (
         "tidelog.cli.topics",
@@ -91,13 +91,13 @@ _ASKING = {
         "forget what lies before a time",
     ),
 }
-_FILES = frozenset({"file", "from_file"})  # options whose names of files may be any bytes
-_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, which is no option
+_FILES = frozenset({"file", "from_file"})  # options whose file names may be any bytes
+_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
 
 USAGE_ERROR = 2
-_BROKEN_PIPE = 1  # not everything was judged
+_BROKEN_PIPE = 1  # not everything was checked
 _STOP_WITHIN_S = 10.0
-# The options that are settings with a spelling of their own.
+# The settings that have options of their own.
 _SHORTHANDS = {
     "listeners": "listeners",
     "log_dirs": "log.dirs",
@@ -109,22 +109,22 @@ _SHORTHANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells a mistake in one sentence instead of a page."""
+    """Reports a mistake in one sentence instead of a page."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the sentence and leave with status 2."""
+        """Prints the sentence and exits with status 2."""
         self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line (without the program's name); returns the exit status."""
+    """Runs the command line (without the program's name); returns the exit status."""
     arguments = _with_signed_values(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["pipeline"]:  # has sub-commands and options of its own
+    if arguments[:1] == ["pipeline"]:  # it has its own sub-commands and options
         return _pipeline(arguments[1:])
     parser = _parser(arguments[0] if arguments else None)
     options, unknown = parser.parse_known_args(arguments)
     names = (parser.prog, options.command, getattr(options, "action", None))
-    parser.prog = " ".join(name for name in names if name)  # what is wrong from here on is of it
+    parser.prog = " ".join(name for name in names if name)  # later errors are of this command
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(map(_shown, unknown))}")
     if options.command is None:
@@ -143,10 +143,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _with_signed_values(arguments: Sequence[str]) -> list[str]:
-    """Join `--at -2h` to `--at=-2h`, which argparse would take for two options.
+    """Joins `--at -2h` to `--at=-2h`, which argparse would take for two options.
 
-    As in pipeline/options.py: that may not import this, and this imports nothing of the house for what
-    needs none of it.
+    pipeline/options.py has the same function. It cannot import this module, and this module imports
+    none of our packages for commands that do not need them.
     """
     joined: list[str] = []
     for argument in arguments:
@@ -158,7 +158,7 @@ def _with_signed_values(arguments: Sequence[str]) -> list[str]:
 
 
 def _as_text(parser: argparse.ArgumentParser, value: Any) -> Any:
-    """What was given, in UTF-8, whatever the locale is; leaves with status 2 where that is no text."""
+    """Returns an argument as UTF-8 text in any locale; exits with status 2 if it is not text."""
     if isinstance(value, list):
         return [_as_text(parser, each) for each in value]
     if not isinstance(value, str) or value.isascii():
@@ -174,7 +174,7 @@ def _shown(text: str) -> str:
 
 
 def _parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The whole command line; of what asks a running broker only this command's options."""
+    """Returns the parser of the whole command line, with only this broker command's options."""
     parser = _Parser(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
     parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -266,7 +266,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _overrides(options: argparse.Namespace) -> dict[str, str]:
-    """The settings given on the command line. Raises ConfigError."""
+    """Returns the settings given on the command line. Raises ConfigError."""
     from config import ConfigError
 
     found: dict[str, str] = {}
@@ -289,7 +289,7 @@ def _overrides(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _start_ms(text: str) -> str:
-    """Where a manual clock starts, as the setting has it. Raises ConfigError."""
+    """Returns the start of a manual clock as the setting takes it. Raises ConfigError."""
     from config import ConfigError
     from config.instants import parse_instant
 
@@ -300,7 +300,7 @@ def _start_ms(text: str) -> str:
 
 
 def _pipeline(arguments: Sequence[str]) -> int:
-    """Run a job on Spark, which has sub-commands and options of its own."""
+    """Runs a job on Spark; it has its own sub-commands and options."""
     _open_house("pipeline")
     from pipeline.cli import main as run_job
 
@@ -308,7 +308,7 @@ def _pipeline(arguments: Sequence[str]) -> int:
 
 
 def _open_house(command: str) -> None:
-    """Make our own packages importable in this process; leaves with status 2 where they cannot be."""
+    """Makes our own packages importable in this process; exits with status 2 if it cannot."""
     from tidelog._house import HouseError, open_house
 
     try:
@@ -327,15 +327,15 @@ def _dump(options: argparse.Namespace) -> int:
         return status
     except dump.UsageError as error:
         return _refuse("dump", str(error))
-    except BrokenPipeError:  # whoever reads has seen enough, as `head` has
+    except BrokenPipeError:  # the reader of the pipe has closed it, as `head` does
         return _unwritten()
-    except OSError as error:  # what cannot be read is judged
+    except OSError as error:  # unreadable files are findings
         print(f"tidelog dump: the answer cannot be written: {error.strerror}", file=sys.stderr)
         return _unwritten()
 
 
 def _unwritten() -> int:
-    """Let what is still to be written go nowhere: the end of the process would complain of it again."""
+    """Discards unwritten output, so that the end of the process does not report the error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return _BROKEN_PIPE
 
@@ -346,10 +346,10 @@ def _refuse(command: str, sentence: str) -> int:
 
 
 def _stop_at_eof() -> None:
-    """Stop as for SIGTERM once standard input ends; a broker that will not stop is ended.
+    """Stops as for SIGTERM once standard input ends; kills a broker that does not stop.
 
-    Whoever started this process holds the other end of a pipe: when it dies, however it dies, the
-    kernel closes the pipe.
+    The parent process holds the other end of a pipe. When it dies in any way, the kernel closes the
+    pipe.
     """
     import signal
     import threading

@@ -1,7 +1,7 @@
-"""`tidelog produce`: lines, or JSON lines, become records, with any time there is, before 1970 too.
+"""`tidelog produce`: turns lines or JSON lines into records, with any time, before 1970 too.
 
-Every record that was acknowledged is counted, and every one that was not is told at the end, with the exit
-status 1. A line that cannot be read ends it with status 2; what came before it is written.
+It counts every acknowledged record. It reports every other record at the end, with exit status 1.
+An invalid line ends it with status 2; the records before that line are written.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-_AHEAD = 10_000  # records that wait for their acknowledgement at most
+_AHEAD = 10_000  # the maximum of records without an acknowledgement
 _BATCH_BYTES = 1 << 17
-_LINGER_S = 0.005  # a batch is sent when the input pauses for as long
+_LINGER_S = 0.005  # a batch is sent when the input pauses for this time
 _KNOWN_WITHIN_S = 10.0
 _AGAIN_S = 0.1
 _TOLD = 3  # kinds of errors
 
 
 def add_produce(parser: argparse.ArgumentParser) -> None:
-    """The command line of `tidelog produce`."""
+    """Adds the options of `tidelog produce`."""
     add = parser.add_argument
     add("topic", metavar="TOPIC")
     add("--file", metavar="FILE", help="read this instead of standard input")
@@ -89,7 +89,7 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
 
 
 def run_produce(options: argparse.Namespace) -> int:
-    """Run `tidelog produce`; the exit status."""
+    """Runs `tidelog produce`; returns the exit status."""
     return run("produce", _produce, options)
 
 
@@ -124,7 +124,7 @@ def _produce(options: argparse.Namespace) -> None:
 
 
 class _Reader:
-    """Makes records of lines, as the options say."""
+    """Turns lines into records, by the options."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -141,7 +141,7 @@ class _Reader:
         self._time = None if options.time is None else self._read_time(options.time, "--time")
 
     def record_of(self, line: bytes) -> Record:
-        """The record of a line. Raises ValueError and CommandError for a mistake in it."""
+        """Returns the record of a line. Raises ValueError and CommandError for a mistake in it."""
         line = line.removesuffix(b"\n").removesuffix(b"\r") if self._options.json else line
         if self._options.json:
             record = from_json(line, lambda text: self._read_time(text, "timestamp"))
@@ -167,20 +167,20 @@ class _Reader:
         return time_of(text, self._now_ms or 0, shift=self._options.shift, what=what)
 
     def _now(self) -> int:
-        """Now by the broker's clock, where its HTTP port answers; else by this machine's."""
+        """Returns the broker's time if its HTTP port answers, else this machine's."""
         with Cluster(self._options.broker) as cluster:
             told = cluster.is_at(self._options.http, self._options.topic)
         return time.time_ns() // 1_000_000 if told is None else int(told["at_ms"])
 
 
 class _Sender:
-    """Sends records from a thread of its own, a bounded number ahead, and counts what became of them.
+    """Sends records from its own thread, a bounded number ahead, and counts the results.
 
-    The thread batches what has come within a few milliseconds, so that a slow input waits for nothing.
+    The thread batches the records of a few milliseconds, so that a slow input does not wait.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """Connect, and look whether topic and partition are there. Raises CommandError."""
+        """Connects, and checks that topic and partition exist. Raises CommandError."""
         self.produced = 0
         self._topic = options.topic
         self._errors: Counter[str] = Counter()
@@ -203,7 +203,10 @@ class _Sender:
         self._thread.start()
 
     def _partition_count(self) -> int:
-        """How many partitions the topic has, which the broker may make now. Raises CommandError."""
+        """Returns the partition count of the topic, which the broker may now create.
+
+        Raises CommandError.
+        """
         until = time.monotonic() + _KNOWN_WITHIN_S
         while True:
             with raised_as_sentences(f"nobody can write to {self._topic}: "):
@@ -234,7 +237,10 @@ class _Sender:
         return int(text)
 
     def send(self, record: Record) -> None:
-        """Send one; waits where too many are on their way. Raises ValueError for what cannot be sent."""
+        """Sends one record; waits if too many are in flight.
+
+        Raises ValueError for an invalid record.
+        """
         partition = record.partition if self._honours_lines else self._partition
         if partition is not None and not 0 <= partition < self._count:
             raise ValueError(
@@ -255,7 +261,7 @@ class _Sender:
         self._records.put((partition, sent))
 
     def _run(self) -> None:
-        """Send batches until the end of the records."""
+        """Sends batches until the records end."""
         is_over = False
         while not is_over:
             batch, is_over = self._next_batch()
@@ -266,7 +272,10 @@ class _Sender:
                     self._failure = error
 
     def _next_batch(self) -> tuple[list[tuple[int | None, Sent]], bool]:
-        """What comes until the input pauses or a batch is full, and whether it was the end."""
+        """Returns the records until the input pauses or a batch is full.
+
+        The flag says whether that was the end of the input.
+        """
         batch: list[tuple[int | None, Sent]] = []
         size = 0
         found = self._records.get()
@@ -282,7 +291,7 @@ class _Sender:
         return batch, True
 
     def _send(self, batch: list[tuple[int | None, Sent]]) -> None:
-        """Send records to their partitions; those without a key go together to any."""
+        """Sends records to their partitions; those without a key go together to any partition."""
         anywhere = random.randrange(self._count)  # noqa: S311 - spreads load
         parts: dict[int, list[Sent]] = {}
         for partition, record in batch:
@@ -306,18 +315,18 @@ class _Sender:
         self._errors[sentence_of(error) + (" (here: --acks 1)" if is_old else "")] += count
 
     def finish(self) -> None:
-        """Wait for all that is on its way."""
+        """Waits for all records in flight."""
         self._records.put(None)
         self._thread.join()
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Closes the connections."""
         self._client.close()
 
     def tell_errors(self) -> None:
-        """Raise CommandError if not every record was produced."""
+        """Raises CommandError if not every record was produced."""
         if not self._errors:
             return
         lost = self._errors.total()
@@ -334,7 +343,7 @@ class _Sender:
 
 @contextlib.contextmanager
 def _watched(source: BinaryIO) -> Iterator[Iterator[bytes]]:
-    """The lines of the input, with a bar on a terminal where its size is known."""
+    """Yields the lines of the input, with a progress bar on a terminal if the size is known."""
     size = _size(source)
     if not size or not sys.stderr.isatty():
         yield iter(source)
@@ -350,7 +359,7 @@ def _counting(source: BinaryIO, advance: Callable[[int], None]) -> Iterator[byte
 
 
 def _size(source: BinaryIO) -> int:
-    """Bytes that are still to be read of a file; 0 where nobody knows."""
+    """Returns the number of bytes left in a file, or 0 if it is unknown."""
     try:
         found = os.fstat(source.fileno())
     except (OSError, ValueError):

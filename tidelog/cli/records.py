@@ -1,8 +1,9 @@
-"""Records as text: JSON lines that lose nothing, format strings, and times as people write them.
+"""Records as text: JSON lines without loss, format strings, and times as people write them.
 
-One JSON object a line. `key`, `value` and the values of `headers` (pairs of name and value) are text, null,
-or {"base64": "..."} for bytes that are not UTF-8; `timestamp_ms` is exact, null for a record without a
-time. What `tidelog consume --json` writes, `tidelog produce --json` reads back as it was.
+There is one JSON object a line. `key`, `value` and the values of `headers` (pairs of name and
+value) are text, null, or {"base64": "..."} for bytes that are not UTF-8. `timestamp_ms` is exact,
+null for a record without a time. `tidelog produce --json` reads the output of `tidelog consume
+--json` back unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _KNOWN = frozenset(
 
 
 class Record(NamedTuple):
-    """A record to be produced; without a time it is -1, and None leaves the time to the producer."""
+    """A record to produce; a time of -1 means no time, None leaves the time to the producer."""
 
     key: bytes | None
     value: bytes | None
@@ -47,7 +48,7 @@ class Record(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A record that was consumed; `append_time_ms` is None where nobody knows it."""
+    """A consumed record; `append_time_ms` is None if it is unknown."""
 
     partition: int
     offset: int
@@ -63,14 +64,14 @@ class Seen(NamedTuple):
 
 
 def is_relative(text: str) -> bool:
-    """Whether a time is told from now on: whose now it is has to be known."""
+    """Returns whether a time is relative to now, so that it depends on a clock."""
     return _RELATIVE.fullmatch(text.strip()) is not None
 
 
 def time_of(text: str | int, now_ms: int, *, shift: bool, what: str) -> int:
-    """The time that is meant. The one that is none is refused, or with `shift` the next is taken.
+    """Returns a time in ms. -1, which means "no time", is refused, or with `shift` becomes 0.
 
-    Raises CommandError, which begins with `what`.
+    Raises CommandError, whose message begins with `what`.
     """
     try:
         found: int = instants().parse_instant(text, now_ms)
@@ -91,7 +92,7 @@ def time_of(text: str | int, now_ms: int, *, shift: bool, what: str) -> int:
 
 
 def to_json(seen: Seen, topic: str, *, with_append_time: bool) -> str:
-    """A consumed record as one line, without the line's end."""
+    """Returns a consumed record as one line, without the end of the line."""
     to_iso = instants().to_iso
     time = None if seen.timestamp_ms == NO_TIME else seen.timestamp_ms
     told: dict[str, Any] = {
@@ -123,7 +124,10 @@ def _to_json(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def from_json(line: bytes, read_time: Callable[[str | int], int]) -> Record:
-    """The record of a line; `read_time` reads its time. Raises ValueError and CommandError: a sentence."""
+    """Returns the record of a line; `read_time` parses its time.
+
+    Raises ValueError and CommandError.
+    """
     try:
         told = json.loads(line)
     except ValueError as error:
@@ -215,7 +219,10 @@ _FIELDS: dict[str, Callable[[Seen, str], bytes]] = {
 
 
 def formatter(text: str) -> Callable[[Seen, str], bytes]:
-    """What writes a record as a format string says, kcat's tokens and three more. Raises CommandError."""
+    """Returns a function that formats records by kcat's tokens and three more.
+
+    Raises CommandError.
+    """
     parts: list[bytes | Callable[[Seen, str], bytes]] = []
     for token in _TOKEN.finditer(text):
         field, code, escape, plain, single = token.groups()
@@ -241,7 +248,7 @@ def formatter(text: str) -> Callable[[Seen, str], bytes]:
 
 
 def is_about_append_times(text: str) -> bool:
-    """Whether a format string wants to know when a record was appended."""
+    """Returns whether a format string uses the append time."""
     return any(token[1] in ("a", "A") for token in _TOKEN.finditer(text) if token[1])
 
 
@@ -250,7 +257,7 @@ def _length(data: bytes | None) -> bytes:
 
 
 def shown(time_ms: int | None, missing: str) -> str:
-    """A time as people read it; in milliseconds where no calendar reaches."""
+    """Returns a time as text for people; in milliseconds if it is outside the calendar."""
     if time_ms is None or time_ms == NO_TIME:
         return missing
     text: str | None = instants().to_iso(time_ms)

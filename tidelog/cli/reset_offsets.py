@@ -1,9 +1,10 @@
-"""`tidelog groups reset-offsets`: have a group go on elsewhere.
+"""`tidelog groups reset-offsets`: changes where a group continues.
 
-To the beginning, the end, an offset, so many records forth or back, what a file says, or a time: the records'
-own, or with --by append that of their appending. As Kafka's own tool it only says what it would do,
-unless --execute is given; an offset that is not in the log becomes the nearest that is; and a group that
-somebody is in is left alone. Nothing is committed before everything is known.
+The new offset is the beginning, the end, an offset, a number of records forward or back, that in a
+file, or that of a time: the records' own, or with --by append their append time. As Kafka's own
+tool, it only prints the plan unless --execute is given. An offset outside the log becomes the
+nearest one in it. A group with members is left alone. Nothing is committed before all offsets are
+known.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _LAST = 2**63 - 1
 
 
 class Plan(NamedTuple):
-    """Where a group goes on in one partition; `note` says what is not as it was asked."""
+    """The new offset of a group in one partition; `note` says what differs from the request."""
 
     place: Place
     committed: int | None
@@ -47,7 +48,7 @@ class Plan(NamedTuple):
 
 
 def add_reset(parser: argparse.ArgumentParser) -> None:
-    """The options of `tidelog groups reset-offsets`."""
+    """Adds the options of `tidelog groups reset-offsets`."""
     parser.add_argument(
         "--all-topics",
         action="store_true",
@@ -86,7 +87,7 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
 
 
 def reset(cluster: Cluster, wanted: Wanted, options: argparse.Namespace) -> None:
-    """Say, or do, what is asked for. Raises CommandError."""
+    """Prints the plan, or executes it. Raises CommandError."""
     _check(wanted, options)
     name = options.group
     state = cluster.group(name).state
@@ -121,7 +122,7 @@ def _plans(
     committed: Mapping[Place, GroupOffset],
     options: argparse.Namespace,
 ) -> list[Plan]:
-    """Where the group goes on, partition by partition. Raises CommandError."""
+    """Returns the new offset for each partition. Raises CommandError."""
     targets = None if options.from_file is None else _from_file(options.from_file, options.group)
     places = _places(cluster, wanted, committed, options, targets)
     starts, ends = (_offsets(cluster, places, at) for at in (EARLIEST, LATEST))
@@ -146,7 +147,7 @@ def _places(
     options: argparse.Namespace,
     targets: Iterable[Place] | None,
 ) -> list[Place]:
-    """The partitions that are meant; each is there. Raises CommandError."""
+    """Returns the selected partitions, all of which exist. Raises CommandError."""
     if options.all_topics:
         targets = committed
         if not committed:
@@ -168,7 +169,7 @@ def _places(
 
 
 def _offsets(cluster: Cluster, places: Sequence[Place], at: int) -> dict[Place, int]:
-    """ListOffsets of these partitions."""
+    """Returns the ListOffsets answers for these partitions."""
     found = {}
     for topic in dict.fromkeys(topic for topic, _ in places):
         numbers = [number for each, number in places if each == topic]
@@ -184,7 +185,7 @@ def _targets(
     options: argparse.Namespace,
     log: tuple[Mapping[Place, int], Mapping[Place, int]],
 ) -> dict[Place, tuple[int, str]]:
-    """The offset that is asked for in each partition, and a note. Raises CommandError."""
+    """Returns the requested offset for each partition, with a note. Raises CommandError."""
     starts, ends = log
     if options.to_earliest:
         return {place: (starts[place], "") for place in places}
@@ -229,7 +230,7 @@ def _at_time(
     options: argparse.Namespace,
     ends: Mapping[Place, int],
 ) -> dict[Place, tuple[int, str]]:
-    """The first record at or after a time, in each partition. Raises CommandError."""
+    """Returns the first record at or after a time in each partition. Raises CommandError."""
     here = cluster.is_at(options.http, places[0][0])  # None: no HTTP port of this broker's
     now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
     at = time_of(options.to_time, now_ms, shift=options.shift, what="--to-time")
@@ -257,10 +258,10 @@ def _at_time(
 
 
 def _row(topic: str, row: Mapping[str, Any]) -> tuple[int, str]:
-    """The offset that HTTP tells of one partition. Raises CommandError."""
+    """Returns the offset of one partition from the HTTP answer. Raises CommandError."""
     if "error" in row:
         raise CommandError(f"{topic}-{row['partition']}: {row['message']}")
-    if unknown := row.get("unknown"):  # the earliest it may be: nothing is left out
+    if unknown := row.get("unknown"):  # the earliest possible offset: no record is skipped
         first, last = unknown["start_offset"], unknown["end_offset"] - 1
         return first, f"nobody knows when {first} to {last} were appended: it goes on before them"
     if row["offset"] == NONE:
@@ -269,7 +270,10 @@ def _row(topic: str, row: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _from_file(path: str, group: str) -> dict[Place, tuple[int, str]]:
-    """What a file says: topic,partition,offset, or group,topic,partition,offset. Raises CommandError."""
+    """Parses a file of topic,partition,offset or group,topic,partition,offset.
+
+    Raises CommandError.
+    """
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,8 +1,8 @@
-"""What the commands that ask a running broker share: its address, its answers, tables and mistakes.
+"""The common parts of commands that ask a running broker: address, answers, tables and errors.
 
-They ask over HTTP what Kafka's protocol cannot say; cluster.py has the rest. Times are told
-as they were given: the broker reads them, by its own clock. Exit status: 0 when done, 1 when it could not be
-done, 2 for a mistake in the command line. Every mistake is one sentence on standard error.
+They ask over HTTP what Kafka's protocol cannot express; cluster.py has the rest. The broker parses
+times as the user wrote them, by its own clock. Exit status: 0 for success, 1 for failure, 2 for a
+mistake in the command line. Every mistake is one sentence on standard error.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FAILED, USAGE = 1, 2
 
 HTTP_ADDRESS = "127.0.0.1:8080"
 BROKER_ADDRESS = "127.0.0.1:9092"
-NONE = -1  # the offset of what is not found
+NONE = -1  # the offset if nothing is found
 
-_TIMEOUT_S = 600.0  # a log that somebody else wrote is read once before it is explained
+_TIMEOUT_S = 600.0  # a log that another program wrote is read once before it is explained
 _MISTAKES = frozenset({"BAD_REQUEST", "BAD_TIME", "BAD_OFFSET", "NO_TIME", "INVALID_CONFIG"})
 _LEAST_WRAPPED = 26  # a time and what follows it
-_WIDE = 500  # columns, where nobody looks at a terminal
+_WIDE = 500  # columns without a terminal
 _BROKEN_PIPE = 1
 _UNIT = 1024
 _MINUTE_MS = 60_000
@@ -43,7 +43,7 @@ _YEARS_FROM_MS = 2 * _YEAR_MS
 
 
 class CommandError(Exception):
-    """What a command could not do: a sentence, the exit status, and what the broker calls it."""
+    """A command failed: a sentence, the exit status, and the broker's error name."""
 
     def __init__(self, sentence: str, status: int = FAILED, name: str = "") -> None:
         super().__init__(sentence)
@@ -52,9 +52,9 @@ class CommandError(Exception):
 
 
 def add_common(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
-    """The options that every one of these commands has.
+    """Adds the options that all these commands have.
 
-    `again`: a command above has them too, and what is given there counts.
+    `again`: a parent command has them too, and values given there count.
     """
     add_http(parser, again=again)
     parser.add_argument(
@@ -66,7 +66,7 @@ def add_common(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
 
 
 def add_http(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
-    """The option that names the broker's HTTP port; `again` as in add_common."""
+    """Adds the option for the broker's HTTP port; `again` as in add_common."""
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",
@@ -76,7 +76,7 @@ def add_http(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
 
 
 def add_broker(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
-    """The option that names the broker's Kafka port; `again` as in add_common."""
+    """Adds the option for the broker's Kafka port; `again` as in add_common."""
     parser.add_argument(
         "--broker",
         metavar="HOST:PORT",
@@ -88,7 +88,7 @@ def add_broker(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
 def add_actions(
     parser: argparse.ArgumentParser, described: Mapping[str, str]
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """The sub-commands of one that speaks to a broker, each with its parser; without one it lists."""
+    """Yields the sub-commands of a command, each with its parser; without one the command lists."""
     add_broker(parser)
     add_common(parser)
     parser.set_defaults(action="list")
@@ -102,7 +102,7 @@ def add_actions(
 
 
 def add_topic(parser: argparse.ArgumentParser) -> None:
-    """A topic, and one of its partitions or all."""
+    """Adds options for a topic, and for one or all of its partitions."""
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--partition", metavar="N", help="one partition alone")
 
@@ -110,17 +110,17 @@ def add_topic(parser: argparse.ArgumentParser) -> None:
 def run(
     name: str, command: Callable[[argparse.Namespace], None], options: argparse.Namespace
 ) -> int:
-    """Run a command to its end; the exit status."""
+    """Runs a command to its end; returns the exit status."""
     try:
         command(options)
         sys.stdout.flush()
     except CommandError as error:
         sys.stderr.write(f"tidelog {name}: {error}\n")
         return error.status
-    except BrokenPipeError:  # whoever reads has seen enough, as `head` has
+    except BrokenPipeError:  # the reader of the pipe has closed it, as `head` does
         drop_output()
         return _BROKEN_PIPE
-    except OSError as error:  # what comes from files and sockets is a CommandError by now
+    except OSError as error:  # errors of files and sockets are a CommandError by now
         drop_output()
         sys.stderr.write(
             f"tidelog {name}: the answer cannot be written: {error.strerror or error}\n"
@@ -133,7 +133,7 @@ def run(
 
 
 def drop_output() -> None:
-    """Let what is still to be written go nowhere: the end of the process would complain of it again."""
+    """Discards unwritten output, so that the end of the process does not report the error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -146,10 +146,10 @@ def ask(
     query: Iterable[tuple[str, str | None]] = (),
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """What the broker's HTTP port answers; parameters that are None are left out.
+    """Returns the answer of the broker's HTTP port; parameters that are None are left out.
 
-    `options` says which option a parameter was given by, where that has another name, for what the broker
-    says of it. Raises CommandError.
+    `options` maps a parameter to the option it was given by, if that has another name, for the
+    broker's error messages. Raises CommandError.
     """
     check_address("--http", address)
     given = urlencode([(name, value) for name, value in query if value is not None])
@@ -174,13 +174,13 @@ def ask(
 
 
 def check_number(what: str, text: str | None) -> None:
-    """Raise CommandError unless it is none, or a number from 0 on."""
+    """Raises CommandError unless the text is None or a number from 0 on."""
     if text is not None and not (text.isascii() and text.isdecimal()):
         raise CommandError(f"{what} {text}: expected a number from 0 on", USAGE)
 
 
 def check_address(option: str, address: str) -> None:
-    """Raise CommandError unless it is HOST:PORT."""
+    """Raises CommandError unless it is HOST:PORT."""
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) < 65_536):
         raise CommandError(f"{option} {address}: expected HOST:PORT", USAGE)
@@ -190,12 +190,12 @@ def check_address(option: str, address: str) -> None:
 
 
 def tell_json(told: Any) -> None:
-    """One line of JSON."""
+    """Prints one line of JSON."""
     sys.stdout.write(json.dumps(told) + "\n")
 
 
 def tell(*lines: str) -> None:
-    """Lines of text."""
+    """Prints lines of text."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
@@ -206,9 +206,10 @@ def tell_table(
     right: Sequence[str] = (),
     wraps: str | None = None,
 ) -> None:
-    """A table, columns of numbers (`right`) flush right; `wraps` may go over several lines.
+    """Prints a table.
 
-    Nothing is cut off: where a terminal is too narrow it breaks the lines itself.
+    The columns in `right` are right-aligned, those in `wraps` may use several lines. Nothing is cut
+    off: a narrow terminal breaks the lines itself.
     """
     from rich import box
     from rich.console import Console
@@ -234,7 +235,7 @@ def tell_table(
 
 
 def shown(told: dict[str, Any], name: str, missing: str = "-") -> str:
-    """A time as people read it; in milliseconds where no calendar reaches."""
+    """Returns a time as text for people; in milliseconds if it is outside the calendar."""
     if told[f"{name}_ms"] is None:
         return missing
     text: str | None = told[name]
@@ -242,7 +243,7 @@ def shown(told: dict[str, Any], name: str, missing: str = "-") -> str:
 
 
 def size_of(count: int) -> str:
-    """A number of bytes as people read it."""
+    """Returns a number of bytes as text for people."""
     if count < _UNIT:
         return f"{count} B"
     value, units = count / _UNIT, iter(("KiB", "MiB", "GiB"))
@@ -254,7 +255,7 @@ def size_of(count: int) -> str:
 
 
 def span_of(span_ms: int) -> str:
-    """A span of time as people read it: its two largest units."""
+    """Returns a span of time as text for people: its two largest units."""
     sign, left = ("-", -span_ms) if span_ms < 0 else ("", span_ms)
     if left < _MINUTE_MS:
         return sign + (f"{left} ms" if 0 < left < 1000 else f"{left // 100 / 10:g} s")
@@ -270,19 +271,19 @@ def span_of(span_ms: int) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things: "1 record", "2 records"."""
+    """Returns a count with its noun: "1 record", "2 records"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 @contextlib.contextmanager
 def bar(total: int, *, of_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar with rate and time left on standard error; for a terminal. Yields what moves it on."""
+    """Shows a progress bar on standard error, for a terminal; yields a function to advance it."""
     from rich import progress
     from rich.console import Console
     from rich.text import Text
 
     class Rate(progress.ProgressColumn):
-        """Things a second, once that is known."""
+        """The number of things a second, once it is known."""
 
         def render(self, task: progress.Task) -> Text:
             return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
@@ -300,7 +301,10 @@ def bar(total: int, *, of_bytes: bool = False) -> Iterator[Callable[[int], None]
 
 
 def confirm(question: str, *, refusal: str, declined: str, yes: bool) -> None:
-    """Ask before what cannot be undone; where nobody can be asked, refuse. Raises CommandError."""
+    """Asks before an action that cannot be undone; refuses without a terminal.
+
+    Raises CommandError.
+    """
     if yes:
         return
     if not sys.stdin.isatty():
@@ -313,7 +317,7 @@ def confirm(question: str, *, refusal: str, declined: str, yes: bool) -> None:
 
 @functools.cache
 def instants() -> ModuleType:
-    """The broker's own reading of times (config/instants.py). Raises CommandError."""
+    """Returns the broker's own parser of times (config/instants.py). Raises CommandError."""
     from tidelog._house import HouseError, open_house
 
     try:

@@ -1,7 +1,7 @@
-"""`tidelog topics`: list, describe, create, delete and alter topics, over Kafka's protocol.
+"""`tidelog topics`: lists, describes, creates, deletes and alters topics, over Kafka's protocol.
 
-What deletes says so first, and asks, or wants --yes where there is no terminal. What touches the broker's own
-topics is warned of.
+Actions that delete say what, and ask for confirmation, or need --yes without a terminal. The
+command warns before it changes the broker's own topics.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tidelog.cli.cluster import Topic
 
-_OWN = {  # what becomes of the broker's own topics
+_OWN = {  # what happens to the broker's own topics
     "__consumer_offsets": "what groups have committed lies there",
     "__transaction_state": "what becomes of open transactions lies there",
 }
@@ -45,7 +45,7 @@ _DESCRIBED = {
 
 
 def add_topics(parser: argparse.ArgumentParser) -> None:
-    """The command line of `tidelog topics`; without an action it lists."""
+    """Adds the options of `tidelog topics`; without an action it lists topics."""
     for action, one in add_actions(parser, _DESCRIBED):
         if action == "describe":
             one.add_argument("topics", metavar="TOPIC", nargs="*", help="all, if none is named")
@@ -66,7 +66,7 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
 
 
 def run_topics(options: argparse.Namespace) -> int:
-    """Run `tidelog topics`; the exit status."""
+    """Runs `tidelog topics`; returns the exit status."""
     action = {
         "list": _list,
         "describe": _describe,
@@ -212,7 +212,7 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _own(topics: Iterable[Topic]) -> str:
-    """A warning where one of these topics is the broker's own, else nothing."""
+    """Returns a warning if one of these topics is the broker's own, else an empty text."""
     return "".join(
         f"{topic.name} is the broker's own: {_OWN.get(topic.name, 'it needs it')}. "
         for topic in topics
