@@ -1,13 +1,14 @@
-"""Logs that no metadata knows: somebody brought them here, from Kafka or another tidelog, to be served.
+"""Adoption of logs without metadata, which an operator copied here from Kafka or another tidelog.
 
-At the start every such log becomes a topic, described by its directory: the name, the partitions, the
-id of partition.metadata (a new one, written down, where there is none or another topic has it), the
-message format and the time type as its last batches have them. Partition numbers without a
-directory become empty partitions, so that keys go where they went.
+At the start every such log becomes a topic. Its directory gives the name, the partitions, the id of
+partition.metadata (a new one is written if there is none or another topic has it), and from the
+last batches the message format and the time type. Partition numbers without a directory become
+empty partitions, so that each key keeps its partition.
 
-Opening a copy must never delete anybody's data: these topics keep everything (`KEEP`) until somebody
-sets retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy. What cannot be served
-is left alone, and a partition that says it is of another topic than its neighbours is renamed to `-stray`.
+Opening a copy must never delete data: these topics keep everything (`KEEP`) until an operator sets
+retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy. Logs that cannot be
+served are left unchanged. A partition that names another topic than the others of its name is
+renamed to `-stray`.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.records.batch import Batch
 
-_MOST_MISSING = 10_000  # a directory called backup-20240131 is no partition of that number
-_RELEASES = ("0.9.0", "0.10.2", "3.0")  # the newest that wrote format 0, 1, 2
+_MOST_MISSING = 10_000  # a directory called backup-20240131 is not a partition
+_RELEASES = ("0.9.0", "0.10.2", "3.0")  # the newest releases that wrote format 0, 1, 2
 
 _log = logging.getLogger("tidelog.node")
 
 
 async def adopt_logs(node: Node) -> None:
-    """Make a topic of every log that has none; those of deleted topics are no one's to adopt."""
+    """Create a topic for every log without one, except for logs of deleted topics."""
     image = node.metadata.image
     found: dict[str, list[int]] = defaultdict(list)
     for name, index in node.store.names():
         if name in image.topics:
             continue
         if image.deletions and node.store.topic_id(name, index) in image.deletions:
-            continue  # what could not be removed yet is removed later
+            continue  # a log that could not be removed yet is removed later
         found[name].append(index)
     for name, indexes in found.items():
         try:
@@ -54,7 +55,7 @@ async def adopt_logs(node: Node) -> None:
 
 
 async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
-    """Make a topic of the logs of one name. Raises BrokerError, and then they are left alone."""
+    """Create a topic for the logs of one name. Raises BrokerError; then they are left unchanged."""
     partitions = max(indexes) + 1
     if partitions - len(indexes) > _MOST_MISSING:
         _log.error(
@@ -94,25 +95,25 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
 
 
 def _id_of(node: Node, name: str, indexes: Sequence[int]) -> tuple[UUID | None, UUID]:
-    """What most partitions say the topic's id is, and what it is from now on."""
+    """Return the topic id that most partitions have, and the id that the topic will have."""
     ids = [node.store.topic_id(name, index) for index in indexes]
     said = Counter(each for each in ids if each is not None and each.int > 1).most_common(1)
     if not said:
         return None, new_id()
     topic_id = said[0][0]
-    if topic_id in node.metadata.image.topics_by_id:  # a copy under another name
+    if topic_id in node.metadata.image.topics_by_id:  # the logs are a copy under another name
         return topic_id, new_id()
     return topic_id, topic_id
 
 
 def _leader_epochs(node: Node, name: str, indexes: Sequence[int]) -> dict[int, int]:
-    """The leader epochs that the logs have reached."""
+    """Return the latest leader epoch of each log."""
     node.store.read_leader_epochs([(name, index) for index in indexes])
     return {index: node.store.leader_epoch(name, index) or 0 for index in indexes}
 
 
 def _settings_of(node: Node, name: str, indexes: Sequence[int]) -> dict[str, str]:
-    """The settings that go on with a topic as it was, and delete nothing."""
+    """Return settings that continue the topic as it was, and delete nothing."""
     settings = dict(KEEP)
     last = [each for each in (_last_batch(node, name, index) for index in indexes) if each]
     if last and not is_internal(name):
@@ -125,7 +126,7 @@ def _settings_of(node: Node, name: str, indexes: Sequence[int]) -> dict[str, str
 
 
 def _last_batch(node: Node, name: str, index: int) -> Batch | None:
-    """The last batch of a log; None when there is none, or it cannot be read."""
+    """Return the last batch of a log; None if there is none, or it cannot be read."""
     try:
         partition = node.store.partition(name, index)
         return None if partition is None else last_batch(partition.segments)

@@ -1,7 +1,7 @@
-"""Decides changes of topics and settings: checks each, and writes it to the metadata and nowhere else.
+"""Decides changes of topics and settings: checks each, and writes it to the metadata only.
 
-What a change means for the logs of this broker is the reconciler's work. A change that is decided on an
-image that somebody else has replaced meanwhile is decided again on the newest one.
+The reconciler applies changes to the logs of this broker. If the image on which a change was
+decided has been replaced meanwhile, the change is decided again on the newest image.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Result = TypeVar("Result")
 def _in_order(
     decide: Callable[Concatenate[Controller, Parameters], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Controller, Parameters], Coroutine[Any, Any, Result]]:
-    """Have a change decided after those that this broker was asked for before.
+    """Return a method whose calls run one after another, in the order in which they were made.
 
-    Order is all that the lock gives: a request that creates a topic anew must find the deletion
-    written that was asked for before it. Safety is the metadata's compare-and-set.
+    The lock gives only this order: a request that creates a topic again must find the deletion that
+    was requested before it. Safety comes from the metadata's compare-and-set.
     """
 
     @wraps(decide)
@@ -52,7 +52,7 @@ def _in_order(
 
 
 class Controller:
-    """Changes of topics, their settings and the broker's."""
+    """Changes of topics, of their settings and of the broker's settings."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Controller:
         settings: Settings,
         unclaimed: Callable[[str], frozenset[int]],
     ) -> None:
-        """`unclaimed` tells of which partitions of a name a log lies here that names no topic."""
+        """`unclaimed` returns the partitions of a name whose logs are here and name no topic."""
         self._metadata = metadata
         self._settings = settings
         self._unclaimed = unclaimed
@@ -75,10 +75,10 @@ class Controller:
         *,
         validate_only: bool = False,
     ) -> Topic:
-        """Create a topic; with `validate_only` only return what would be created.
+        """Create a topic; with `validate_only` only return the topic that would be created.
 
-        A topic that takes over logs which name no topic keeps everything unless `configs` say otherwise.
-        Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
+        A topic that takes over logs which name no topic keeps everything unless `configs` say
+        otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
         """
         given = {**(KEEP if self._unclaimed(name) else {}), **configs}
         _, brought = self._settings.settled(name, given)
@@ -94,16 +94,17 @@ class Controller:
 
     @_in_order
     async def adopt_topic(self, topic: Topic) -> None:
-        """Create a topic whose logs are here already. Raises InvalidTopic, TopicAlreadyExists."""
+        """Create a topic whose logs exist already. Raises InvalidTopic, TopicAlreadyExists."""
         await self._metadata.add_topic(topic)
 
     @_in_order
     async def add_partitions(self, name: str, check: Callable[[Topic], int]) -> tuple[Topic, Topic]:
-        """Give a topic more partitions; return it as it was and as it is.
+        """Add partitions to a topic; return the topic before and after.
 
-        `check` says how many there are to be, given the topic as it is; as many as there are change nothing.
-        Raises what it raises, UnknownTopicOrPartition, and InvalidPartitions where a log that names no
-        topic lies in the way: the topic's retention must not begin on it.
+        `check` gets the current topic and returns the new number of partitions; the current number
+        changes nothing. Raises what `check` raises, UnknownTopicOrPartition, and InvalidPartitions
+        if the directory of a new partition holds a log that names no topic: the topic's retention
+        must not delete its data.
         """
         while True:
             image = self._metadata.image
@@ -123,7 +124,7 @@ class Controller:
 
     @_in_order
     async def delete_topic(self, name: str) -> Topic:
-        """Delete a topic; return what it was. Raises UnknownTopicOrPartition."""
+        """Delete a topic; return it as it was. Raises UnknownTopicOrPartition."""
         topic = await self._metadata.delete_topic(name)
         log.info("topic deleted", extra={"topic": name})
         return topic
@@ -142,7 +143,7 @@ class Controller:
             _, brought = self._settings.settled(name, merged(topic.configs, changes))
             altered = differing(topic.configs, {**changes, **brought})
             if validate_only or not altered:
-                return  # mirrors say the same again and again
+                return  # mirroring tools repeat the same change
             try:
                 await self._metadata.alter_topic_configs(name, altered, since=image)
             except ChangedMeanwhileError:
@@ -171,10 +172,11 @@ class Controller:
             return
 
     async def keep_basis(self) -> None:
-        """At start: where event-time retention is every topic's default, keep the basis it brings.
+        """At start, store the retention basis if event-time retention is every topic's default.
 
-        It goes among the settings changed while the broker ran: what it protects must not be deleted when
-        the default is taken out of the properties file again. Raises InvalidConfig.
+        It is stored among the settings that were changed live: the records that it protects must
+        not be deleted when the default is removed from the properties file again. Raises
+        InvalidConfig.
         """
         brought = self._settings.settled_broker(self._metadata.image.broker_configs, {})
         if brought:
@@ -183,7 +185,7 @@ class Controller:
 
     @_in_order
     async def withdraw_topic(self, topic: Topic) -> None:
-        """Delete a topic whose logs could not be made, unless it is gone already."""
+        """Delete a topic whose logs could not be created, unless it is gone already."""
         try:
             await self._metadata.delete_topic(topic.name, topic.topic_id)
         except UnknownTopicOrPartition:
@@ -192,7 +194,7 @@ class Controller:
 
     @_in_order
     async def withdraw_partitions(self, before: Topic, grown: Topic) -> None:
-        """Take back partitions whose logs could not be made, unless the topic has changed again."""
+        """Remove partitions whose logs could not be created, unless the topic has changed again."""
         while True:
             image = self._metadata.image
             now = image.topics_by_id.get(grown.topic_id)

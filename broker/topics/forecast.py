@@ -1,7 +1,7 @@
-"""What a change of settings will delete, said before it takes effect: one line in the log per topic.
+"""The announcement of what a change of settings will delete: one log line per topic.
 
-What goes, goes with the next round of retention, within log.retention.check.interval.ms. Looking is all
-that happens here; a partition that cannot be looked at hinders no change.
+The deletion happens with the next round of retention, within log.retention.check.interval.ms. This
+module only reads; a partition that cannot be read does not prevent the change.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def announce_deletions(
     within_ms: int,
     changed: Mapping[str, tuple[TopicConfig, TopicConfig]],
 ) -> None:
-    """Log for each topic how much its new settings delete at once; `changed` has (old, new).
+    """Log for each topic how much its new settings will delete; `changed` has (old, new).
 
-    Meant for a thread. `within_ms` is how soon it goes.
+    Runs in a thread. `within_ms` is the time until the deletion.
     """
     for name, (old, config) in changed.items():
         if retention_of(old) == retention_of(config):
@@ -52,10 +52,10 @@ def announce_deletions(
 
 
 def _of(store: LogStore, name: str, index: int, config: TopicConfig, now_ms: int) -> Going | None:
-    """What goes of one partition; None where nothing does, or nobody can tell."""
+    """Return what will be deleted of one partition; None if nothing will, or it is unknown."""
     try:
         if store.keeps_everything(name, index, now_ms, config):
-            return None  # and need not be opened
+            return None  # so it need not be opened
         partition = store.partition(name, index)
         return None if partition is None else partition.retainer.explain(now_ms, config).going
     except BrokerError as error:

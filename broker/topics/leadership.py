@@ -1,6 +1,6 @@
-"""Who leads a partition: the metadata say it, and a broker that is alone claims every partition.
+"""The leaders of partitions: the metadata name them, and a single broker claims every partition.
 
-A leader epoch never goes back.
+A leader epoch never decreases.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def leadership(image: Image, node_id: int, topic: str, index: int) -> PartitionR
 
 
 async def claim_partitions(metadata: ClusterMetadata, store: LogStore, reads: Pool) -> None:
-    """Make this broker, which is alone, the leader of every partition that it does not lead yet.
+    """Make this broker, which is the only one, the leader of every partition that it does not lead.
 
-    Those are the partitions of an older tidelog's metadata, which named no leader, and those of a broker
-    whose node.id was changed. Where the metadata know no leader epoch, the log's counts; elsewhere a new
-    one begins; it is read in the pool `reads`. Raises KafkaStorageError.
+    These are the partitions of an older tidelog's metadata, which named no leader, and those of a
+    broker whose node.id was changed. If the metadata have no leader epoch, the log's epoch is read
+    in the pool `reads` and used; else a new epoch begins. Raises KafkaStorageError.
     """
     while True:
         image = metadata.image

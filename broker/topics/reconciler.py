@@ -1,13 +1,14 @@
-"""Makes the local logs what the metadata say, whoever changed them and however often that takes.
+"""Makes the local logs match the metadata, whichever broker changed it, and retries failures.
 
 A pass takes the newest image: it deletes the logs of deleted topics, gives every partition its log,
-and applies settings. Nothing of a pass is remembered on disk. After a crash the first pass of the next
-start finds the same differences again. What fails (a disk, too few descriptors) is noted by topic,
-and later passes try again.
+and applies settings. A pass stores no progress on disk: after a crash the first pass of the next
+start finds the same differences again. A failure (a disk, too few descriptors) is recorded by
+topic, and later passes try again.
 
-A log belongs to the topic whose id it names, never to the name of its directory. One that names no
-topic is taken over by the topic of its name, last of all: then a creation that fails has touched nobody's
-data. One that names another topic is renamed to `-stray`: it is in the way, and not ours to remove.
+A log belongs to the topic whose id is in it, never to the name of its directory. A log that names
+no topic is taken over by the topic of its name, as the last step, so that a creation that fails has
+changed no data. A log that names another topic is renamed to `-stray`: it is in the way, and must
+not be deleted.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _RETRY_S = 30.0
 
 
 class Removed(NamedTuple):
-    """A topic whose logs are gone, and those of them that were open."""
+    """A topic whose logs are gone, and the partitions of it that were open."""
 
     name: str
     partitions: list[Partition]
 
 
 class Reconciler:
-    """The one that changes which logs there are, and by which settings."""
+    """The only object that creates and deletes local logs and applies their settings."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Reconciler:
         now_ms: Callable[[], int],
         removed: Callable[[Removed], None],
     ) -> None:
-        """Works on files in `pool`. `removed` hears of every topic whose logs are gone, in the event loop."""
+        """Works on files in `pool`. Calls `removed` on the event loop when a topic's logs are gone."""
         self._metadata = metadata
         self._store = store
         self._settings = settings
@@ -63,15 +64,15 @@ class Reconciler:
         self._now_ms = now_ms
         self._removed = removed
         self._applied: Image | None = None
-        self._configs: dict[str, TopicConfig] = {}  # that the store has, by topic
+        self._configs: dict[str, TopicConfig] = {}  # the settings that the store has, by topic
         self._failures: dict[UUID, BrokerError] = {}
-        self.removed: list[str] = []  # names of topics that others have still to forget
+        self.removed: list[str] = []  # deleted topics that others must still forget
         self._pass: asyncio.Task[None] | None = None
 
     async def reconcile(self) -> None:
-        """Return when the image that was the newest at the call is applied, but for failures.
+        """Return when the image that was newest at the call is applied, except for failures.
 
-        A caller that gives up waiting does not interrupt the work.
+        A cancelled caller does not interrupt the work.
         """
         revision = self._metadata.image.revision
         while self._applied is None or self._applied.revision < revision:
@@ -83,11 +84,11 @@ class Reconciler:
         return {} if self._applied is None else self._applied.topics
 
     def failure(self, topic_id: UUID) -> BrokerError | None:
-        """Return what went wrong with a topic in the last pass."""
+        """Return the error of a topic in the last pass, or None."""
         return self._failures.get(topic_id)
 
     async def run(self, after: Callable[[], Awaitable[None]]) -> None:
-        """Apply every change as it comes, and try again what failed, until cancelled.
+        """Apply every change as it comes, and retry failures, until cancelled.
 
         `after` is awaited after every pass.
         """
@@ -97,7 +98,7 @@ class Reconciler:
                 async with asyncio.timeout(_RETRY_S if self._failures else None):
                     await self._metadata.newer_image(applied)
             except TimeoutError:
-                pass  # what failed is tried again
+                pass  # failures are tried again
             try:
                 await self._one_pass()
                 await after()
@@ -106,7 +107,7 @@ class Reconciler:
                 await asyncio.sleep(_RETRY_S)
 
     async def finish(self) -> None:
-        """Wait for the pass under way, if there is one."""
+        """Wait for the pass in progress, if there is one."""
         if self._pass is not None:
             await asyncio.wait([self._pass])
 
@@ -124,7 +125,7 @@ class Reconciler:
         failed, self._failures = self._failures, {}
         self._settings.use(image)
         for topic_id, name in image.deletions.items():
-            # A log that names no topic is not the topic's where the topic was never whole.
+            # If the topic was never complete, a log that names no topic is not the topic's.
             served = None if before is None or topic_id in failed else before.topics_by_id
             await self._delete(topic_id, name, served.get(topic_id) if served else None)
         await self._apply_configs(image, before)
@@ -138,7 +139,7 @@ class Reconciler:
     # -- deletion -------------------------------------------------------------------------------
 
     async def _delete(self, topic_id: UUID, name: str, served: Topic | None) -> None:
-        """Remove the logs of a deleted topic, and then have the metadata forget it.
+        """Remove the logs of a deleted topic, then remove its deletion from the metadata.
 
         `served` is the topic, if it was served here until now.
         """
@@ -154,7 +155,7 @@ class Reconciler:
         self.removed.append(name)
 
     def _delete_logs(self, topic_id: UUID, name: str, served: Topic | None) -> None:
-        """In a thread. The logs of a topic that was served are its own even if they name none."""
+        """Delete logs, in a thread. Logs of a served topic are its own even if they name none."""
         for index in sorted(self._store.indexes(name)):
             ours = served is not None and index < served.partitions
             named = self._store.topic_id(name, index)
@@ -166,7 +167,7 @@ class Reconciler:
     # -- settings -------------------------------------------------------------------------------
 
     async def _apply_configs(self, image: Image, before: Image | None) -> None:
-        """Apply settings that differ; say before what they will delete."""
+        """Apply settings that differ; log before what they will delete."""
         configs = self._served(image, before)
         changed = {
             name: (self._configs[name], config)
@@ -185,7 +186,7 @@ class Reconciler:
         self._configs = configs
 
     def _served(self, image: Image, before: Image | None) -> dict[str, TopicConfig]:
-        """The settings of every topic; those of topics that have not changed are as they were."""
+        """Return the settings of every topic; those of unchanged topics are reused."""
         if before is None or before.broker_configs != image.broker_configs:
             return self._settings.served_topics(image)
         return {
@@ -198,7 +199,7 @@ class Reconciler:
     # -- creation -------------------------------------------------------------------------------
 
     async def _make_whole(self, topic: Topic) -> None:
-        """Give every partition its log, or note why that cannot be."""
+        """Give every partition its log, or record the failure."""
         try:
             await self._pool.run(self._create_logs, topic, self._configs[topic.name])
         except BrokerError as error:
@@ -208,9 +209,9 @@ class Reconciler:
             )
 
     def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
-        """In a thread: create the logs that are missing, then take over those that name no topic.
+        """Create missing logs, in a thread, then take over those that name no topic.
 
-        Raises KafkaStorageError, and then has left nothing that it made.
+        Raises KafkaStorageError; then it has removed everything that it created.
         """
         here = self._store.indexes(topic.name)
         unnamed: list[int] = []
@@ -251,7 +252,7 @@ class Reconciler:
         where = {"log": f"{topic.name}-{index}"}
         try:
             self._store.assign_topic_id(topic.name, index, topic.topic_id)
-        except BrokerError as error:  # it is served all the same
+        except BrokerError as error:  # the topic is served all the same
             log.warning("%s", error.message, extra=where)
         else:
             log.warning("log without a topic id taken over", extra=where)

@@ -1,7 +1,8 @@
 """Settings in force: the broker's own, and each topic's over them.
 
-The broker's are what the start gave, under what was changed since in the metadata. Nothing here
-writes: what a change brings along (a retention basis) is returned for the controller to write.
+The broker's settings are those given at start, overridden by later changes in the metadata. This
+module writes nothing: a setting that a change implies (a retention basis) is returned, and the
+controller writes it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.topics")
 
-# Settings of a topic whose logs somebody brought here: nothing of it is deleted.
+# Settings of a topic whose logs an operator copied here: nothing of it is deleted.
 KEEP: Mapping[str, str] = MappingProxyType(
     {
         "cleanup.policy": "delete",
@@ -31,40 +32,39 @@ KEEP: Mapping[str, str] = MappingProxyType(
         "retention.max.eventtime.ms": "-1",
     }
 )
-# The broker's own topics: of a group the last commit counts, whatever a clock showed then.
+# Internal topics: the last commit of a group is kept, whatever its time.
 _INTERNAL: Mapping[str, str] = MappingProxyType(
     {"message.format.version": "3.0", "compaction.strategy": "offset"}
 )
-# What event-time retention brings along where no basis is given: on a topic, and on the broker.
+# The setting that event-time retention implies without a basis: on a topic, and on the broker.
 _BASIS: Mapping[str, str] = MappingProxyType({"retention.time.basis": APPEND_BASIS})
 _BROKER_BASIS: Mapping[str, str] = MappingProxyType({"log.retention.time.basis": APPEND_BASIS})
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 def is_internal(topic: str) -> bool:
-    """Tell whether a topic is the broker's own."""
+    """Tell whether a topic is internal to the broker."""
     return topic in _INTERNAL_TOPICS
 
 
 class Settings:
-    """The settings that this broker serves by."""
+    """The current settings of this broker and its topics."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        """`config` is what the start gave."""
+        """`config` is the configuration given at start."""
         self._start = config
-        self.broker = config  # with what was changed since
+        self.broker = config  # with the changes since the start
 
     def use(self, image: Image) -> None:
-        """Serve by the broker settings of an image. Raises InvalidConfig if they do not fit together."""
+        """Use the broker settings of an image. Raises InvalidConfig if they are inconsistent."""
         self.broker = self._reconfigured(image.broker_configs)
 
     def of_topic(
         self, name: str, overrides: Mapping[str, str], broker: BrokerConfig | None = None
     ) -> TopicConfig:
-        """Return a topic's settings over the broker's; raises InvalidConfig with the sentence.
+        """Return a topic's settings over the broker's. Raises InvalidConfig with the sentence.
 
-        The broker's own topics are in the newest format, and of each key the last record counts,
-        whatever anybody sets.
+        Internal topics always have the newest format, and keep the last record of each key.
         """
         if is_internal(name):
             overrides = {**overrides, **_INTERNAL}
@@ -76,10 +76,11 @@ class Settings:
     def settled(
         self, name: str, overrides: Mapping[str, str]
     ) -> tuple[TopicConfig, Mapping[str, str]]:
-        """Return what a topic's own settings come to, and those that they bring along.
+        """Return a topic's effective settings, and its own settings with those that they imply.
 
-        Event-time retention without a basis brings retention.time.basis=append. That stays when event
-        time is switched off again, or old data just written would go all at once. Raises InvalidConfig.
+        Event-time retention without a basis implies retention.time.basis=append. That setting
+        remains when event-time retention is switched off again, or old data that was just written
+        would be deleted at once. Raises InvalidConfig.
         """
         config = self.of_topic(name, overrides)
         if not config.lacks_basis:
@@ -89,7 +90,7 @@ class Settings:
     def settled_broker(
         self, current: Mapping[str, str], changes: Mapping[str, str | None]
     ) -> dict[str, str | None]:
-        """Return the changes of the broker's settings, with those that they bring along.
+        """Return the changes of the broker's settings, with the changes that they imply.
 
         Raises InvalidConfig.
         """
@@ -101,9 +102,9 @@ class Settings:
         return brought
 
     def served(self, topic: Topic) -> TopicConfig:
-        """Return the settings a topic is served by; the broker's alone where its own no longer fit.
+        """Return a topic's settings; if they are no longer valid, the broker's without deletion.
 
-        Nothing is deleted then: the topic may have asked to keep more than the broker does.
+        Nothing is deleted then, because the topic may have asked to keep more than the broker does.
         """
         try:
             return self.of_topic(topic.name, topic.configs)
@@ -116,7 +117,7 @@ class Settings:
             return self.of_topic(topic.name, KEEP)
 
     def served_topics(self, image: Image) -> dict[str, TopicConfig]:
-        """Return the settings that every topic of an image is served by."""
+        """Return the settings of every topic of an image."""
         return {topic.name: self.served(topic) for topic in image.topics.values()}
 
     def _reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
@@ -134,5 +135,5 @@ def merged(settings: Mapping[str, str], changes: Mapping[str, str | None]) -> di
 def differing(
     settings: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """Return the changes that change anything."""
+    """Return the changes that have an effect."""
     return {name: value for name, value in changes.items() if settings.get(name) != value}

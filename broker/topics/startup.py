@@ -1,4 +1,4 @@
-"""The start of the topics: settings, logs and metadata are brought together, in the one right order."""
+"""The start of the topics: settings, logs and metadata, in the order of their dependencies."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 async def open_topics(node: Node) -> None:
-    """Open the log store and make the logs what the metadata say; adopt those that it does not know.
+    """Open the log store, make the logs match the metadata, and adopt logs without metadata.
 
-    The metadata are open. Raises InvalidConfig if the broker's settings do not fit together,
-    LogDirectoryError, and KafkaStorageError; whoever called closes the store in any case.
+    The metadata must be open. Raises InvalidConfig if the broker's settings are inconsistent,
+    LogDirectoryError, and KafkaStorageError. The caller closes the store in any case.
     """
     await node.topics.keep_basis()
     image = node.metadata.image

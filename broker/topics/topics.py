@@ -1,8 +1,9 @@
-"""Changes of topics as requests ask for them: decided by the controller, then done by the reconciler.
+"""Changes of topics for requests: the controller decides them, then the reconciler applies them.
 
-A call returns when the metadata say what was asked for and this broker's logs are as they say. Where the
-logs cannot be made, what the controller wrote is withdrawn and the error is raised. If even that
-cannot be written, the topic stays in the metadata with its settings, and later passes make it whole.
+A call returns when the change is in the metadata and this broker's logs match it. If the logs
+cannot be created, the controller's change is withdrawn and the error is raised. If the withdrawal
+cannot be written, the topic remains in the metadata with its settings, and later passes complete
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ log = logging.getLogger("tidelog.topics")
 
 
 class Topics:
-    """The topics of this broker, to be changed."""
+    """The topics of this broker, and the changes of them."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class Topics:
         settings: Settings,
         forget: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`forget` is awaited for every topic that was deleted, when its logs are gone."""
+        """`forget` is awaited for every deleted topic when its logs are gone."""
         self.settings = settings
         self._controller = controller
         self._reconciler = reconciler
@@ -51,8 +52,8 @@ class Topics:
     ) -> Topic:
         """Create a topic; by default with num.partitions. See Controller.create_topic.
 
-        Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, and KafkaStorageError where its logs
-        cannot be made.
+        Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, and KafkaStorageError if its logs
+        cannot be created.
         """
         topic = await self._controller.create_topic(
             name,
@@ -65,7 +66,7 @@ class Topics:
         return topic
 
     async def adopt(self, topic: Topic) -> None:
-        """Create a topic whose logs were found here. It is never withdrawn, for its logs are data.
+        """Create a topic whose logs were found here; never withdrawn, because its logs are data.
 
         Raises InvalidTopic, TopicAlreadyExists, KafkaStorageError.
         """
@@ -76,9 +77,9 @@ class Topics:
             raise error
 
     async def add_partitions(self, name: str, check: Callable[[Topic], int]) -> Topic:
-        """Give a topic more partitions; see Controller.add_partitions.
+        """Add partitions to a topic; see Controller.add_partitions.
 
-        Raises what that raises, and KafkaStorageError where their logs cannot be made.
+        Raises what that raises, and KafkaStorageError if their logs cannot be created.
         """
         before, grown = await self._controller.add_partitions(name, check)
         if grown.partitions != before.partitions:
@@ -88,8 +89,8 @@ class Topics:
     async def delete(self, name: str) -> Topic:
         """Delete a topic and its logs.
 
-        Raises UnknownTopicOrPartition, and KafkaStorageError where a log cannot be removed now: then it
-        is later.
+        Raises UnknownTopicOrPartition, and KafkaStorageError if a log cannot be removed now; then
+        it is removed later.
         """
         topic = await self._controller.delete_topic(name)
         await self._reconciler.reconcile()
@@ -111,7 +112,7 @@ class Topics:
             await self._reconciler.reconcile()
 
     async def alter_broker(self, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """Change the broker's dynamic settings; the topics' defaults among them take effect at once.
+        """Change the broker's dynamic settings; new defaults of topics take effect at once.
 
         Raises InvalidConfig.
         """
@@ -121,7 +122,7 @@ class Topics:
 
     @property
     def served(self) -> Mapping[str, Topic]:
-        """The topics whose settings are in force here, by name; a change is here when it is done."""
+        """The topics whose settings are in force here, by name, with every change that returned."""
         return self._reconciler.served
 
     async def keep_basis(self) -> None:
@@ -129,7 +130,7 @@ class Topics:
         await self._controller.keep_basis()
 
     async def start(self) -> None:
-        """Make the logs what the metadata say, at start; failures are logged."""
+        """Make the logs match the metadata, at start; failures are logged."""
         await self._reconciler.reconcile()
 
     async def run(self) -> None:
@@ -137,18 +138,18 @@ class Topics:
         await self._reconciler.run(self.forget_removed)
 
     async def stop(self) -> None:
-        """Wait for the work under way; `run` has been cancelled."""
+        """Wait for the work in progress; `run` has been cancelled."""
         await self._reconciler.finish()
 
     async def forget_removed(self) -> None:
-        """Have deleted topics forgotten whose logs are gone."""
+        """Call `forget` for deleted topics whose logs are gone."""
         async with self._forgetting:
             while self._reconciler.removed:
                 await self._forget(self._reconciler.removed[0])
                 del self._reconciler.removed[0]
 
     async def _made(self, topic: Topic, withdraw: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the logs of a change; withdraw it and raise what hinders them."""
+        """Wait for the logs of a change; if that fails, withdraw the change and raise the error."""
         await self._reconciler.reconcile()
         error = self._reconciler.failure(topic.topic_id)
         if error is None:

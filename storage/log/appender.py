@@ -1,13 +1,13 @@
-"""Appending to a log: where batches are numbered, stamped and stored.
+"""Appending to a log: batches get their offsets and append times and are stored.
 
 One thread appends at a time; any thread may read, flush or apply retention meanwhile. An append
-publishes the log's end last, so whoever sees an offset can read it. What fails is raised as a
-BrokerError and leaves the log as it was: nothing is half stored, and a partition whose disk refuses
-bytes goes on serving reads.
+publishes the log's end last, so every offset below the end can be read. A failure is raised as a
+BrokerError and leaves the log as it was: nothing is stored in part, and a partition whose disk
+refuses writes continues to serve reads.
 
-Every append has an append time, on every topic: it never goes back, and is kept in `.appendtimes`
-before the batch is written. The settings may be replaced at any time; the next append goes by them, and
-segments of mixed formats are normal.
+Every append has an append time, on every topic: it never decreases, and is written to
+`.appendtimes` before the batch is written. The settings may be replaced at any time; they apply
+from the next append on, and segments of mixed formats are normal.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SHORT_UNPACK_BYTES = 4 << 20  # what is unpacked where others wait, whatever it
 
 
 class Appended(NamedTuple):
-    """What an append tells the producer. An empty set has base offset -1 and count 0."""
+    """The result of an append. An empty set has base offset -1 and count 0."""
 
     base_offset: int
     last_offset: int
@@ -59,9 +59,9 @@ class Appended(NamedTuple):
     log_start_offset: int
     count: int  # type: ignore[assignment]  # shadows tuple.count
     size: int
-    duplicate: bool  # stored before; the answer is that of the first time
-    converted: bool  # records were written anew
-    anomaly: TimeAnomaly | None = None  # about their times
+    duplicate: bool  # stored before; the result is that of the first append
+    converted: bool  # records were encoded again
+    anomaly: TimeAnomaly | None = None  # unusual record times
 
 
 class Appender:
@@ -100,7 +100,7 @@ class Appender:
         if not batches:
             return self._nothing_appended()
         first, sequenced = batches[0], None
-        if first.producer_id >= 0 and len(batches) == 1:  # no set of several may be idempotent
+        if first.producer_id >= 0 and len(batches) == 1:  # several batches are never idempotent
             sequenced = self._sequence_of(first, settings.magic, internal)
             if sequenced is not None:
                 duplicate = state.read_producers().check(sequenced, now_ms)
@@ -116,7 +116,7 @@ class Appender:
         if not prepared.batches:
             return self._nothing_appended()
         largest = self._store(prepared, stamps.append_time_ms, settings, sequenced)
-        # What Appended(...) does, without the Python frame of a NamedTuple's constructor.
+        # The same as Appended(...), without the Python frame of a NamedTuple's constructor.
         return tuple.__new__(
             Appended,
             (
@@ -133,7 +133,7 @@ class Appender:
         )
 
     def _sequence_of(self, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
-        """Return what an idempotent batch says of its producer; None where `prepare` refuses it."""
+        """Return the producer fields of an idempotent batch; None if `prepare` will refuse it."""
         if batch.is_transactional and magic == NEWEST_MAGIC and not internal:
             raise InvalidTxnState(
                 f"{self._state.topic}-{self._state.index}: this broker does not serve transactions yet"
@@ -143,7 +143,7 @@ class Appender:
         return recovered_producers.sequenced(batch)
 
     def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
-        """Answer as the first time: its offsets, and its stamp, which the stored header has."""
+        """Return the result of the first append: its offsets and its stored append time."""
         log_append_time_ms = NO_TIMESTAMP
         state = self._state
         with state.hold() as version:
@@ -171,7 +171,7 @@ class Appender:
         settings: Settings,
         sequenced: Sequenced | None,
     ) -> int | None:
-        """Put prepared batches behind the last one, in a new segment if they do not fit; publish them.
+        """Append prepared batches to the active segment, or to a new one, and publish them.
 
         Returns their largest time.
         """
@@ -221,7 +221,7 @@ class Appender:
         return largest
 
     def _refuse(self, size: int, segment_bytes: int) -> NoReturn:
-        """Raise why the log does not take batches, or not so many bytes of them."""
+        """Raise the reason why the log does not accept the batches, or their size."""
         state = self._state
         if state.is_stopped:
             state.check_usable()
@@ -260,7 +260,7 @@ class Appender:
         state.is_read = True
 
     def roll(self) -> Segment:
-        """Begin a new active segment at the log's end; under the append lock. Raises OSError.
+        """Begin a new active segment at the log's end; needs the append lock. Raises OSError.
 
         The segment before it is written out, with a snapshot of the producers.
         """
@@ -272,26 +272,27 @@ class Appender:
         active.event_slack_ms = state.event_slack_ms
         try:
             active.activate()
-        except OSError:  # a batch may go to the segment before it, and none must begin here then
+        except OSError:  # a batch may go to the previous segment; then none may begin here
             active.remove()
             raise
         version = state.version
         state.replace_segments((*version.segments, active), version.log_start_offset)
         try:
             previous.seal()
-        except OSError as error:  # an index that is too short costs time, not answers
+        except OSError as error:  # an index that is too short costs time, but results are right
             _log.warning(
                 "index not written", extra={"segment": previous.path, "reason": str(error)}
             )
         return active
 
     def reset_append_clock(self, now_ms: int) -> int | None:
-        """Let the next batch be appended at the clock's time, once, although the last ones came later.
+        """Let the next append use the clock's time once, although earlier append times are later.
 
-        For a clock that was far ahead: its times would be given until it is right again. The mark in the
-        log is a new segment, for within one append times never go back. Not beside an append. `save_times`
-        makes it outlive the process, `flush` and `save_times` a power loss. Returns the last append time
-        until now; None if it was not ahead, and nothing is changed. Raises KafkaStorageError.
+        This is for a clock that was far ahead: else its times would be used until the right time
+        reaches them. It begins a new segment, because append times never decrease within one. Do
+        not call it during an append. `save_times` makes the reset survive the process, `flush` and
+        `save_times` a power loss. Returns the previous last append time; None if that was not ahead
+        of the clock, and then nothing is changed. Raises KafkaStorageError.
         """
         state = self._state
         last_time = state.last_append_time_ms

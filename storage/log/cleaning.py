@@ -1,9 +1,8 @@
-"""One cleaning of one log from its beginning to its end, in this process.
+"""One cleaning of one whole log, in this process.
 
-`clean` is for a log that is open. The broker has the work done by another process
-(`broker/maintenance/compaction_rounds.py`) and gives the log what that one has written, group by
-group, in the same way. `clean_directory` is for the directory of a partition that no broker has
-open.
+`clean` is for a log that is open. In the broker another process does the cleaning
+(`broker/maintenance/compaction_rounds.py`), and the log takes in its segments, group by group, in
+the same way. `clean_directory` is for the directory of a partition that is not open in any broker.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _FOREVER_MS = 2**63 - 1
 
 
 class Done(NamedTuple):
-    """What a cleaning came to."""
+    """The result of a cleaning."""
 
-    first_dirty_offset: int  # before it the log is clean now
-    segments: int  # that there are of what was cleaned
+    first_dirty_offset: int  # the log is clean before this offset
+    segments: int  # the number of segments after the cleaning
     bytes_read: int
     bytes_written: int
 
@@ -41,10 +40,10 @@ def clean(
     dedupe_bytes: int = DEDUPE_BYTES,
     load_factor: float = LOAD_FACTOR,
 ) -> Done | None:
-    """Clean a log once; None where there is nothing to clean.
+    """Clean a log once; return None if there is nothing to clean.
 
-    `asked`: without regard to min.cleanable.dirty.ratio. Raises KafkaStorageError, CorruptMessage and
-    OSError, and then the log is as it was, or as the groups that were finished have left it.
+    `asked` ignores min.cleanable.dirty.ratio. Raises KafkaStorageError, CorruptMessage and OSError;
+    then the log is as it was, or has the groups that were finished.
     """
     partition.flush()
     job = partition.compactor.begin_cleaning(
@@ -79,10 +78,11 @@ def clean(
 def clean_directory(
     directory: Path, config: TopicConfig, now_ms: int, *, cleaned_offset: int | None = None
 ) -> Done | None:
-    """Clean the log in a partition's directory, `<topic>-<partition>`, that nobody has open.
+    """Clean the log in a partition's directory, `<topic>-<partition>`, that is not open anywhere.
 
-    Up to the last segment, which is active; before `cleaned_offset` it is clean already. The log is
-    opened as after a crash, so all of it is checked first. Raises as `clean`.
+    Cleans up to the last segment, which is active. The log is clean already before
+    `cleaned_offset`. It is opened as after a crash, so all of it is checked first. Raises as
+    `clean` does.
     """
     name = filenames.parse_partition_directory(directory.name)
     topic, index = (directory.name, 0) if name is None else name

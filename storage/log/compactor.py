@@ -1,9 +1,8 @@
-"""Compaction of a log, while it is appended to and read.
+"""Compaction of a log during appends and reads.
 
-The cleaning is done elsewhere, on files of its own (`cleaner`). The compactor says what there is to clean,
-allows one cleaning at a time, and puts finished segments in the place of those they were made
-from. It holds locks no longer than the renaming takes. Readers that hold the old version go on reading
-the old segments.
+The cleaning itself writes to files of its own (`cleaner`). The compactor describes what there is to
+clean, allows one cleaning at a time, and replaces segments by the cleaned ones. It holds locks only
+for the renames. Readers that hold the old version continue to read the old segments.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidelog.storage")
 
-DEDUPE_BYTES = 128 << 20  # Kafka's default memory for keys
+DEDUPE_BYTES = 128 << 20  # Kafka's default memory for the map of keys
 LOAD_FACTOR = 0.9
 WRITE_BYTES = 512 << 10
 
 
 class Compaction(NamedTuple):
-    """What has become of a log's last cleaning."""
+    """The result of a log's last cleaning."""
 
     ended_ms: int
     bytes_read: int
     bytes_written: int
-    error: str | None  # why it failed, if it did
+    error: str | None  # why it failed; None if it did not
 
 
 class Compactor:
@@ -71,21 +70,21 @@ class Compactor:
         self._flusher = flusher
         self._is_cleaning = False
         self._is_overtaken = False  # by a truncation
-        self._cleaning: tuple[Segment, ...] = ()  # the sources of the cleaning under way
+        self._cleaning: tuple[Segment, ...] = ()  # the source segments of the current cleaning
         self.last_compaction: Compaction | None = None
 
     @property
     def first_dirty_offset(self) -> int:
-        """From here on the log is dirty."""
+        """The offset from which on the log is dirty."""
         state = self._state
         return plan.first_dirty(
             state.cleaned_offset, state.version.log_start_offset, state.ends.log_end_offset
         )
 
     def dirty_section(self, now_ms: int, config: TopicConfig | None = None) -> DirtySection:
-        """Tell what there is to clean, and whether it is due; by other settings where they are given.
+        """Return what there is to clean, and whether it is due; `config` replaces the settings.
 
-        Meant for a thread: what is not known of segments' times may have to be read. Raises OSError.
+        Call it in a thread: times of segments that are not known are read. Raises OSError.
         """
         state = self._state
         with state.hold() as version:
@@ -111,7 +110,7 @@ class Compactor:
         config: TopicConfig,
         blocker: CompactionBlocker | None = None,
     ) -> Compacting | None:
-        """Say what compaction makes of the log by these settings; None where it does nothing."""
+        """Return what compaction would do to the log with these settings; None if nothing."""
         if not config.is_compacted:
             return None
         dirty_section = self._judge_dirty_section(segments, now_ms, config)
@@ -130,11 +129,11 @@ class Compactor:
         load_factor: float = LOAD_FACTOR,
         write_bytes: int = WRITE_BYTES,
     ) -> Job | None:
-        """Say what is to be cleaned now; None where nothing is, or a cleaning is under way.
+        """Return what is to be cleaned now; None if nothing is, or a cleaning is in progress.
 
-        `asked`: as soon as anything may be cleaned. Only what lies before `durable_offset`, or the
-        recovery point: a compacted segment is not checked for holes after a crash. One that has begun
-        ends with `end_cleaning`. Raises KafkaStorageError and OSError.
+        `asked` cleans as soon as anything may be cleaned. Only the log before `durable_offset`, or
+        the recovery point, is cleaned: recovery does not look for holes in a compacted segment.
+        Every cleaning that begins ends with `end_cleaning`. Raises KafkaStorageError and OSError.
         """
         state = self._state
         state.check_online()
@@ -150,9 +149,9 @@ class Compactor:
             wanted = tuple(s for s in version.segments[:-1] if s.tail.end_offset <= upper_offset)
             if not wanted or wanted[-1].tail.end_offset <= dirty_section.first_dirty_offset:
                 return None
-            deletion.learn(wanted)  # the largest event time outlives what told it
+            deletion.learn(wanted)  # the largest event time is kept after its segment is gone
             for segment in wanted:
-                segment.append_times.close()  # read: what is doubted of them, the file says now
+                segment.append_times.close()  # the file now marks the doubtful entries
             writers = self._last_writers(version, now_ms)
         if not self._claim(wanted):
             return None
@@ -177,7 +176,7 @@ class Compactor:
         )
 
     def _claim(self, wanted: tuple[Segment, ...]) -> bool:
-        """Begin the cleaning of the oldest segments, if they are that still and no other is under way."""
+        """Begin cleaning these segments, if they are still the oldest and none is in progress."""
         state = self._state
         with state.append_lock:
             if (
@@ -190,19 +189,20 @@ class Compactor:
         return True
 
     def _discard_leftovers(self) -> None:
-        """Remove what earlier cleanings left; where that fails this one is over, and it raises."""
+        """Remove leftovers of earlier cleanings; if that fails, end this one and raise the error."""
         try:
             with self._state.flush_lock:
                 self._state.check_usable()
-                swap.discard_all(self._state.directory)  # nobody's, or what could not be removed
+                swap.discard_all(self._state.directory)  # also of failed removals
         except (BrokerError, OSError):
             self.end_cleaning(None)
             raise
 
     def _last_writers(self, version: Version, now_ms: int) -> dict[int, Writer]:
-        """Return the last write of each producer that is remembered; raises OSError.
+        """Return the last write of each known producer. Raises OSError.
 
-        Where nobody asked for them yet they are read for this alone: an append may just be about to.
+        If the producers have not been read yet, they are read for this call only, because an append
+        may be reading them at the same time.
         """
         state = self._state
         with state.append_lock:
@@ -228,13 +228,13 @@ class Compactor:
         }
 
     def overtake(self) -> None:
-        """Have the cleaning under way come to nothing: the log is truncated. Under the append lock."""
+        """Make the current cleaning fail, for a truncation; needs the append lock."""
         self._cleaning, self._is_overtaken = (), True
 
     def end_cleaning(
         self, first_dirty_offset: int | None, compaction: Compaction | None = None
     ) -> None:
-        """Have the cleaning under way ended; up to where it came, None where it failed."""
+        """End the current cleaning; the offset is how far it came, None if it failed."""
         with self._state.append_lock:
             self._is_cleaning, self._cleaning = False, ()
             if first_dirty_offset is not None and not self._is_overtaken:
@@ -243,10 +243,11 @@ class Compactor:
                 self.last_compaction = compaction
 
     def take_in(self, cleaned: Cleaned, now_ms: int) -> bool:
-        """Put a cleaned segment in the place of those it was made from; False if they are gone.
+        """Replace segments by the cleaned one; return False if they are gone.
 
-        It is durable then, and their files are removed file.delete.delay.ms later, once nobody reads
-        them. Raises KafkaStorageError; when the names cannot be changed half way the log is offline.
+        The cleaned segment is then durable. The old files are removed file.delete.delay.ms later,
+        once no reader holds them. Raises KafkaStorageError. If a rename fails half way, the log is
+        offline.
         """
         state = self._state
         with state.flush_lock:
@@ -259,7 +260,7 @@ class Compactor:
                 with state.append_lock:
                     state.largest_event.keep(state.max_event_time)
                     state.replacing = frozenset(s.base_offset for s in sources)
-                # No line of partition.times may be taken for one about what comes.
+                # No line of partition.times may be taken for one of the new segment.
                 state.save_times(state.covered_times(), durable=True)
                 swap.complete(state.directory, cleaned.base_offset)
             except OSError as error:
@@ -278,10 +279,10 @@ class Compactor:
         return True
 
     def discard_cleaned(self) -> None:
-        """Remove what a cleaning that was given up has written, as far as the disk lets us.
+        """Remove the files of an abandoned cleaning, as far as the disk allows.
 
-        What it does not is in the way of the next one. Of a log that is offline a part may have no other
-        name: the next start ends that.
+        Files that remain prevent the next cleaning. In a log that is offline, a part of the data
+        may have no other name; the next start completes the replacement.
         """
         with self._state.flush_lock:
             if not self._state.is_deleted and self._state.offline is None:
@@ -293,7 +294,7 @@ class Compactor:
             swap.discard(self._state.directory, cleaned.base_offset)
 
     def _sources_of(self, cleaned: Cleaned) -> tuple[Segment, ...]:
-        """Return the segments a cleaned one was made from, where they are all there still."""
+        """Return the segments that a cleaned one was made from, if all of them still exist."""
         segments = () if self._state.is_stopped else self._state.version.segments
         for number, segment in enumerate(segments):
             if segment.base_offset == cleaned.base_offset:
@@ -307,10 +308,11 @@ class Compactor:
         return ()
 
     def _swap(self, cleaned: Cleaned, sources: tuple[Segment, ...], now_ms: int) -> None:
-        """Change the names, then replace the version.
+        """Rename the files, then replace the version.
 
-        In two parts: neither appends nor reads wait while the disk is to know of the first. The old
-        segments serve on under their new names. Raises KafkaStorageError, and then the log is offline.
+        This has two parts, so that neither appends nor reads wait while the first is made durable.
+        The old segments are readable under their new names. Raises KafkaStorageError; then the log
+        is offline.
         """
         state, segment = self._state, self._segment_of(cleaned)
         with state.append_lock, self._half_way():
@@ -333,7 +335,7 @@ class Compactor:
         state.pending_deletes.add(away, due_ms, replaced)
 
     def _segment_of(self, cleaned: Cleaned) -> Segment:
-        """Describe a cleaned segment as it is once it has its name."""
+        """Describe a cleaned segment under its final name."""
         segment = Segment(
             self._state.directory, cleaned.base_offset, Tail(cleaned.end_offset, cleaned.size)
         )
@@ -352,7 +354,7 @@ class Compactor:
 
     @contextlib.contextmanager
     def _half_way(self) -> Iterator[None]:
-        """Take the log offline where the disk refuses the next name: the next start ends what was begun."""
+        """Take the log offline if a rename fails: the next start completes the replacement."""
         try:
             yield
         except OSError as error:

@@ -1,8 +1,8 @@
-"""Which leader wrote what: leader epochs and the offsets they begin at (KIP-101, KIP-320).
+"""Leader epochs and the offsets at which they begin (KIP-101, KIP-320).
 
-Kept in `leader-epoch-checkpoint`, replaced when an epoch begins, cut with the log. Epochs and their
-first offsets both grow. A consumer or a follower asks where an epoch ended to find out
-whether its own log is still part of this one.
+They are stored in `leader-epoch-checkpoint`, which is replaced when an epoch begins, and truncated
+with the log. Epochs and their first offsets both increase. A consumer or a follower asks where an
+epoch ended to find out whether its own log is still part of this one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("tidelog.storage")
 
 
 def read_last_begun(directory: Path) -> int:
-    """Return the last epoch that began in a partition's directory, or NO_EPOCH; raises OSError."""
+    """Return the last epoch that began in a partition's directory, or NO_EPOCH. Raises OSError."""
     entries = _read(directory / filenames.LEADER_EPOCH_CHECKPOINT)
     return entries[-1].epoch if entries else NO_EPOCH
 
@@ -41,7 +41,7 @@ class LeaderEpochs:
     """The leader epochs of one partition."""
 
     def __init__(self, directory: Path, end_offset: int) -> None:
-        """Read them; those that begin behind the log's end are dropped. Raises OSError."""
+        """Read the file; epochs that begin after the log's end are dropped. Raises OSError."""
         self._path = directory / filenames.LEADER_EPOCH_CHECKPOINT
         entries = _read(self._path)
         self._last_begun = entries[-1].epoch if entries else NO_EPOCH
@@ -51,12 +51,12 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The epoch of the last batch; NO_EPOCH when no batch has one."""
+        """The epoch of the last batch; NO_EPOCH if no batch has one."""
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     @property
     def last_begun(self) -> int:
-        """The last epoch, even when no batch has it; NO_EPOCH when there was none."""
+        """The last epoch, even if no batch has it; NO_EPOCH if there is none."""
         return max(self._last_begun, self.latest)
 
     @property
@@ -65,16 +65,16 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Note that batches from `start_offset` on are of `epoch`; raises OSError."""
+        """Record that batches from `start_offset` on have `epoch`. Raises OSError."""
         if epoch <= self.latest:
             return
         self._write(_with(self._entries, EpochStart(epoch, start_offset)))
 
     def adopt(self, entries: Iterable[EpochStart]) -> None:
-        """Note, durably, the epochs a leader told; those known already are passed over.
+        """Record, durably, the epochs that a leader sent; known ones are skipped.
 
-        Durable before the batches are written: formats 0 and 1 carry no epoch, so an epoch that was
-        lost could not be read from them. Raises OSError.
+        They are durable before the batches are written: formats 0 and 1 carry no epoch, so a lost
+        epoch could not be read from them. Raises OSError.
         """
         known = self._entries
         for entry in entries:
@@ -86,7 +86,7 @@ class LeaderEpochs:
             files.sync(self._path.parent)
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget the epochs that begin at the end of a truncated log, or behind it; raises OSError.
+        """Remove the epochs that begin at or after the end of a truncated log. Raises OSError.
 
         The last epoch that began here is then that of the log's last batch.
         """
@@ -96,7 +96,7 @@ class LeaderEpochs:
             self._last_begun = self.latest
 
     def forget_all(self) -> None:
-        """Forget every epoch: the log has no batch any more. Raises OSError."""
+        """Remove every epoch, because the log has no batches any more. Raises OSError."""
         self._write([])
         self._last_begun = NO_EPOCH
 
@@ -107,8 +107,8 @@ class LeaderEpochs:
         self._has_more_in_file = False
 
     def forget_before(self, start_offset: int) -> None:
-        """Drop the epochs that ended before the log's start; raises OSError."""
-        if not self._entries:  # a log of a Kafka before 0.11 has none
+        """Remove the epochs that ended before the log's start. Raises OSError."""
+        if not self._entries:  # a log of Kafka before 0.11 has none
             return
         entries = [
             EpochStart(entry.epoch, max(entry.start_offset, start_offset))
@@ -119,13 +119,13 @@ class LeaderEpochs:
             self._write(entries)
 
     def sync(self) -> None:
-        """Make what was written durable, but for its name; raises OSError."""
+        """Make the content of the file durable, but not its name. Raises OSError."""
         if not self._is_durable:
             self._is_durable = True
             files.sync(self._path)
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch in which a batch was written; NO_EPOCH when that is not known."""
+        """Return the epoch of the batch at an offset; NO_EPOCH if it is unknown."""
         for entry in reversed(self._entries):
             if entry.start_offset <= offset:
                 return entry.epoch
@@ -134,9 +134,9 @@ class LeaderEpochs:
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (the largest epoch up to `epoch`, the offset at which it ended).
 
-        The latest epoch ends where the log does, and so does one begun since that wrote nothing.
-        (NO_EPOCH, NO_OFFSET) for an epoch still to come; an epoch before the first known one ended where
-        that begins.
+        The latest epoch ends at the log's end, and so does a later one without batches. For a
+        future epoch the result is (NO_EPOCH, NO_OFFSET). An epoch before the first known one ended
+        where that begins.
         """
         entries = self._entries
         if self.latest < epoch <= self._last_begun:
@@ -153,5 +153,5 @@ class LeaderEpochs:
 
 
 def _with(entries: list[EpochStart], entry: EpochStart) -> list[EpochStart]:
-    """Return entries with one more at the end, in the place of those that begin there or later."""
+    """Return entries with one more at the end; it replaces those that begin there or later."""
     return [*(known for known in entries if known.start_offset < entry.start_offset), entry]

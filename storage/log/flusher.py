@@ -1,7 +1,7 @@
-"""What of a log is durable: commit, flush and a clean stop move it on.
+"""Making a log durable: commit, flush and a clean stop.
 
-`commit` makes durable what acknowledgements wait for, `flush` all, indexes too, which moves the recovery
-point; both may run in a thread beside appends.
+`commit` makes durable what acknowledgements wait for. `flush` makes everything durable, indexes
+too, and moves the recovery point. Both may run in a thread during appends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Flusher:
 
     @property
     def must_commit(self) -> bool:
-        """Whether flush.messages has been reached: nothing is acknowledged before a `commit`."""
+        """Tell whether flush.messages is reached: acknowledgements must wait for a `commit`."""
         state = self._state
         return state.ends.log_end_offset - state.durable_offset >= state.config.flush_messages
 
@@ -40,11 +40,11 @@ class Flusher:
         self._flushed_base = _NO_SEGMENT
 
     def commit(self) -> int:
-        """Make the batches appended so far, and their append times, durable; return up to where.
+        """Make all appended batches and their append times durable; return the offset up to which.
 
-        What an acknowledgement waits for: two syncs as a rule, for whatever came meanwhile. The
-        indexes, and with them the recovery point, are left to `flush`. May run in a thread beside
-        appends. Raises KafkaStorageError, and the log is offline when a sync failed.
+        Acknowledgements wait for this: usually two syncs, for everything that was appended
+        meanwhile. The indexes, and with them the recovery point, are left to `flush`. May run in a
+        thread during appends. Raises KafkaStorageError; if a sync failed, the log is offline.
         """
         state = self._state
         with state.commit_lock:
@@ -54,7 +54,7 @@ class Flusher:
             if end_offset <= state.durable_offset:
                 return state.durable_offset
             if active.base_offset != self._flushed_base:
-                return self.flush()  # new files, which need their names, and those before them
+                return self.flush()  # syncs the names of new files, and older files
             try:
                 with state.append_lock:
                     active.append_times.mark_end(active.tail.end_offset)
@@ -65,10 +65,10 @@ class Flusher:
             return end_offset
 
     def flush(self) -> int:
-        """Make everything appended so far durable, indexes too; return the offset up to which it is.
+        """Make everything appended durable, indexes too; return the offset up to which it is.
 
-        May run in a thread beside appends. Raises KafkaStorageError, and the log is offline when a
-        sync failed.
+        May run in a thread during appends. Raises KafkaStorageError; if a sync failed, the log is
+        offline.
         """
         state = self._state
         with state.flush_lock:
@@ -76,7 +76,7 @@ class Flusher:
                 state.note_offline()
             with state.append_lock:
                 end_offset, times = state.ends.log_end_offset, state.current_times()
-                active = state.active  # its append times have no file before the first batch
+                active = state.active  # its append times file is created with the first batch
                 base_offset = active.base_offset if active.tail.size else _NO_SEGMENT
             state.check_usable()
             if end_offset <= state.recovery_point:
@@ -94,9 +94,9 @@ class Flusher:
             return end_offset
 
     def sync(self, sync: Callable[[], None]) -> None:
-        """Make files of a segment durable; raises OSError, and KafkaStorageError when a sync failed.
+        """Make files of a segment durable. Raises OSError, and KafkaStorageError if a sync failed.
 
-        Nobody else's sync may come between a failure and its being known: it would succeed.
+        No other sync may run between a failure and its report, because it would succeed.
         """
         state = self._state
         with state.sync_lock:
@@ -107,15 +107,15 @@ class Flusher:
                 raise state.storage_error("the log cannot be made durable", error) from error
 
     def sync_all(self) -> None:
-        """Make what lies beyond the recovery point durable, with the names of all.
+        """Make everything after the recovery point durable, with the names of all files.
 
-        Under the flush lock. Raises OSError, and KafkaStorageError when a sync failed.
+        Needs the flush lock. Raises OSError, and KafkaStorageError if a sync failed.
         """
         state = self._state
         for segment in state.version.segments:
             if segment.tail.end_offset > state.recovery_point:
                 self.sync(segment.sync)
-        if not state.recovery_point:  # the first time: the partition itself
+        if not state.recovery_point:  # the first time, sync the partition's directory itself
             metadata = state.directory / filenames.PARTITION_METADATA_FILE
             if metadata.exists():
                 files.sync(metadata)
@@ -136,13 +136,13 @@ class Flusher:
     def close(self) -> None:
         """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError.
 
-        A log that is offline is not closed: the next start reads what the disk has.
+        A log that is offline is not closed: the next start reads what is on disk.
         """
         state = self._state
         if state.is_deleted or state.is_closed:
             return
         if state.offline is not None:
-            self.flush()  # raises that it is
+            self.flush()  # raises because the log is offline
         with state.append_lock:
             state.is_closed = state.is_stopped = True
         end_offset, active = state.ends.log_end_offset, state.active

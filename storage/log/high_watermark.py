@@ -1,8 +1,9 @@
-"""Up to where others may read a log: the policies that advance its high watermark.
+"""The policies that advance a log's high watermark, below which others may read.
 
-The high watermark is the smaller of what the topic wants flushed and what the in-sync replicas have. A log
-without followers has itself as its only in-sync replica, so two policies are enough: at once, and after
-flush (`flush.messages=1`). A policy says how far an append or a flush moves it; nothing else does.
+The high watermark is the smaller of the offset that the topic wants flushed and the offset that the
+in-sync replicas have. A log without followers is its own only in-sync replica, so two policies are
+enough: at once, and after flush (`flush.messages=1`). A policy calls
+`LogState.advance_high_watermark`; nothing else moves it.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ if TYPE_CHECKING:
 
 
 class HighWatermarkPolicy(Protocol):
-    """When a log lets others read what was appended. Called under the append lock."""
+    """Decides when others may read appended batches. Called under the append lock."""
 
     @property
     def waits_for_flush(self) -> bool:
-        """Whether an append lies above the high watermark until it is durable."""
+        """Tell whether an append is above the high watermark until it is durable."""
 
     def readable_after_append(self, end_offset: int) -> int:
-        """Return up to where others may read a log that ends at `end_offset` now; 0 changes nothing."""
+        """Return the offset up to which others may read a log that ends at `end_offset`, or 0."""
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
-        """The log is durable up to `durable_offset` now."""
+        """Handle a flush: the log is now durable up to `durable_offset`."""
 
 
 class AtOnce:
-    """Others may read what was appended at once: a power loss may take it from them."""
+    """Others may read an append at once, although a power loss may remove it again."""
 
     waits_for_flush = False
 
@@ -37,12 +38,12 @@ class AtOnce:
         return end_offset
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
-        """Let others read what an append left to the flush before the policy was changed."""
+        """Let others read appends that waited for a flush before the policy changed."""
         state.advance_high_watermark(durable_offset)
 
 
 class AfterFlush:
-    """Others may read what is durable."""
+    """Others may read only what is durable."""
 
     waits_for_flush = True
 
@@ -51,7 +52,7 @@ class AfterFlush:
         return 0
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
-        """Let others read what has become durable."""
+        """Let others read what is now durable."""
         state.advance_high_watermark(durable_offset)
 
 

@@ -1,9 +1,9 @@
-"""The largest event time a partition has ever shown its consumers: partition.maxEventTime.
+"""The largest event time that a partition has ever shown its consumers: partition.maxEventTime.
 
-Over all data records that ever lay below the high watermark, each counted at most a bounded way
-beyond its append time (`timestamps.event_limit`), so that one absurd stamp expires nothing. What was
-once counted stays, whatever becomes of its record. What lies above the high watermark is not counted
-yet: in flush mode nobody has seen it, and a crash may take it.
+It is the maximum over all data records that were ever below the high watermark. Each counts at most
+as its append time plus a limit (`timestamps.event_limit`), so that one absurd time does not expire
+the log. A record that was counted once stays counted after it is gone. Records above the high
+watermark are not counted yet: in flush mode no consumer has seen them, and a crash may remove them.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class _Pending(NamedTuple):
 
 
 class LargestEvent:
-    """What is known of it; changed and asked under the partition's append lock."""
+    """The largest event time of a log; used under the partition's append lock."""
 
     __slots__ = ("_kept", "_pending")
 
     def __init__(self, kept: int | None) -> None:
-        """Begin with what an earlier life has kept, None where it has not."""
+        """Begin with the stored value; None if there is none."""
         self._kept = kept
-        self._pending: deque[_Pending] = deque()  # of appends beyond the high watermark
+        self._pending: deque[_Pending] = deque()  # of appends above the high watermark
 
     def appending(self, active: Segment) -> None:
-        """Prepare for an append above the high watermark; raises OSError.
+        """Prepare for an append above the high watermark. Raises OSError.
 
-        If nothing lies above it yet, all that the active segment has told lies below.
+        If all records are below it now, the times of the active segment count first.
         """
         if not self._pending:
             self.keep(active.times.event)
 
     def appended(self, batches: Iterable[PreparedBatch], limit: int) -> None:
-        """Note what has been appended above the high watermark, counted at most as `limit`."""
+        """Record an append above the high watermark; its event time counts at most as `limit`."""
         for batch in batches:
             event = None
             if not batch.is_control and batch.largest is not None:
@@ -52,11 +52,11 @@ class LargestEvent:
             self._pending.append(_Pending(batch.last_offset + 1, event))
 
     def keep(self, event: int | None) -> None:
-        """Count an event time for good."""
+        """Count an event time permanently."""
         self._kept = later(event, self._kept)
 
     def advance(self, high_watermark: int) -> None:
-        """Count what lies below a high watermark that has moved on."""
+        """Count the records below a new high watermark."""
         pending = self._pending
         while pending and pending[0].end_offset <= high_watermark:
             self.keep(pending.popleft().event)
@@ -69,7 +69,7 @@ class LargestEvent:
     def below(self, high_watermark: int, segments: Sequence[Segment]) -> int | None:
         """Return the largest event time below the high watermark.
 
-        Of segments whose times are not known yet nothing is read for it.
+        Segments whose times are not known yet are not read, and do not count.
         """
         self.advance(high_watermark)
         largest = self._kept

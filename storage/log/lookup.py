@@ -1,14 +1,15 @@
 """Finding offsets by time in a partition's segments (KIP-33, KIP-79, KIP-734).
 
-A lookup for T answers with the smallest offset, from the log's start and below an upper offset, of a
-data record whose time is T or later, in offset order, whatever the order of the times. It is exact for
-every format, codec and time, negative ones included; a record without a time is never found, and
-where nothing is found the answer is None. Each segment says whether it may hold the answer, then
-finds it: `Segment.largest_time`, `Segment.find_time`.
+A lookup of T finds the smallest offset of a data record whose time is T or later, from the log's
+start and below an upper offset. The times may be in any order. It is exact for every format, codec
+and time, including negative times. A record without a time is never found, and the result is None
+if nothing is found. Each segment says whether it may hold the record, then finds it:
+`Segment.largest_time`, `Segment.find_time`.
 
-A lookup by append time answers with the first batch appended at or after a time: the first segment that
-holds one is searched by halves, for within a segment append times never go back. Where some are unknown
-the answer says so: it is exact as long as what is known around them leaves no doubt.
+A lookup by append time finds the first batch appended at or after a time. The first segment that
+has one is searched by bisection, because append times never decrease within a segment. If some
+append times are unknown, the result says whether it is exact, which it is if the known times around
+them leave only one possible result.
 """
 
 from __future__ import annotations
@@ -31,41 +32,41 @@ if TYPE_CHECKING:
 
 
 class AppendedSince(NamedTuple):
-    """What was appended at a time or after it begins here.
+    """The start of what was appended at or after a time.
 
-    `offset` is the first offset known to be of it, None where none is. With `unknown_from` nobody
-    knows when the offsets from there on, up to `offset` or the end, were appended: the true answer is
-    one of them or `offset`, and where `offset` is None there may be none.
+    `offset` is the first offset that is known to be appended then, or None. With `unknown_from`,
+    the append times of the offsets from there to `offset`, or to the end, are unknown: the true
+    result is one of them or `offset`, and if `offset` is None there may be none.
     """
 
     offset: int | None
-    append_time: int | None  # of the batch at `offset`; None: unknown, though not before the time
+    append_time: int | None  # of the batch at `offset`; None: unknown, but not before the time
     unknown_from: int | None
 
     @property
     def is_exact(self) -> bool:
-        """Whether the answer is known; for tests."""
+        """Tell whether the result is certain; for tests."""
         return self.unknown_from is None
 
 
 class OffsetTimes(NamedTuple):
-    """The two times of an offset, None where it has none, or where nobody knows."""
+    """The two times of an offset; None if it has none, or if it is unknown."""
 
     kind: str  # DATA, CONTROL or ABSENT
-    record_time: int | None  # what a consumer sees; control records have none
+    record_time: int | None  # the time that a consumer sees; control records have none
     append_time: int | None
-    is_log_append_time: bool  # the record's time is the broker's
+    is_log_append_time: bool  # the record time is the append time
 
 
 DATA = "data"
-CONTROL = "control"  # a mark of a transaction
+CONTROL = "control"  # a transaction marker
 ABSENT = "absent"  # there was a record, and compaction has removed it
 
 
 def find_time(
     segments: Sequence[Segment], timestamp: int, *, start_offset: int, upper_offset: int
 ) -> tuple[int, int] | None:
-    """Return (offset, time) of the first record at or after a time; raises OSError."""
+    """Return (offset, time) of the first record at or after a time. Raises OSError."""
     for segment in segments:
         if segment.tail.end_offset <= start_offset:
             continue
@@ -85,7 +86,7 @@ def is_cached(segments: Sequence[Segment], target: int, *, start_offset: int) ->
     Otherwise an index may have to be read first, or a good part of a segment.
     """
     largest: int | None = None
-    holder: Segment | None = None  # the segment that will be searched
+    holder: Segment | None = None  # the segment that the lookup searches
     for segment in segments:
         if segment.tail.end_offset <= start_offset:
             continue
@@ -104,7 +105,7 @@ def is_cached(segments: Sequence[Segment], target: int, *, start_offset: int) ->
 def find_largest(
     segments: Sequence[Segment], *, start_offset: int, upper_offset: int
 ) -> tuple[int, int] | None:
-    """Return (offset, time) of the first record that has the largest time; raises OSError."""
+    """Return (offset, time) of the first record that has the largest time. Raises OSError."""
     largest: int | None = None
     for segment in segments:
         if segment.tail.end_offset <= start_offset or segment.base_offset >= upper_offset:
@@ -128,11 +129,11 @@ def offsets_before(
     start_offset: int,
     upper_offset: int,
 ) -> list[int]:
-    """Answer ListOffsets v0: an offset, then the earlier segments' first ones, descending.
+    """Return the result of ListOffsets v0: an offset, then earlier base offsets, descending.
 
-    For a time the offset is where its lookup leads, the upper offset if that finds nothing; for -1
-    the upper offset, for -2 the log's start alone. Raises UnsupportedVersion for the other special
-    values, which version 0 does not know, and OSError.
+    For a time the first offset is the result of its lookup, or the upper offset if that finds
+    nothing. For -1 it is the upper offset, for -2 the result is only the log's start. Raises
+    UnsupportedVersion for the other special values, which version 0 does not know, and OSError.
     """
     if timestamp == Target.EARLIEST:
         return [start_offset][:max_offsets]
@@ -156,9 +157,9 @@ def find_append_time(
     upper_offset: int,
     back_offset: int = 0,
 ) -> AppendedSince:
-    """Return where what was appended at a time or after it begins; raises OSError.
+    """Return where the batches appended at or after a time begin. Raises OSError.
 
-    `back_offset`: where append times were last let go back; 0 is nowhere.
+    `back_offset` is the offset of the last reset of the append clock; 0 means none.
     """
     segments = [
         segment
@@ -181,10 +182,10 @@ def find_append_time(
 def _reach(
     segments: Sequence[Segment], append_time_ms: int, back_offset: int
 ) -> tuple[int | None, int | None]:
-    """Return the first offset known to be at or after an append time, and from where on in doubt.
+    """Return the first offset known to be at or after an append time, and the first doubtful one.
 
-    What is unknown is in no doubt where an earlier time is known behind it, unless times go back there,
-    as is known or seen: an operator may have let them, after a clock that was ahead.
+    Unknown append times before a known earlier time are not in doubt, unless append times decrease
+    between them. An operator may have reset the append clock after a clock was ahead.
     """
     doubt = unknown_from = last_time = None
     for segment in segments:
@@ -210,7 +211,7 @@ def _reach(
 
 
 def _first_present(segments: Sequence[Segment], offset: int) -> int | None:
-    """Return the first offset from one on that a batch has: compaction leaves holes."""
+    """Return the first offset from `offset` on that a batch has; compaction leaves holes."""
     for segment in segments:
         if segment.tail.end_offset <= offset:
             continue
@@ -222,14 +223,14 @@ def _first_present(segments: Sequence[Segment], offset: int) -> int | None:
 
 
 def _first_offset(data: Buffer, batch: Batch) -> int:
-    """Return a batch's first offset, which of a wrapper of formats 0 and 1 only its messages tell."""
+    """Return a batch's first offset; in a wrapper of format 0 or 1 only the messages have it."""
     if batch.base_offset >= 0:
         return batch.base_offset
     return summarize(data, batch).base_offset
 
 
 def append_time_of(segments: Sequence[Segment], offset: int) -> int | None:
-    """Return when the batch of an offset was appended, None when nobody knows; raises OSError."""
+    """Return the append time of the batch at an offset, None if unknown. Raises OSError."""
     segment = reading.segment_of(segments, offset)
     return None if segment is None else segment.append_times.at(offset)
 
@@ -244,7 +245,8 @@ def times_of(
 ) -> OffsetTimes:
     """Return both times of an offset.
 
-    Raises OffsetOutOfRange where there is none yet, or none any more, CorruptMessage and OSError.
+    Raises OffsetOutOfRange for an offset before the log's start or after its end, CorruptMessage
+    and OSError.
     """
     segment = reading.segment_of(segments, offset)
     if segment is None or not start_offset <= offset < upper_offset:
@@ -265,7 +267,7 @@ def times_of(
                     segment.append_times.at(offset),
                     batch.is_log_append_time,
                 )
-        if _first_offset(data, batch) <= offset:  # of its batch something is left
+        if _first_offset(data, batch) <= offset:  # a part of its batch remains
             append_time = segment.append_times.at(offset)
             return OffsetTimes(ABSENT, None, append_time, is_log_append_time=False)
     return OffsetTimes(ABSENT, None, None, is_log_append_time=False)
@@ -274,9 +276,10 @@ def times_of(
 def first_record(
     segments: Sequence[Segment], offset: int, *, start_offset: int, upper_offset: int
 ) -> tuple[int, OffsetTimes] | None:
-    """Return the first data record from an offset on, and both its times; None where none is left.
+    """Return the first data record from an offset on, and both its times; None if there is none.
 
-    Marks of transactions, and what compaction has removed, are passed over. Raises CorruptMessage, OSError.
+    Transaction markers and records that compaction removed are skipped. Raises CorruptMessage and
+    OSError.
     """
     first = max(offset, start_offset)
     for segment in segments:
@@ -301,15 +304,16 @@ def first_record(
 
 
 def size_before(segments: Sequence[Segment], offset: int, *, start_offset: int) -> int:
-    """Return how many bytes of batches lie between the log's start and an offset; raises OSError.
+    """Return the number of bytes of batches between the log's start and an offset. Raises OSError.
 
-    A batch that holds one of the two counts where it begins: what cannot go without it stays.
+    A batch that holds one of the two offsets counts from its beginning, because batches are kept
+    whole.
     """
     return max(_position_of(segments, offset) - _position_of(segments, start_offset), 0)
 
 
 def _position_of(segments: Sequence[Segment], offset: int) -> int:
-    """Return how many bytes of these segments lie before the batch of an offset."""
+    """Return the number of bytes of these segments before the batch of an offset."""
     size = 0
     for segment in segments:
         if segment.tail.end_offset > offset:

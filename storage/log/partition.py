@@ -1,9 +1,10 @@
-"""One partition of a topic: the state of its log, and who works on it.
+"""One partition of a topic: the state of its log, and the objects that work on it.
 
-`appender` numbers, stamps and stores batches; `reader` reads and looks up; `flusher` makes durable;
-`retainer` deletes what is old, and explains; `compactor` takes compacted segments in; `replica`
-follows a leader, and `truncater` cuts the log back for it. They share the `LogState` (`state.py`),
-which says what locks there are. What everyone asks for is here too.
+`appender` stores batches with their offsets and append times; `reader` reads and looks up;
+`flusher` makes durable; `retainer` deletes old segments, and explains; `compactor` takes in
+compacted segments; `replica` follows a leader, and `truncater` truncates the log for it. They share
+the `LogState` (`state.py`), which documents the locks. Frequently used attributes and methods of
+these objects are also here.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["Appended", "Partition"]
 
 
 class Left(TypedDict, total=False):
-    """How a log was left, and what its broker knows; see `open_log`."""
+    """The state in which a log was left, and facts that its broker knows; see `open_log`."""
 
     now_ms: Required[int]
     recovery_point: int
@@ -57,7 +58,7 @@ class Partition:
         config: TopicConfig,
         **left: Unpack[Left],
     ) -> None:
-        """Open the directory, and in flush mode make durable what was found. Raises OSError."""
+        """Open the directory, and in flush mode make its content durable. Raises OSError."""
         state = self.state = open_log(directory, topic, index, topic_id, config, **left)
         self.directory, self.topic, self.index = directory, topic, index
         self.appender = Appender(state)
@@ -67,12 +68,12 @@ class Partition:
         self.retainer = Retainer(state, self.appender, self.flusher, self.compactor)
         self.truncater = Truncater(state, self.flusher, self.compactor)
         self.replica = Replica(state, self.appender, self.retainer, self.truncater)
-        # Called for every request, so without a call in between.
+        # Called for every request, so bound without another call in between.
         self.append = self.appender.append
         self.read = self.reader.read
         if state.policy.waits_for_flush and state.durable_offset < state.ends.log_end_offset:
-            with contextlib.suppress(KafkaStorageError):  # it is offline then
-                self.flush()  # what recovery found is shown to consumers: it must not get lost again
+            with contextlib.suppress(KafkaStorageError):  # then the log is offline
+                self.flush()  # consumers see what recovery found, so it must not be lost again
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
@@ -130,7 +131,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """Others may read what lies before it."""
+        """The offset below which others may read."""
         return self.state.ends.high_watermark
 
     @property
@@ -140,7 +141,7 @@ class Partition:
 
     @property
     def recovery_point(self) -> int:
-        """The offset before which all is durable, indexes too."""
+        """The offset before which everything is durable, indexes too."""
         return self.state.recovery_point
 
     @property
@@ -150,18 +151,18 @@ class Partition:
 
     @property
     def cleaned_offset(self) -> int | None:
-        """The offset before which the log was compacted; None: it never was."""
+        """The offset before which the log has been compacted; None if it never was."""
         return self.state.cleaned_offset
 
     # --- what it holds ----------------------------------------------------------------------------
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments by base offset; the last one is active. To read their files, `hold` them."""
+        """The segments by base offset; the last one is active. `hold` them to read their files."""
         return self.state.version.segments
 
     def hold(self) -> Version:
-        """Hold segments and start as they are now, for a `with` block; see `Version`."""
+        """Hold the current segments and log start for a `with` block; see `Version`."""
         return self.state.hold()
 
     @property
@@ -171,17 +172,17 @@ class Partition:
 
     @property
     def max_event_time(self) -> int | None:
-        """The largest event time there ever was below the high watermark, as far as it is known."""
+        """The largest event time ever below the high watermark, as far as it is known."""
         return self.state.max_event_time
 
     @property
     def last_append_time(self) -> int | None:
-        """When the last batch was appended; None when nobody knows."""
+        """The append time of the last batch; None if it is unknown."""
         return self.state.last_append_time_ms
 
     @property
     def unknown_append_bytes(self) -> int | None:
-        """The bytes of segments in which some append time is unknown; None where there are none.
+        """The bytes of segments in which some append time is unknown; None if there are none.
 
         Nothing is read for it.
         """
@@ -190,19 +191,19 @@ class Partition:
 
     @property
     def arrivals(self) -> Arrivals:
-        """What arrived with odd times."""
+        """The counts of records that arrived with unusual times."""
         return self.state.arrivals
 
     @property
     def is_read(self) -> bool:
-        """Whether what appends need of the log is in memory; see `Appender.read_for_appends`."""
+        """Whether the data that appends need is in memory; see `Appender.read_for_appends`."""
         return self.state.is_read
 
     # --- its life ---------------------------------------------------------------------------------
 
     @property
     def offline(self) -> str | None:
-        """Why the log is offline, from a failed sync to the end of the process; None: it is not."""
+        """Why the log is offline, from a failed sync to the end of the process; None if online."""
         return self.state.offline
 
     @property
@@ -211,7 +212,7 @@ class Partition:
         return self.state.is_deleted
 
     def check_online(self) -> None:
-        """Raise KafkaStorageError when the log is offline."""
+        """Raise KafkaStorageError if the log is offline."""
         self.state.check_online()
 
     def commit(self) -> int:
@@ -227,9 +228,9 @@ class Partition:
         self.flusher.close()
 
     def mark_deleted(self) -> None:
-        """Take no more batches and touch no more files: another log may have their names soon.
+        """Accept no more batches and touch no more files, because another log may get their names.
 
-        Waits for whoever is writing.
+        Waits for threads that are writing.
         """
         state = self.state
         if state.is_deleted:

@@ -1,11 +1,11 @@
-"""`partition.times`: what a partition knows of its times, so that no log is read to learn it again.
+"""`partition.times`: the times of a partition, stored so that a clean start reads no log.
 
     header    4 bytes "tidp", int32 version (1), uint32 CRC-32C of what follows; big-endian
     state     int64 largest event time ever, each counted at most as its limit (-1: none)
               int64 last append time (Long.MIN: unknown)
               int64 log start offset
-              int64 covered offset: .appendtimes is known to say the truth of what lies before it
-              int16 length, and the boot id of the machine as UTF-8, of whoever wrote this
+              int64 covered offset: .appendtimes is known to be right before it
+              int16 length, and the writing machine's boot id as UTF-8
     segments  int32 how many, then for each
               int64 base offset, int64 end offset, int64 size of the .log in bytes
               int64 first, largest record time (-1: none), int64 offset of the largest
@@ -14,18 +14,18 @@
               int64 first, last append time (Long.MIN: unknown)
               int32 entries of the .index, int32 entries of the .timeindex
               int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
-              bit 2: nobody knows when some batch was appended
-    mark      int64 offset at which append times were last let go back; not there where never
-    cut       only in a log that has been truncated; the mark is there then, and 0 where never
-              int64 recovery point and int64 cleaned offset (-1: none): what the directory's
-              checkpoints say beyond them was said before a truncation
-              int64 offset to which a truncation under way cuts the log (-1: none is)
-              int8 1: it begins the log anew at that offset
+              bit 2: the append time of some batch is unknown
+    mark      int64 offset of the last reset of the append clock; missing if there was none
+    cut       only in a log that has been truncated; the mark is there then, and 0 if none
+              int64 recovery point and int64 cleaned offset (-1: none): if the directory's
+              checkpoints are beyond them, the checkpoints are older than a truncation
+              int64 offset to which a truncation in progress truncates the log (-1: none is)
+              int8 1: it restarts the log, empty, at that offset
 
-A segment's line describes its first `size` bytes: what was appended since is read from the log again.
-The file is replaced by rename, durably, at flush, close and retention, and once, not durably,
-when the partition is made. So it may be older than the log, never newer than what is durable. One
-that fails its checksum is as good as none: then times are read from the log, once, lazily.
+A segment's line describes its first `size` bytes: later appends are read from the log again. The
+file is replaced by rename, durably, at flush, close and retention, and once, not durably, when the
+partition is created. So it may be older than the log, but never newer than what is durable. A file
+that fails its checksum is ignored: then times are read from the log, once, lazily.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ _HAS_UNKNOWN = 4
 
 
 class Cut(NamedTuple):
-    """What a truncation leaves to know: checkpoints of the directory may be older than it."""
+    """Facts after a truncation: the directory's checkpoints may be older than it."""
 
-    recovery_point: int  # what is known to be durable, whatever the checkpoint says
-    cleaned_offset: int | None  # what has been compacted, likewise; None: the log never was
-    offset: int | None = None  # a truncation to it is under way; the next start completes it
-    begins_anew: bool = False  # it drops every batch, and the log begins at that offset
+    recovery_point: int  # the durable offset, whatever the checkpoint says
+    cleaned_offset: int | None  # the compacted offset, likewise; None: never
+    offset: int | None = None  # of a truncation in progress; the next start completes it
+    begins_anew: bool = False  # it drops every batch, and the log restarts at that offset
 
 
 class PartitionTimes(NamedTuple):
-    """What the file holds."""
+    """The content of the file."""
 
     max_event_time: int | None
     last_append_time_ms: int | None
@@ -77,12 +77,12 @@ class PartitionTimes(NamedTuple):
     covered_offset: int
     boot_id: str
     segments: tuple[SegmentLine, ...]
-    back_offset: int = 0  # the append times of batches before it hold none back that come after
-    cut: Cut | None = None  # None: the log was never truncated since the last clean stop
+    back_offset: int = 0  # offset of the last reset of the append clock; 0: none
+    cut: Cut | None = None  # None: not truncated since the last clean stop
 
 
 def read(directory: Path) -> PartitionTimes | None:
-    """Read the file; None when it is missing, damaged or of another version. Raises OSError."""
+    """Read the file; None if it is missing, damaged or of another version. Raises OSError."""
     try:
         data = (directory / FILE_NAME).read_bytes()
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def read(directory: Path) -> PartitionTimes | None:
 
 
 def parse(data: bytes) -> PartitionTimes | None:
-    """Take the bytes of the file apart; None when they are damaged or of another version."""
+    """Parse the bytes of the file; None if they are damaged or of another version."""
     if len(data) < _HEAD.size:
         return None
     magic, version, checksum = _HEAD.unpack_from(data)
@@ -118,7 +118,7 @@ def parse(data: bytes) -> PartitionTimes | None:
 
 
 def pack(times: PartitionTimes) -> bytes:
-    """Make the bytes of the file."""
+    """Return the bytes of the file."""
     boot_id = times.boot_id.encode()
     body = b"".join(
         (
@@ -140,7 +140,7 @@ def pack(times: PartitionTimes) -> bytes:
 
 
 def write(directory: Path, data: bytes, *, durable: bool, losable: bool = False) -> None:
-    """Put packed bytes in the file's place; see `files.replace`. Raises OSError."""
+    """Replace the file by packed bytes; see `files.replace`. Raises OSError."""
     files.replace(directory / FILE_NAME, data, durable=durable, losable=losable)
 
 

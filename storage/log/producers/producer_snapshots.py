@@ -1,13 +1,13 @@
-"""`.snapshot` files: what is known of producers before an offset, in Kafka's own format.
+"""`.snapshot` files: the state of producers before an offset, in Kafka's own format.
 
     int16 version (1), uint32 CRC-32C of what follows, int32 number of entries, then for each
     int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta,
     int64 timestamp, int32 coordinator epoch, int64 first offset of an open transaction or -1
 
-The name is the offset: the state after every batch before it, and none from it on. Written
-at each roll and at a clean stop, replaced by rename. Only the last batch of a producer fits in; the
-others of its last five are read from the log again. The timestamp is the append time of that batch.
-A snapshot that fails its checksum is as good as none: the producers are then read from an earlier
+The file's name is an offset: the file has the state after every batch before it. It is written at
+each roll and at a clean stop, and replaced by rename. It has only the last batch of each producer;
+the others of its last five are read from the log again. The timestamp is the append time of that
+batch. A snapshot that fails its checksum is ignored: the producers are then read from an earlier
 one and more of the log.
 """
 
@@ -38,11 +38,11 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class SnapshotError(ValueError):
-    """A snapshot file that does not hold what its format promises."""
+    """A snapshot file whose content does not match its format."""
 
 
 def write(directory: Path, offset: int, producers: Iterable[Producer]) -> None:
-    """Write the state of producers before `offset`; raises OSError. Not made durable here."""
+    """Write the state of producers before `offset`; not made durable here. Raises OSError."""
     entries = [_pack(producer) for producer in producers]
     body = b"".join((_COUNT.pack(len(entries)), *entries))
     path = directory / filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)
@@ -50,12 +50,12 @@ def write(directory: Path, offset: int, producers: Iterable[Producer]) -> None:
 
 
 def read(path: Path, expiration_ms: int) -> Producers:
-    """Read a snapshot; raises SnapshotError, and OSError when there is none."""
+    """Read a snapshot. Raises SnapshotError, and OSError if there is none."""
     return parse(path, path.read_bytes(), expiration_ms)
 
 
 def parse(path: Path | str, data: bytes, expiration_ms: int) -> Producers:
-    """Take the bytes of a snapshot apart; `path` is for what is said of them. Raises SnapshotError."""
+    """Parse the bytes of a snapshot; `path` is for error texts. Raises SnapshotError."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise SnapshotError(f"{path} is too short for a snapshot")
     version, checksum = _HEAD.unpack_from(data)
@@ -102,7 +102,7 @@ def _unpack(
     producer = Producer(producer_id, epoch)
     if last_sequence != NO_SEQUENCE and last_offset >= 0:
         first_sequence = last_sequence - delta
-        if first_sequence < 0:  # the batch wrapped
+        if first_sequence < 0:  # the sequence wrapped within the batch
             first_sequence += MAX_SEQUENCE + 1
         producer.batches = (
             ProducerBatch(first_sequence, last_sequence, last_offset - delta, last_offset),

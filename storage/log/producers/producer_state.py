@@ -1,17 +1,17 @@
-"""What a partition remembers of idempotent producers, so that a retry is not stored twice (KIP-98).
+"""The idempotent producers of a partition, so that a retry is not stored twice (KIP-98).
 
-Per producer id: its epoch and its last five batches. A batch that repeats one of the five is a
-duplicate and is answered as the first time; one that continues the sequence (which wraps at the
-end of int32) is new; anything else is refused:
+The state of a producer id is its epoch and its last five batches. A batch that repeats one of the
+five is a duplicate and gets the result of the first append. A batch that continues the sequence
+(which wraps at the end of int32) is new. Any other batch is refused:
 
     the epoch is older than the known one          INVALID_PRODUCER_EPOCH (47)
     a newer epoch does not begin at sequence 0     OUT_OF_ORDER_SEQUENCE_NUMBER (45)
     the sequence has a gap or goes back            OUT_OF_ORDER_SEQUENCE_NUMBER (45)
 
-A producer the partition does not know, or has forgotten, may begin anywhere. It is forgotten when
-its last batch was *appended* producer.id.expiration.ms ago: by record time, as Kafka has it, a
-backfill's producers would be forgotten at once. All of this can be read from batch headers;
-`snapshots` keeps it, so that only the tail of the log is scanned after a start.
+An unknown or expired producer may begin with any sequence. A producer expires when its last batch
+was *appended* producer.id.expiration.ms ago. By record time, as in Kafka, the producers of a
+backfill would expire at once. All of this can be read from batch headers; snapshots store it, so
+that only the tail of the log is scanned after a start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EXPIRY_CHECK_MS = 60_000
 
 
 class ProducerBatch(NamedTuple):
-    """What is kept of one appended batch."""
+    """The stored facts of one appended batch."""
 
     first_sequence: int
     last_sequence: int
@@ -58,23 +58,23 @@ class Producer:
         self.epoch = epoch
         self.batches: tuple[ProducerBatch, ...] = ()  # oldest first
         self.last_append_time_ms = NO_TIMESTAMP
-        self.coordinator_epoch = -1  # carried through snapshots for Kafka's sake
+        self.coordinator_epoch = -1  # kept in snapshots, because Kafka needs it
         self.transaction_first_offset = -1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, NO_SEQUENCE when the epoch has none yet."""
+        """The sequence of the last record, or NO_SEQUENCE if the epoch has none yet."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def next_sequence(self) -> int:
-        """The sequence that comes next: 0 after the end of int32, and in an epoch without any."""
+        """The next sequence: 0 after the end of int32, and in an epoch without records."""
         last = self.last_sequence
         return 0 if last == MAX_SEQUENCE else last + 1
 
 
 class Sequenced(NamedTuple):
-    """What a batch's header says of its producer."""
+    """The producer fields of a batch's header."""
 
     producer_id: int
     epoch: int
@@ -83,10 +83,10 @@ class Sequenced(NamedTuple):
 
 
 class Producers:
-    """All producers of a partition. Not for use by two threads at once."""
+    """All producers of a partition. Not thread-safe."""
 
     def __init__(self, expiration_ms: int) -> None:
-        """Begin knowing nobody; a producer idle for `expiration_ms` is forgotten."""
+        """Begin without producers; a producer expires after `expiration_ms` without appends."""
         self.expiration_ms = expiration_ms
         self._known: dict[int, Producer] = {}
         self._next_expiry_check_ms = MIN_TIMESTAMP
@@ -98,15 +98,15 @@ class Producers:
         return iter(self._known.values())
 
     def get(self, producer_id: int) -> Producer | None:
-        """Return what is known of a producer."""
+        """Return the state of a producer; None if it is unknown."""
         return self._known.get(producer_id)
 
     def put(self, producer: Producer) -> None:
-        """Remember a producer read from a snapshot."""
+        """Add a producer that was read from a snapshot."""
         self._known[producer.producer_id] = producer
 
     def check(self, batch: Sequenced, now_ms: int) -> ProducerBatch | None:
-        """Judge one batch: the batch it duplicates, or None when it may be appended.
+        """Return the batch that this one duplicates, or None if it may be appended.
 
         Raises InvalidProducerEpoch and OutOfOrderSequenceNumber.
         """
@@ -124,7 +124,7 @@ class Producers:
         raise _refusal(batch, known)
 
     def appended(self, batch: Sequenced, offsets: tuple[int, int], append_time_ms: int) -> None:
-        """Remember a batch that was appended at `offsets`, its first and last one."""
+        """Record a batch that was appended at `offsets`, its first and last one."""
         producer_id, epoch, first_sequence, last_sequence = batch
         known = self._known.get(producer_id)
         if known is None or self._expired(known, append_time_ms):
@@ -138,7 +138,7 @@ class Producers:
         known.last_append_time_ms = append_time_ms
 
     def expire(self, now_ms: int) -> None:
-        """Forget who has not appended for a long time."""
+        """Remove producers that have not appended for too long."""
         gone = [known.producer_id for known in self if self._expired(known, now_ms)]
         for producer_id in gone:
             del self._known[producer_id]
@@ -155,7 +155,7 @@ class Producers:
 
 
 def _refusal(batch: Sequenced, known: Producer) -> BrokerError:
-    """Say why a batch that neither follows nor repeats is refused."""
+    """Return the error of a batch that neither continues the sequence nor is a duplicate."""
     if batch.epoch < known.epoch:
         return InvalidProducerEpoch(
             f"producer {batch.producer_id} sent epoch {batch.epoch}; "

@@ -1,8 +1,9 @@
-"""Learning again what was known of idempotent producers: the newest snapshot, and the log.
+"""Rebuilding the state of idempotent producers from the newest snapshot and the log.
 
-A snapshot holds one batch per producer, so a pipelining client that lost the answers to its last
-few batches would have its retries refused after a stop. The log still has the others: the headers of
-its last few megabytes give every producer its last five batches back, as far as they lie there.
+A snapshot holds one batch per producer. With that alone, a pipelining client that lost the
+responses to its last few batches would have its retries refused after a restart. The log has the
+other batches: the headers of its last few megabytes restore the last five batches of every
+producer, as far as they are there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from storage.segment.log_file import Found
     from storage.segment.segment import Segment
 
-_REFILL_BYTES = 8 * 1024 * 1024  # five batches of the largest usual size, and room for others
+_REFILL_BYTES = 8 * 1024 * 1024  # five batches of the largest usual size, and some more
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -43,10 +44,11 @@ def load_producers(
     *,
     log_start_offset: int,
 ) -> Producers:
-    """Read the newest good snapshot and what the log says after it; raises OSError.
+    """Read the newest valid snapshot and the log after it. Raises OSError.
 
-    What has been deleted may come back in part with a power loss, in any order of names. Who wrote
-    before such a hole may have written in it: he is better not known than with an old sequence.
+    After a power loss, deleted files may come back in part, in any order of names. A producer that
+    wrote before such a hole may have written in it: it is dropped, because an unknown producer is
+    safer than one with an old sequence.
     """
     end_offset = segments[-1].tail.end_offset
     producers, offset = Producers(expiration_ms), segments[0].base_offset
@@ -56,7 +58,7 @@ def load_producers(
         path = filenames.snapshot_path(directory, snapshot)
         try:
             producers, offset = producer_snapshots.read(path, expiration_ms), snapshot
-        except FileNotFoundError:  # a deletion has just removed it
+        except FileNotFoundError:  # a deletion has removed it meanwhile
             continue
         except producer_snapshots.SnapshotError as error:
             _log.warning("bad snapshot removed", extra={"reason": str(error)})
@@ -75,7 +77,7 @@ def load_producers(
 
 
 def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> int:
-    """Note the batches of a segment from an offset on; return where the last batch ends."""
+    """Record the batches of a segment from an offset on; return the end of the last batch."""
     entry, end_offset = segment.index.floor(offset), segment.base_offset
     for found in segment.walk(0 if entry is None else entry.position):
         batch = found.batch
@@ -86,26 +88,26 @@ def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms:
         producers.appended(
             sequenced(batch),
             (batch.base_offset, batch.last_offset),
-            # A batch whose append time nobody knows keeps its producer for a full span from now.
+            # A batch with an unknown append time keeps its producer for a full expiration time.
             now_ms if append_time_ms is None else append_time_ms,
         )
     return end_offset
 
 
 def sequenced(batch: Batch) -> Sequenced:
-    """Read off a batch's header what is known of its producer."""
+    """Return the producer fields of a batch's header."""
     return Sequenced(
         batch.producer_id,
         batch.producer_epoch,
         batch.base_sequence,
-        batch.last_sequence,  # by its offsets: compaction may have taken records out
+        batch.last_sequence,  # by its offsets, because compaction may have removed records
     )
 
 
 def _refill(segments: Sequence[Segment], end_offset: int, producers: Producers) -> None:
-    """Give producers read from a snapshot at `end_offset` their last batches from the log's tail.
+    """Add the last batches from the log's tail to producers read from a snapshot at `end_offset`.
 
-    Where the tail cannot be read as batches the snapshot alone is what is known; raises OSError.
+    If the tail cannot be read as batches, the state is that of the snapshot alone. Raises OSError.
     """
     if not len(producers):
         return
@@ -128,13 +130,13 @@ def _refill(segments: Sequence[Segment], end_offset: int, producers: Producers) 
 
 
 def _remember(known: Producer, met: list[ProducerBatch]) -> None:
-    """Replace the one batch of a snapshot by the last ones met, if it is their last."""
+    """Replace the one batch of a snapshot by the last batches found, if they end with it."""
     if met and known.batches and met[-1][1:4:2] == known.batches[-1][1:4:2]:
         known.batches = tuple(met[-REMEMBERED_BATCHES:])
 
 
 def _tail(segments: Sequence[Segment], end_offset: int) -> Iterator[Found]:
-    """Go over the headers of the last few megabytes of batches before an offset."""
+    """Yield the batch headers in the last few megabytes before an offset."""
     left, parts = _REFILL_BYTES, []
     for segment in reversed(segments):
         if segment.base_offset >= end_offset:
