@@ -1,9 +1,10 @@
-"""A broker's control listener, from Python: its clock, its faults, its sweeps.
+"""A Python client of a broker's control listener: its clock, its faults, its sweeps.
 
-Needs nothing but the standard library, so that it may live in the process under test. Times may be given
-as milliseconds since 1970, as ISO 8601 with its zone ("2026-01-01T00:00Z"), as datetimes with a time zone,
-or from the broker's now ("-2h"); spans as milliseconds, as text ("7d", "-90s") or as timedeltas. What the
-broker refuses is a ControlError with its sentence. A ControlClient may be used by several threads.
+It needs only the standard library, so that it can run in the process under test. Times may be
+milliseconds since 1970, ISO 8601 with a zone ("2026-01-01T00:00Z"), datetimes with a time zone, or
+relative to the broker's time ("-2h"). Spans may be milliseconds, text ("7d", "-90s") or timedeltas.
+A refusal of the broker is a ControlError with its sentence. Several threads may use a
+ControlClient.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TIMEOUT_S = 60.0
 
 
 class ControlError(ValueError):
-    """What the broker would not do; the text is its sentence, `name` the error's name."""
+    """The broker refused a request; the text is its sentence, `name` the error's name."""
 
     def __init__(self, name: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -32,7 +33,7 @@ class ControlError(ValueError):
 
 
 class ControlClient:
-    """Asks the control listener at host:port, over one connection that is opened when needed."""
+    """A client of the control listener at host:port, with one connection, opened when needed."""
 
     def __init__(self, address: str, *, timeout_s: float = _TIMEOUT_S) -> None:
         self.address = address
@@ -43,9 +44,9 @@ class ControlClient:
         )
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request, fields that are None left out; the answer's JSON.
+        """Sends one request, without fields that are None; returns the answer's JSON.
 
-        Raises ControlError, and OSError if the broker is not there.
+        Raises ControlError, and OSError if the broker cannot be reached.
         """
         fields = {name: value for name, value in (body or {}).items() if value is not None}
         text = json.dumps(fields) if fields else None
@@ -55,7 +56,7 @@ class ControlClient:
                 answer = self._connection.getresponse()
                 status, told = answer.status, json.loads(answer.read())
             except (OSError, http.client.HTTPException):
-                self._connection.close()  # what may still come would be the answer to this
+                self._connection.close()  # a late answer would be taken for the next one
                 raise
         if status >= 400:
             raise ControlError(told["error"], told["message"])
@@ -70,33 +71,33 @@ class ControlClient:
 class Clock:
     """The clock of a broker that was started with clock=manual.
 
-    Each change returns once the broker lives by it: a round of retention that has come due is over. All
-    of them return the time the clock shows then, in ms.
+    A change returns when it has taken effect in the broker: retention that has become due is done.
+    All methods return the resulting time in ms.
     """
 
     def __init__(self, client: ControlClient, told: Callable[[Mapping[str, Any]], None]) -> None:
-        """`told` is called with what every answer says of the clock."""
+        """`told` is called with the clock's state in every answer."""
         self._client = client
         self._told = told
 
     def now_ms(self) -> int:
-        """The time it shows, in ms since the epoch."""
+        """Returns its time, in ms since the epoch."""
         return self._ask("GET", "")
 
     def set(self, to: Time) -> int:
-        """Jump to a time, forwards or back."""
+        """Jumps to a time, forwards or back."""
         return self._ask("POST", "/set", to=_time(to))
 
     def step(self, by: Span) -> int:
-        """Move by a span, forwards or back."""
+        """Moves by a span, forwards or back."""
         return self._ask("POST", "/step", by=_span(by))
 
     def freeze(self, at: Time | None = None) -> int:
-        """Stand still, now or at a time."""
+        """Stops the clock, now or at a time."""
         return self._ask("POST", "/freeze", at=_time(at))
 
     def run(self, rate: float = 1, *, start: Time | None = None) -> int:
-        """Run, `rate` times as fast as the machine's clock, from now on or from a time."""
+        """Runs the clock at `rate` times the speed of the machine's, from now or from a time."""
         return self._ask("POST", "/run", **{"rate": rate, "from": _time(start)})
 
     def _ask(self, method: str, path: str, **body: Any) -> int:
@@ -106,7 +107,7 @@ class Clock:
 
 
 class Faults:
-    """The faults planted in a broker."""
+    """The faults added to a broker."""
 
     def __init__(self, client: ControlClient) -> None:
         self._client = client
@@ -128,10 +129,10 @@ class Faults:
         probability: float | None = None,
         seed: int | None = None,
     ) -> Fault:
-        """Plant one: where (`api` or `storage`), what (`error`, `delay` or `disconnect`), how often.
+        """Adds a fault: where (`api` or `storage`), what, and how often.
 
-        `when` is "before" (the default) or "after" the request was served. Raises ControlError for what
-        cannot be.
+        The effect is an `error`, a `delay` or a `disconnect`. `when` is "before" (the default) or
+        "after" the request was served. Raises ControlError for an impossible fault.
         """
         asked = {
             "api": api,
@@ -151,16 +152,16 @@ class Faults:
         return Fault(self._client, self._client.ask("POST", "/v1/faults", asked)["id"])
 
     def list(self) -> list[dict[str, Any]]:
-        """All that are planted, as the broker shows them: `seen` and `hits` count."""
+        """Returns all faults in the broker's form; `seen` and `hits` are counters."""
         return list(self._client.ask("GET", "/v1/faults")["faults"])
 
     def clear(self) -> None:
-        """Lift them all."""
+        """Removes all faults."""
         self._client.ask("DELETE", "/v1/faults")
 
 
 class Fault:
-    """One planted fault; as a context manager it is lifted at the end."""
+    """One fault in a broker; as a context manager it is removed at the end."""
 
     def __init__(self, client: ControlClient, number: int) -> None:
         self._client = client
@@ -168,11 +169,11 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often it has struck; raises ControlError once it is lifted."""
+        """Returns how often it took effect. Raises ControlError if it has been removed."""
         return int(self._client.ask("GET", f"/v1/faults/{self.id}")["hits"])
 
     def lift(self) -> int:
-        """Take it away; whoever it holds goes on. Returns how often it struck."""
+        """Removes it, and releases requests that it delays. Returns how often it took effect."""
         return int(self._client.ask("DELETE", f"/v1/faults/{self.id}")["hits"])
 
     def __enter__(self) -> Self:
@@ -182,7 +183,7 @@ class Fault:
         try:
             self.lift()
         except ControlError as error:
-            if error.name != "UNKNOWN_FAULT":  # it has been lifted
+            if error.name != "UNKNOWN_FAULT":  # it has been removed
                 raise
 
 

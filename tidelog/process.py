@@ -1,12 +1,13 @@
-"""Starts brokers as processes of their own, and ends them.
+"""Starts brokers as processes of their own, and stops them.
 
-A BrokerProcess listens on ports that were free when it started, keeps its logs in a directory it is
-given, and is told to stop when this process ends, however it ends: it watches a pipe that only we hold
-open. It ignores KAFKA_* variables of the environment, which belong to the program under test.
+A BrokerProcess listens on ports that were free at its start, and keeps its logs in a given
+directory. It stops when this process ends, in whatever way: it watches a pipe that only this
+process holds open. It ignores KAFKA_* environment variables, which belong to the program under
+test.
 
-One with clock="manual" has a clock that stands still until the test moves it, and with faults=True (which a
-manual clock brings along) things can be made to go wrong: `.clock`, `.faults` and `.sweep()` are
-tidelog.control's. The clock goes on through restarts from where it was; faults do not outlive the process.
+With clock="manual" the broker's clock stands still until the test moves it. With faults=True
+(implied by a manual clock) the test can add faults. `.clock`, `.faults` and `.sweep()` are those of
+tidelog.control. After a restart the clock continues from its last time; faults are gone.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ STOP_WITHIN_S = 60.0
 
 _SHOWN_LINES = 20
 _LONGEST_READY_LINE = 65_536
-# Python's own -m would put the working directory first on the path; a package there could be in the way.
+# Python's own -m would put the working directory first on sys.path, with packages of the same names.
 _START = (
     "import sys; sys.path.append(sys.argv.pop(1)); from tidelog.cli import main; sys.exit(main())"
 )
@@ -47,10 +48,11 @@ class BrokerFailed(RuntimeError):  # noqa: N818 - it says what happened
 
 
 class _KeptPorts:
-    """Ports of a broker that is down, bound by us so that the system gives them to nobody else.
+    """Ports of a broker that is down; this process binds them, so that nobody else gets them.
 
-    Nobody listens on them, so clients are refused; and the broker may listen all the same, as it asks with
-    SO_REUSEADDR. Only Linux has it so: elsewhere none are kept, and one may be gone when the broker is back.
+    It does not listen on them, so clients are refused. The broker can still listen, because it uses
+    SO_REUSEADDR. Only Linux allows this: elsewhere no ports are kept, and one may be taken when the
+    broker restarts.
     """
 
     def __init__(self) -> None:
@@ -58,7 +60,7 @@ class _KeptPorts:
         weakref.finalize(self, _close_all, self._descriptors)
 
     def keep(self, addresses: Iterable[str]) -> None:
-        """Keep the ports of some `host:port`, as far as they can be."""
+        """Binds the ports of some `host:port`, if possible."""
         if self._descriptors or sys.platform != "linux":
             return
         for address in addresses:
@@ -70,7 +72,7 @@ class _KeptPorts:
                 self._descriptors.append(bound.detach())
 
     def release(self) -> None:
-        """Let go of them all."""
+        """Releases them all."""
         _close_all(self._descriptors)
 
 
@@ -80,10 +82,10 @@ def _close_all(descriptors: list[int]) -> None:
 
 
 class BrokerProcess:
-    """One broker, running from the moment it is made.
+    """One broker process, which runs from the construction on.
 
-    `bootstrap` is what clients take as bootstrap.servers (host:port), `http` the host:port of metrics
-    and health. Both stay the same through restarts. Raises BrokerFailed if it is not ready in time.
+    `bootstrap` is the value for bootstrap.servers (host:port), `http` the host:port of metrics and
+    health. Both stay the same through restarts. Raises BrokerFailed if it is not ready in time.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class BrokerProcess:
         faults: bool = False,
         ready_within_s: float = READY_WITHIN_S,
     ) -> None:
-        """Start it; `clock` and `faults` are short for the settings they need."""
+        """Starts the broker; `clock` and `faults` are short for the settings they need."""
         self.log_dir = log_dir
         self.log_file = log_dir.with_name(log_dir.name + ".log")
         self.settings = {name: _text(value) for name, value in (settings or {}).items()}
@@ -111,25 +113,25 @@ class BrokerProcess:
         self.bootstrap = ""
         self._client: ControlClient | None = None
         self._clock_rate = 0.0
-        # What the manual clock showed, and when that was.
+        # The last time of the manual clock, and when it was read.
         self._clock_at = (int(time.time() * 1000), time.monotonic())
         self._start()
 
     @property
     def pid(self) -> int:
-        """The process id of the broker that runs now; raises BrokerFailed if none does."""
+        """The process id of the running broker. Raises BrokerFailed if it does not run."""
         if self._process is None:
             raise BrokerFailed("the broker has been stopped")
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process exists."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def clock(self) -> Clock:
-        """The broker's clock; raises BrokerFailed if it is the machine's."""
+        """The broker's clock. Raises BrokerFailed if it is the machine's clock."""
         if self.settings.get("clock") != "manual":
             raise BrokerFailed(
                 'the broker lives by the machine\'s clock: start it with clock="manual"'
@@ -138,15 +140,16 @@ class BrokerProcess:
 
     @property
     def faults(self) -> Faults:
-        """The faults planted in it; raises BrokerFailed if it was not started for any."""
+        """The broker's faults. Raises BrokerFailed if it was started without support for faults."""
         return Faults(self._asked())
 
     def sweep(self, topic: str | None = None) -> list[dict[str, Any]]:
-        """Apply retention now, to one topic or to all; what was deleted since the last sweep, and why.
+        """Applies retention now, to one topic or to all.
 
-        Each is a dict: topic, partition, base_offset, end_offset, size, policy, largest_time_ms,
-        last_append_time_ms, limit, and more. Raises BrokerFailed as `faults` does. Warns where earlier
-        rounds deleted more than the broker remembers.
+        Returns what was deleted since the last sweep, and why. Each deletion is a dict: topic,
+        partition, base_offset, end_offset, size, policy, largest_time_ms, last_append_time_ms,
+        limit, and more. Raises BrokerFailed as `faults` does. Warns if earlier rounds deleted more
+        than the broker remembers.
         """
         told = self._asked().ask("POST", "/v1/sweep", {"topic": topic})
         if told.get("forgotten"):
@@ -158,10 +161,10 @@ class BrokerProcess:
         return list(told["deleted"])
 
     def compact(self, topic: str | None = None) -> list[dict[str, Any]]:
-        """Compact the logs of one topic or of all now, however little is dirty, and apply retention.
+        """Compacts the logs of one topic or of all now, at any dirty ratio, and applies retention.
 
-        Returns what was compacted, a dict for each log. Raises BrokerFailed where one could not be, and
-        as `faults` does.
+        Returns a dict for each compacted log. Raises BrokerFailed if a log could not be compacted,
+        and as `faults` does.
         """
         told = self._asked().ask("POST", "/v1/sweep", {"topic": topic, "compact": True})
         if told["failed"]:
@@ -178,7 +181,7 @@ class BrokerProcess:
         return self._client
 
     def _clock_told(self, told: Mapping[str, Any]) -> None:
-        """Remember what the clock shows, for a restart."""
+        """Stores the time of the clock for a restart."""
         self._clock_rate = told["rate"]
         self._clock_at = (told["now_ms"], time.monotonic())
 
@@ -187,15 +190,15 @@ class BrokerProcess:
         return now_ms + int((time.monotonic() - at_s) * self._clock_rate * 1000)
 
     def stop(self, *, within_s: float = STOP_WITHIN_S) -> int:
-        """Stop it properly (SIGTERM) and return its exit status; nothing happens if it is stopped.
+        """Stops it with SIGTERM and returns its exit status; does nothing if it is stopped.
 
-        Raises BrokerFailed if it does not stop in time; it is killed then.
+        If it does not stop in time, it is killed, and BrokerFailed is raised.
         """
         process = self._process
         if process is None:
             return 0
         process.terminate()
-        process.send_signal(signal.SIGCONT)  # a frozen one would not notice
+        process.send_signal(signal.SIGCONT)  # a paused process would not notice SIGTERM
         try:
             status = process.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -207,16 +210,16 @@ class BrokerProcess:
         return status
 
     def kill(self) -> None:
-        """End it with SIGKILL, as if the process had crashed; what was acknowledged must survive."""
+        """Ends it with SIGKILL, like a crash of the process; acknowledged records must survive."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._forget()
 
     def restart(self, settings: Mapping[str, object] | None = None) -> None:
-        """Start it again on the same ports and logs, stopping it first if it runs.
+        """Starts it again on the same ports and logs; stops it first if it runs.
 
-        `settings` are laid over those it had; None as a value takes one away.
+        `settings` override the earlier ones; the value None removes a setting.
         """
         self.stop()
         for name, value in (settings or {}).items():
@@ -227,15 +230,15 @@ class BrokerProcess:
         self._start()
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP), as a broker that hangs."""
+        """Freezes the process (SIGSTOP), like a broker that hangs."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after pause()."""
+        """Continues the process after pause()."""
         os.kill(self.pid, signal.SIGCONT)
 
     def log(self) -> str:
-        """Everything it has logged so far, restarts included."""
+        """Returns everything it has logged so far, including earlier starts."""
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
     def __enter__(self) -> Self:
@@ -274,7 +277,7 @@ class BrokerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=environ,
-                start_new_session=True,  # a Ctrl-C at the terminal is for us, not for the broker
+                start_new_session=True,  # a Ctrl-C is for this process alone
             )
         line = self._ready_line()
         self._ports.release()
@@ -290,7 +293,7 @@ class BrokerProcess:
         self.cluster_id = told.get("cluster", "")
 
     def _ready_line(self) -> str:
-        """Wait for the line that says clients may connect."""
+        """Waits for the line that says that clients can connect."""
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -335,7 +338,7 @@ class BrokerProcess:
 
 
 def _text(value: object) -> str:
-    """A setting's value as Kafka writes it."""
+    """Returns a setting's value as Kafka writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class BrokerFactory(Protocol):
-    """What the fixture tidelog_broker_factory gives."""
+    """The type of the fixture tidelog_broker_factory."""
 
     def __call__(
         self,
@@ -63,12 +63,12 @@ class BrokerFactory(Protocol):
         clock: str | None = None,
         faults: bool = False,
     ) -> BrokerProcess:
-        """Start a broker with these settings, by Kafka's names; clock="manual" for one in the hand."""
+        """Starts a broker with these settings, by Kafka's names; clock="manual": a manual clock."""
         ...
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the two ini options."""
+    """Declares the two ini options."""
     parser.addini("tidelog_settings", "settings of the session's broker, name=value", "linelist")
     parser.addini(
         "tidelog_ready_within_s", "how long a broker may take to start, in s", default="60"

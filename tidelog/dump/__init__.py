@@ -1,5 +1,5 @@
-"""`tidelog dump`: what the files of a log directory say, and a verdict on each.
+"""`tidelog dump`: the contents of the files of a log directory, and a verdict on each.
 
-Begin with `dump.py`. `segments.py` reads logs, `indexes.py` what belongs to them, `files.py`
-everything else.
+Begin with `dump.py`. `segments.py` reads logs, `indexes.py` the other files of segments, `files.py`
+all other files.
 """

@@ -1,14 +1,15 @@
-"""`tidelog dump PATH...`: what the files of a log directory say, and a verdict on each.
+"""`tidelog dump PATH...`: shows what the files of a log directory contain, and checks each.
 
-A directory stands for the files in it that a log directory may have, those of its partitions
-included; when all are shown, a list of them with their verdicts follows.
+A directory stands for its files that a log directory may have, with those of its partitions. When
+all are shown, a list of them with their verdicts follows.
 
-As text: a table, each finding below the row that it is about, and a verdict. With as_json one
-object a line: rows (`kind` says of what), `finding`s, and a `verdict` that ends each file. A time is in
-milliseconds, none is null (`-`); a key, value or header that is not UTF-8 is {"hex": ...} (`0x...`).
+The text form is a table, with each finding below its row, and a verdict. With as_json there is one
+object a line: rows (`kind` says of what), `finding`s, and a `verdict` at the end of each file.
+Times are in milliseconds, null (`-`) for none. A key, value or header that is not UTF-8 is {"hex":
+...} (`0x...`).
 
-Nothing is written, no lock is asked for: a broker may run on the same directory. Of a file that
-it is writing to, the end may then look torn.
+It writes nothing and takes no lock, so a broker may run on the same directory. The end of a file
+that the broker is writing to may then look torn.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ if TYPE_CHECKING:
     from tidelog.dump.files import Kind
 
 FINE, FINDINGS = 0, 1
-_HELD_ROWS = 200  # rows whose widths are known before the first one is written
+_HELD_ROWS = 200  # the number of rows that are read to find the widths of columns
 _PLURALS = {"batch": "batches", "entry": "entries", "property": "properties"}
 _UNCOUNTED = {
     "end",
     "record",
     "room",
     "partition",
-}  # records are counted by their batches, shown or not
+}  # records are counted by their batches, even if not shown
 
 
 class UsageError(Exception):
-    """A file that is not there, cannot be read, or is none of a log directory."""
+    """A file does not exist, cannot be read, or does not belong in a log directory."""
 
 
 class _Judged(NamedTuple):
-    """A file that was shown, and how many findings it has."""
+    """A file that was shown, and its number of findings."""
 
     path: Path
     kind: Kind
@@ -52,7 +53,7 @@ class _Judged(NamedTuple):
 
 
 def run(paths: Sequence[Path], *, with_records: bool, as_json: bool) -> int:
-    """Write out every file; returns FINE or FINDINGS. Raises UsageError before anything is written."""
+    """Shows every file; returns FINE or FINDINGS. Raises UsageError before anything is written."""
     work = [(path, _files(path) if path.is_dir() else [_known(path)]) for path in paths]
     page: _Page = _JsonPage(sys.stdout) if as_json else _TextPage(sys.stdout)
     clean = True
@@ -65,7 +66,7 @@ def run(paths: Sequence[Path], *, with_records: bool, as_json: bool) -> int:
 
 
 def _show(page: _Page, path: Path, kind: Kind, with_records: bool) -> int:
-    """Write out one file; returns the number of findings."""
+    """Shows one file; returns the number of findings."""
     page.begin(path, kind.name)
     findings, totals = 0, Counter[str]()
     for item in _items(path, kind, with_records):
@@ -79,7 +80,7 @@ def _show(page: _Page, path: Path, kind: Kind, with_records: bool) -> int:
 
 
 def _known(path: Path) -> tuple[Path, Kind]:
-    """A file that can be read, and its kind; raises UsageError."""
+    """Returns a readable file and its kind. Raises UsageError."""
     try:
         with path.open("rb"):
             kind = kind_of(path)
@@ -91,7 +92,7 @@ def _known(path: Path) -> tuple[Path, Kind]:
 
 
 def _files(directory: Path) -> list[tuple[Path, Kind]]:
-    """Every file that dump knows in a log directory or a partition's; raises UsageError."""
+    """Returns all files of a log directory or a partition that dump supports. Raises UsageError."""
     try:
         within = sorted(directory.iterdir())
         for one in [one for one in within if one.is_dir()]:
@@ -106,7 +107,7 @@ def _files(directory: Path) -> list[tuple[Path, Kind]]:
 
 
 def _sum_up(page: _Page, directory: Path, judged: Sequence[_Judged]) -> None:
-    """List the files of a directory with their verdicts."""
+    """Lists the files of a directory with their verdicts."""
     page.begin(directory, "directory")
     for path, kind, findings in judged:
         verdict = _counted(findings, "finding") if findings else "ok"
@@ -116,7 +117,7 @@ def _sum_up(page: _Page, directory: Path, judged: Sequence[_Judged]) -> None:
 
 
 def _items(path: Path, kind: Kind, with_records: bool) -> Iterable[Row | Finding]:
-    """Everything about a file; that it breaks under way is a finding too."""
+    """Yields everything about a file; an error during reading is a finding too."""
     try:
         yield from kind.read(path, with_records)
     except OSError as error:
@@ -131,23 +132,23 @@ def _count(row: Row, totals: Counter[str]) -> None:
 
 
 class _Page(Protocol):
-    """Where a dump is written to."""
+    """The output of a dump."""
 
     def begin(self, path: Path, what: str) -> None:
-        """A file begins, or the list of a directory's."""
+        """Begins a file, or the list of a directory's files."""
 
     def show(self, item: Row | Finding) -> None:
-        """Write a row, or a finding about the row before it."""
+        """Writes a row, or a finding about the row before it."""
 
     def end(self, findings: int, totals: Counter[str]) -> None:
-        """Write the verdict on the file."""
+        """Writes the verdict on the file."""
 
 
 # --- JSON ----------------------------------------------------------------------------------------
 
 
 class _JsonPage:
-    """One object a line."""
+    """Writes one JSON object a line."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -178,7 +179,7 @@ class _JsonPage:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON can say it."""
+    """Returns a value in a form that JSON supports."""
     if not isinstance(value, bytes):
         return value
     try:
@@ -195,7 +196,7 @@ def _plural(kind: str) -> str:
 
 
 class _TextPage:
-    """A table for each file. A column in which nothing is said is left out until something is."""
+    """Writes a table for each file. A column without values is left out until it has one."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -234,7 +235,7 @@ class _TextPage:
                 self._out.write(f"    {item.kind}: {told}\n")
 
     def _widen(self, rows: list[Row]) -> None:
-        """Make room for more rows; where a column is new, the heading is written again."""
+        """Widens the table for more rows; a new column repeats the heading."""
         if not rows:
             return
         widths = {}
@@ -257,7 +258,7 @@ def _says(value: object) -> bool:
 
 
 def _cell(value: object) -> str:
-    """A value as the table shows it."""
+    """Returns a value as the text of a cell."""
     if isinstance(value, bool):
         return "yes" if value else "-"
     if value is None:

@@ -1,21 +1,22 @@
-"""What is in the files of a log directory, and what is wrong with them.
+"""Reads the files of a log directory, and says what is wrong with them.
 
-One reader per kind of file. It yields rows (what the file says) and findings (what cannot be, and
-where), and never writes, so a broker may run meanwhile: of a file that is being appended to, the end may
-then look torn. How a file is laid out is known to storage and protocol alone; here it is judged:
+There is one reader for each kind of file. It yields rows (the contents) and findings (what is
+impossible, and where). It never writes, so a broker may run meanwhile; then the end of a file that
+is being appended to may look torn. Only storage and protocol know the formats; this package judges
+the contents:
 
     .log              every checksum, header against records, offsets that grow, no torn end
-    .index            entries grow, and each leads to the batch it means
+    .index            entries grow, and each points to the batch it means
     .timeindex        entries grow, and each time is the largest up to its batch
-    .txnindex         transactions that end where they may, in order
-    .appendtimes      offsets grow, known times never go back
-    .snapshot         its checksum, and no producer from behind its offset
+    .txnindex         transactions in order, whose ends are in valid places
+    .appendtimes      offsets grow, known times never decrease
+    .snapshot         its checksum, and no producer with a batch after its offset
     partition.times   its checksum, segments that grow, and no log shorter than it says
     meta.properties   that it names a broker
     partition.metadata, leader epochs, checkpoints       that they can be read at all
 
-A segment's file that waits for its end or its beginning (`.deleted`, `.cleaned`, `.swap`, `.stray`) is
-judged as what it is, beside those that wait for the same.
+A segment's file with the suffix `.deleted`, `.cleaned`, `.swap` or `.stray` is judged as its own
+kind, with the other files of that suffix.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ _FOREVER_MS = 2**62
 
 
 class Kind(NamedTuple):
-    """A kind of file, and the function that reads one: its path, and whether to show records."""
+    """A kind of file, and the function that reads it: its path, and whether to show records."""
 
     name: str
     read: Callable[[Path, bool], Iterator[Row | Finding]]
 
 
 def kind_of(path: Path) -> Kind | None:
-    """Tell by its name what a file is; None for one that is no file of a log directory."""
+    """Returns the kind of a file by its name, or None if it does not belong in a log directory."""
     waiting = next((one for one in _WAITING if path.name.endswith(one)), "")
     segment_file = filenames.parse_segment_file(path.name.removesuffix(waiting))
     if segment_file is None:
@@ -67,7 +68,7 @@ def kind_of(path: Path) -> Kind | None:
 def _read_waiting(
     kind: Kind, waiting: str, path: Path, with_records: bool
 ) -> Iterator[Row | Finding]:
-    """Read a segment's file under its own name, by links to it and to those that wait with it."""
+    """Reads a segment's file without its suffix, by links to it and to files of the same suffix."""
     base = path.name.split(".", 1)[0]
     with tempfile.TemporaryDirectory(prefix="tidelog-dump-") as links:
         for beside in path.parent.glob(f"{base}.*{waiting}"):
@@ -76,7 +77,7 @@ def _read_waiting(
 
 
 def _read_snapshot(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
-    """Every producer; none may have a batch from behind the snapshot's offset."""
+    """Yields every producer; none may have a batch after the snapshot's offset."""
     offset = base_offset_of(path)
     try:
         producers = producer_snapshots.read(path, _FOREVER_MS)
@@ -106,7 +107,7 @@ def _read_snapshot(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
 
 
 def _read_partition_times(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
-    """What the partition knows of its times, and of each segment's."""
+    """Yields the times of the partition, and of each segment."""
     times = partition_times.read(path.parent)
     if times is None:
         yield Finding("", "its magic, version or checksum is wrong: it is as good as none")
@@ -165,7 +166,7 @@ def _without_path(error: ValueError, path: Path) -> str:
 
 def _read_offsets(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
     if not path.stat().st_size:
-        return  # as Kafka makes them, before it has something to say
+        return  # Kafka creates these files empty
     try:
         offsets = checkpoints.read_offsets(path)
     except checkpoints.CheckpointError as error:
@@ -198,7 +199,7 @@ def _read_metadata(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
 
 
 def _read_meta_properties(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
-    """Every property of a broker's own; it must say which broker, in version 0 or 1."""
+    """Yields every property; they must name the broker, in version 0 or 1."""
     properties = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         if not line.strip() or line.lstrip().startswith(("#", "!")):

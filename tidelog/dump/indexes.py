@@ -1,7 +1,7 @@
-"""What belongs to a segment as `tidelog dump` sees it: the three indexes, and append times.
+"""The other files of a segment in `tidelog dump`: the three indexes, and append times.
 
-An index is judged by itself, and by the `.log` beside it if there is one: each entry must lead to a
-batch that is what the entry says of it.
+An index is judged by itself, and by the `.log` beside it if there is one: each entry must point to
+a batch that agrees with the entry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def read_offset_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
-    """Every entry, and whether it leads to the batch it means."""
+    """Yields every entry, and whether it points to the batch it means."""
     base_offset, data = base_offset_of(path), path.read_bytes()
     offsets, positions = offset_index.parse(data)
     log = _log_beside(path)
@@ -56,9 +56,10 @@ def _log_beside(path: Path) -> files.Descriptor | None:
 
 
 def _leads_to(log: files.Descriptor, position: int, offset: int) -> bool:
-    """Tell whether a batch at a position is the one that an index entry means.
+    """Returns whether the batch at a position is the one that an index entry means.
 
-    It ends with the offset; before 0.11 Kafka wrote the offset it begins with.
+    The batch ends with the offset of the entry; before 0.11 Kafka wrote the offset at which it
+    begins.
     """
     if position < 0:
         return False
@@ -74,7 +75,7 @@ def _leads_to(log: files.Descriptor, position: int, offset: int) -> bool:
 
 
 def _rest(data: bytes, end: int) -> Iterator[Row | Finding]:
-    """Judge what lies behind the last entry: zeros are room that Kafka has preallocated."""
+    """Judges the bytes after the last entry: zeros are space that Kafka has preallocated."""
     rest = data[end:]
     if any(rest):
         yield Finding(f"byte {end}", f"cut: {len(rest)} bytes behind the last whole entry")
@@ -83,7 +84,7 @@ def _rest(data: bytes, end: int) -> Iterator[Row | Finding]:
 
 
 def read_append_times(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
-    """Every entry: from its offset on, batches were appended at its time; and the end, if it has one."""
+    """Yields every entry (an offset and the append time from there on), and an END entry."""
     base_offset = base_offset_of(path)
     times = AppendTimes(path, base_offset)
     size = path.stat().st_size
@@ -115,10 +116,10 @@ def read_append_times(path: Path, _with_records: bool) -> Iterator[Row | Finding
 
 
 def read_time_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
-    """Every entry, and whether its time is the largest of the log up to its batch (KIP-33)."""
+    """Yields every entry, and whether its time is the largest up to its batch (KIP-33)."""
     index, data = TimeIndex(path, base_offset_of(path)), path.read_bytes()
     index.load()
-    entries = index.entries() if any(data) else []  # zeros alone are room, not the year 1970
+    entries = index.entries() if any(data) else []  # zeros alone are no entries
     faults = _time_faults(path.with_suffix(filenames.LOG_SUFFIX), entries)
     for number, entry in enumerate(entries):
         fields = {"entry": number, "offset": entry.offset, "timestamp": entry.timestamp}
@@ -133,7 +134,7 @@ def read_time_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
 
 
 def _time_faults(log: Path, entries: Sequence[TimeEntry]) -> dict[int, str]:
-    """Say what is wrong with entries, by their number, going over the log once."""
+    """Returns what is wrong with entries, by their number, from one pass over the log."""
     if not log.exists():
         return {}
     faults: dict[int, str] = {}
@@ -165,7 +166,7 @@ def _largest(found: Found) -> int | None:
 
 
 def read_transaction_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
-    """Every aborted transaction, and whether it lies where its segment can have seen its end."""
+    """Yields every aborted transaction, and whether its segment can contain its end."""
     base_offset, data = base_offset_of(path), path.read_bytes()
     last_offset = base_offset - 1
     entries = transaction_index.parse(data)

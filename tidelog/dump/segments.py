@@ -1,8 +1,8 @@
-"""A segment as `tidelog dump` sees it: every batch of a `.log`, checked and described.
+"""A segment in `tidelog dump`: every batch of a `.log`, checked and described.
 
-Judged are checksums, headers against the records they stand for, offsets that must grow, and the
-end of the file. Reading never stops at a bad batch, as long as its size can be believed: what comes
-behind it is shown and judged too.
+It checks checksums, headers against their records, ascending offsets, and the end of the file.
+Reading does not stop at a bad batch if its size is plausible: later batches are shown and checked
+too.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ _ZEROS_BLOCK = 1 << 20
 
 
 class Row(NamedTuple):
-    """One thing that a file says; `kind` names what, fields are in the order to show them."""
+    """One entry of a file; `kind` names its kind, the fields are in display order."""
 
     kind: str
     fields: dict[str, Any]
 
 
 class Finding(NamedTuple):
-    """One thing that cannot be: where in the file, and what."""
+    """One impossible thing: where in the file, and what."""
 
     where: str
     what: str
 
 
 def base_offset_of(path: Path) -> int:
-    """Return the offset in the name of a segment's file."""
+    """Returns the offset in the name of a segment's file."""
     segment_file = filenames.parse_segment_file(path.name)
     assert segment_file is not None
     return segment_file.offset
 
 
 def segment_of(log: Path) -> Segment:
-    """Return a `.log` as a segment to walk over; all its bytes belong to it. Raises OSError."""
+    """Returns a `.log` as a segment to read; all its bytes belong to it. Raises OSError."""
     base_offset = base_offset_of(log)
     return Segment(log.parent, base_offset, Tail(base_offset, log.stat().st_size))
 
 
 def known(number: int) -> int | None:
-    """Turn Kafka's -1 into none."""
+    """Returns None for Kafka's -1, else the number."""
     return None if number == -1 else number
 
 
 def read_segment(path: Path, with_records: bool) -> Iterator[Row | Finding]:
-    """Every batch, checked and described; with their records if asked."""
+    """Yields every batch, checked and described; with its records if asked."""
     segment = segment_of(path)
     size, appended = segment.tail.size, _append_times_beside(path)
     next_offset, position = segment.base_offset, 0
@@ -91,7 +91,7 @@ def read_segment(path: Path, with_records: bool) -> Iterator[Row | Finding]:
 
 
 def _summary(found: Found, faults: list[str]) -> Summary | None:
-    """What the records of a batch say of themselves; None, and a fault, where they cannot be read."""
+    """Returns what the records of a batch contain; None, and a fault, if they cannot be read."""
     try:
         verify(found.buffer, found.batch)
         return summarize(found.buffer, found.batch)
@@ -101,12 +101,12 @@ def _summary(found: Found, faults: list[str]) -> Summary | None:
 
 
 def _without_position(error: CorruptMessage, batch: Batch) -> str:
-    """Say an error without its position, which is one in the buffer that was read."""
+    """Returns an error's text without its position, which is one in the read buffer."""
     return error.message.replace(f"the batch at byte {batch.position}", "the batch")
 
 
 def _lies(batch: Batch, summary: Summary) -> Iterator[str]:
-    """What a batch's header says and its records do not."""
+    """Yields the contradictions between a batch's header and its records."""
     if batch.last_offset != summary.last_offset:
         yield f"the header's offset is {batch.last_offset}, the last record's {summary.last_offset}"
     claimed = or_none(batch.max_timestamp)
@@ -121,7 +121,7 @@ def _time(timestamp: int | None) -> str:
 
 
 def _goes_back(first_offset: int, batch: Batch, next_offset: int) -> bool:
-    """Tell whether a batch does not come after those before it; a wrapper may hide its first."""
+    """Returns whether a batch has offsets before `next_offset`; a wrapper may hide its first."""
     return (batch.last_offset if first_offset < 0 else first_offset) < next_offset
 
 
@@ -180,13 +180,13 @@ def _record_fields(record: Record) -> dict[str, Any]:
 
 
 def _append_times_beside(path: Path) -> AppendedAt:
-    """Return a function from an offset to its append time; None where that is unknown."""
+    """Returns a function from an offset to its append time, or None if that is unknown."""
     times = AppendTimes(path.with_suffix(filenames.APPEND_TIMES_SUFFIX), base_offset_of(path))
     return times.at if times.load() else lambda _offset: None
 
 
 def _torn(path: Path, position: int, size: int, reason: str) -> str:
-    """Say what lies where no whole batch does."""
+    """Returns a description of bytes that are not a complete batch."""
     descriptor, rest = files.Descriptor(path), size - position
     for start in range(position, size, _ZEROS_BLOCK):
         if any(files.read_at(descriptor, min(_ZEROS_BLOCK, size - start), start)):
