@@ -1,9 +1,9 @@
-"""A Kafka client: a core without I/O under a synchronous and an asyncio shell.
+"""A Kafka client: a core without I/O, and a synchronous and an asyncio shell around it.
 
-The core: `frames.py` (one connection: requests to bytes and back), `cluster.py` (who leads, who
-coordinates), `retry.py` (pauses), `flow.py` (the course of an operation), `calls/` (requests and how
-their answers are read). The shells: `Client` in `sync_client.py`, `AsyncClient` in `async_client.py`.
-Begin with `flow.py`. It imports `protocol` alone.
+The core: `frames.py` (one connection: requests to bytes and bytes to answers), `cluster.py`
+(leaders and coordinators), `retry.py` (pauses), `flow.py` (the steps of an operation), `calls/`
+(requests, and how their answers are read). The shells: `Client` in `sync_client.py`, `AsyncClient`
+in `async_client.py`. Begin with `flow.py`. The package imports only `protocol`.
 """
 
 from client.calls.groups import GroupOffset

@@ -1,7 +1,7 @@
-"""The APIs the client calls, and the versions of each that it can write and read.
+"""The APIs that the client calls, and the versions of each that it can write and read.
 
-The highest version that both sides know is spoken. A bound below what `protocol.api` declares has its
-reason beside it.
+The client uses the highest version that both sides support. A limit below what `protocol.api`
+declares has its reason beside it.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ OFFSET_DELETE: Final = 47
 DESCRIBE_PRODUCERS: Final = 61
 
 SPOKEN: Final[Mapping[int, tuple[int, int]]] = {
-    PRODUCE: (3, 11),  # from 12 on a transaction adds its partitions by itself (KIP-890)
-    FETCH: (4, 12),  # from 13 on topics go by id
+    PRODUCE: (3, 11),  # from 12 on produce adds partitions to the transaction itself (KIP-890)
+    FETCH: (4, 12),  # from 13 on topics are given by id
     LIST_OFFSETS: (1, 9),
     METADATA: (1, 12),
     OFFSET_COMMIT: (2, 8),
-    OFFSET_FETCH: (2, 7),  # from 8 on several groups at once
-    FIND_COORDINATOR: (1, 3),  # from 4 on several keys at once
+    OFFSET_FETCH: (2, 7),  # from 8 on it has several groups
+    FIND_COORDINATOR: (1, 3),  # from 4 on it has several keys
     DESCRIBE_GROUPS: (0, 5),
     LIST_GROUPS: (0, 4),
     CREATE_TOPICS: (2, 7),
-    DELETE_TOPICS: (1, 5),  # from 6 on topics may go by id
+    DELETE_TOPICS: (1, 5),  # from 6 on topics may be given by id
     DELETE_RECORDS: (0, 2),
     INIT_PRODUCER_ID: (0, 4),
-    ADD_PARTITIONS_TO_TXN: (0, 3),  # from 4 on for brokers
-    END_TXN: (0, 4),  # from 5 on every transaction has an epoch of its own (KIP-890)
+    ADD_PARTITIONS_TO_TXN: (0, 3),  # from 4 on it is for brokers
+    END_TXN: (0, 4),  # from 5 on every transaction has its own epoch (KIP-890)
     DESCRIBE_CONFIGS: (1, 4),
     DESCRIBE_LOG_DIRS: (0, 4),
     CREATE_PARTITIONS: (0, 3),
@@ -65,7 +65,7 @@ SPOKEN: Final[Mapping[int, tuple[int, int]]] = {
 
 
 def common_version(key: int, served: Mapping[int, tuple[int, int]]) -> int | None:
-    """The highest version of an API that the client speaks and the broker serves; None without one."""
+    """Returns the highest version of an API that the client and the broker support, or None."""
     theirs = served.get(key)
     if theirs is None:
         return None
@@ -75,7 +75,7 @@ def common_version(key: int, served: Mapping[int, tuple[int, int]]) -> int | Non
 
 
 def version_of(key: int, served: Mapping[int, tuple[int, int]], address: str) -> int:
-    """The version an API is spoken in with the broker at `address`. Raises VersionMismatch."""
+    """Returns the version of an API to use with the broker at `address`. Raises VersionMismatch."""
     version = common_version(key, served)
     if version is not None:
         return version

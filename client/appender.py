@@ -1,11 +1,11 @@
-"""Ready batches to one partition, several requests in flight, each there once and in order.
+"""Appends ready batches to one partition, several requests in flight, each batch once and in order.
 
-An `Appender` sends what it is given with the producer id and the sequences that are in it. When a
-connection breaks, a leader moves or a broker restarts, it sends again what has no answer, unchanged: the
-broker remembers the producer's sequences and appends only what it lacks. So nothing is lost and nothing
-doubled while the partition is there. What does not pass is raised: `SequenceGap` where the partition has
-other records of this producer than the sequences say, `Fenced` where a newer producer has taken over,
-else RequestError.
+An `Appender` sends each batch with the producer id and the sequences in it. When a connection
+breaks, a leader moves or a broker restarts, it sends all unanswered batches again, unchanged. The
+broker remembers the producer's sequences and appends only the batches that it lacks. So as long as
+the partition exists, no batch is lost and none is appended twice. Permanent errors are raised:
+`SequenceGap` if the partition has other records of this producer than the sequences imply, `Fenced`
+if a newer producer has taken over, else RequestError.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from client.sync_connection import Connection
     from protocol.records.column_batches import EncodedBatch
 
-IN_FLIGHT: Final = 5  # as many as a broker remembers of a producer, to know them again
+IN_FLIGHT: Final = 5  # as many as a broker remembers of a producer to detect duplicates
 _WAIT_S: Final = PRODUCE_WAIT_MS / 1000
 _PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
@@ -56,7 +56,7 @@ UNKNOWN_OFFSET: Final = -1
 
 
 class Appended(NamedTuple):
-    """A batch that is in the log; the offset is -1 where the broker knows only that it has it."""
+    """A batch that is in the log; the offset is -1 if the broker does not report it."""
 
     batch: EncodedBatch
     base_offset: int
@@ -64,7 +64,7 @@ class Appended(NamedTuple):
 
 
 class Appender:
-    """Appends to one partition. `send` and `flush` hand over what was answered meanwhile, in order."""
+    """Appends to one partition. `send` and `flush` return batches that were answered, in order."""
 
     def __init__(
         self,
@@ -81,10 +81,10 @@ class Appender:
         self._transactional_id = transactional_id
         self._most = in_flight
         self._connection: Connection | None = None
-        self._waiting: deque[EncodedBatch] = deque()  # sent on the connection, or to be sent again
+        self._waiting: deque[EncodedBatch] = deque()  # sent on the connection, or to send again
 
     def send(self, batch: EncodedBatch) -> list[Appended]:
-        """Send a batch; wait for the oldest answers where too many are under way."""
+        """Sends a batch; waits for the oldest answers if too many requests are in flight."""
         done = []
         while len(self._waiting) >= self._most:
             done.append(self._receive())
@@ -99,12 +99,12 @@ class Appender:
         return done
 
     def flush(self) -> Iterator[Appended]:
-        """Yield every answer as it comes: those before a refusal count."""
+        """Yields every answer when it arrives; answers before a refusal are valid."""
         while self._waiting:
             yield self._receive()
 
     def _receive(self) -> Appended:
-        """The answer to the oldest batch, however often it has to be sent."""
+        """Returns the answer to the oldest batch, which may be sent several times."""
         deadline = time.monotonic() + self._client.timeout_s
         pause_s = _PAUSE_S
         where = f"{self._topic}-{self._partition}"
@@ -143,9 +143,10 @@ class Appender:
             raise UnsupportedByBroker(str(error)) from error
 
     def _send_again(self) -> Connection:
-        """Send everything without an answer, in order, to whoever leads now. Raises ConnectionBroken.
+        """Sends everything unanswered, in order, to the current leader. Raises ConnectionBroken.
 
-        The connection is the client's, and so nothing else is asked on it while answers are outstanding.
+        The connection is the client's, so nothing else may be asked on it while answers are
+        outstanding.
         """
         client = self._client
         connection = client.leader(self._topic, self._partition)
@@ -155,6 +156,6 @@ class Appender:
         return connection
 
     def _recover(self) -> None:
-        """Forget the connection: what is under way on it fails or succeeds unseen, and is sent again."""
+        """Drops the connection; batches in flight are sent again, even if they were appended."""
         self._connection = None
         self._client.close()

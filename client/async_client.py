@@ -1,7 +1,8 @@
-"""An asyncio Kafka client: one connection per broker, shared by everybody who asks.
+"""An asyncio Kafka client: one connection for each broker, shared by all callers.
 
-It drives the same steps as the synchronous client, so it retries, looks up leaders and gives up alike. A
-broker that cannot be reached is tried again after a pause that grows. A client belongs to one event loop.
+It runs the same steps as the synchronous client, so it retries, looks up leaders and gives up in
+the same way. After a failed connection it waits before it tries the broker again, each time longer.
+A client belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ REQUEST_TIMEOUT_S: Final = 30.0
 
 
 class _Broker:
-    """The connection to one broker, and when the next one may be tried."""
+    """The connection to one broker, and the time from which a new one may be tried."""
 
     def __init__(self) -> None:
         self.connection: AsyncConnection | None = None
@@ -41,16 +42,16 @@ class _Broker:
 
     @property
     def usable(self) -> AsyncConnection | None:
-        """The connection, if it is open."""
+        """Returns the connection if it is open."""
         known = self.connection
         return None if known is None or known.is_closed else known
 
 
 class AsyncClient:
-    """A client of the cluster that `brokers` (`host:port,host:port`) belong to.
+    """A client of the cluster of `brokers` (`host:port,host:port`).
 
-    `timeout_s` bounds an operation with all its retries, `request_timeout_s` the wait for one answer.
-    Methods raise RequestError, ClusterUnreachable or UnsupportedByBroker.
+    `timeout_s` limits an operation with all its retries, `request_timeout_s` the wait for one
+    answer. Methods raise RequestError, ClusterUnreachable or UnsupportedByBroker.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; operations under way fail or connect again."""
+        """Closes every connection. Operations in progress fail, or connect again."""
         known = [one.connection for one in self._brokers.values() if one.connection is not None]
         self._brokers.clear()
         self._state.forget()
@@ -86,17 +87,23 @@ class AsyncClient:
             await one.wait_closed()
 
     async def perform(self, call: Call[Result]) -> Result:
-        """Make a call of `client.calls`; many may be under way at once."""
+        """Performs a call of `client.calls`; many can be in progress at once."""
         return await self._run(flow.perform(self._state, call, self._retry()))
 
     async def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
-        """The topics of these names, or all there are. Raises RequestError for one that is missing."""
+        """Returns the topics with these names, or all.
+
+        Raises RequestError for one that does not exist.
+        """
         wanted = None if names is None else sorted(set(names))
         steps = flow.retrying(self._state, lambda: flow.refresh(self._state, wanted), self._retry())
         return await self._run(steps)
 
     async def connection(self, node_id: int) -> AsyncConnection:
-        """The connection to a broker, for requests of one's own. Raises ClusterUnreachable."""
+        """Returns the connection to a broker, for the caller's own requests.
+
+        Raises ClusterUnreachable.
+        """
 
         def once() -> Steps[tuple[Address, ...]]:
             return flow.resolve(self._state, Node(node_id))
@@ -107,7 +114,7 @@ class AsyncClient:
     async def ask(
         self, address: Address, message: Message, key: int, *, wait_s: float = 0.0
     ) -> Any:
-        """Send one request to one address and wait for its answer, without a retry.
+        """Sends one request to one address and waits for its answer, without a retry.
 
         Raises ConnectionBroken or VersionMismatch.
         """
@@ -120,7 +127,7 @@ class AsyncClient:
         return Retry(time.monotonic, self.timeout_s)
 
     async def _run(self, steps: Steps[Result]) -> Result:
-        """Do what the steps say, until they return."""
+        """Runs the steps until they return."""
         try:
             step = next(steps)
             while True:
@@ -150,7 +157,7 @@ class AsyncClient:
         )
 
     async def _any_of(self, addresses: Sequence[Address]) -> AsyncConnection:
-        """A connection to one of these: one that is open, else the first that can be reached."""
+        """Returns a connection to one of these: an open one, else the first that can be reached."""
         for address in addresses:
             known = self._brokers.get(address)
             if known is not None and known.usable is not None:
@@ -164,7 +171,7 @@ class AsyncClient:
         raise ConnectionBroken("; ".join(failures))
 
     async def _connect(self, address: Address) -> AsyncConnection:
-        """The connection to a broker; makes it where there is none, after the broker's pause."""
+        """Returns the connection to a broker; opens one if necessary, after the broker's pause."""
         broker = self._brokers.setdefault(address, _Broker())
         async with broker.connecting:
             if broker.usable is not None:
@@ -181,7 +188,7 @@ class AsyncClient:
                 broker.backoff.failed(time.monotonic())
                 raise
             broker.backoff.succeeded()
-            if self._brokers.get(address) is not broker:  # the client was closed meanwhile
+            if self._brokers.get(address) is not broker:  # the client was closed in the meantime
                 made.close()
                 raise ConnectionBroken(f"{made.address}: the client was closed")
             broker.connection = made

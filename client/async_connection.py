@@ -1,7 +1,8 @@
 """One TCP connection to one broker on an event loop: any number of requests in flight, in order.
 
-It retries nothing. When an answer does not come in time, the connection ends or carries nonsense, every
-request in flight fails with ConnectionBroken: answers come in order, so those behind it are lost too.
+It retries nothing. When an answer does not arrive in time, the connection closes or the data is
+invalid, every request in flight fails with ConnectionBroken: answers arrive in order, so later ones
+are lost too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
-    """A connection that `open_connection` has made."""
+    """A connection that `open_connection` has opened."""
 
     def __init__(
         self, address: str, client_id: str, authenticator: Authenticator | None = None
@@ -37,7 +38,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is of no use any more."""
+        """Whether the connection can no longer be used."""
         return self._failure is not None
 
     @property
@@ -48,10 +49,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
     async def ask(
         self, message: Message, key: int, *, timeout_s: float, has_answer: bool = True
     ) -> Any:
-        """Send a request and wait for its answer; None at once if there is to be none (acks=0).
+        """Sends a request and waits for its answer; returns None at once if there is none (acks=0).
 
-        Others may ask meanwhile. A cancelled request leaves the connection in order: its answer is
-        dropped when it comes. Raises ConnectionBroken or VersionMismatch.
+        Others may ask at the same time. A cancelled request does not disturb the connection: its
+        answer is dropped when it arrives. Raises ConnectionBroken or VersionMismatch.
         """
         if self._failure is not None:
             raise ConnectionBroken(str(self._failure))
@@ -70,26 +71,26 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise failure from None
 
     def close(self) -> None:
-        """Close it; requests in flight fail with ConnectionBroken."""
+        """Closes the connection; requests in flight fail with ConnectionBroken."""
         self._fail(ConnectionBroken(f"{self.address}: the connection was closed"))
 
     async def wait_closed(self) -> None:
-        """Wait until the socket is closed."""
+        """Waits until the socket is closed."""
         await self._closed
 
-    # --- what the event loop calls -----------------------------------------------------------------
+    # --- called by the event loop ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
+        """Begins the handshake."""
         self._transport = cast("asyncio.Transport", transport)
         self._flush()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Returns the buffer for the next bytes."""
         return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take notice of received bytes; an answer goes to the oldest request."""
+        """Processes received bytes; an answer goes to the oldest request."""
         if self._failure is not None:
             return
         try:
@@ -107,18 +108,18 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 self.ready.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what is in flight."""
+        """Fails all requests in flight."""
         why = f"{self.address}: {exc}" if exc else f"{self.address} closed the connection"
         self._fail(ConnectionBroken(why))
         if not self._closed.done():
             self._closed.set_result(None)
 
     def pause_writing(self) -> None:
-        """The socket takes no more: requests wait."""
+        """The socket's buffer is full: requests wait."""
         self._may_write.clear()
 
     def resume_writing(self) -> None:
-        """The socket takes bytes again."""
+        """The socket accepts bytes again."""
         self._may_write.set()
 
     # --- inside ------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         for each in (self.ready, *waiting):
             if not each.done():
                 each.set_exception(failure)
-                each.exception()  # whoever waited may be gone
+                each.exception()  # the request may have been cancelled
 
 
 async def open_connection(
@@ -150,7 +151,7 @@ async def open_connection(
     timeout_s: float,
     authenticator: Authenticator | None = None,
 ) -> AsyncConnection:
-    """Connect and shake hands. Raises ConnectionBroken."""
+    """Connects and performs the handshake. Raises ConnectionBroken."""
     address = f"{host}:{port}"
     made: AsyncConnection | None = None
     try:

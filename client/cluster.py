@@ -1,6 +1,7 @@
-"""What a client knows of a cluster: brokers, leaders, coordinators. Pure: it learns from answers.
+"""A client's knowledge of a cluster: brokers, leaders, coordinators. It does no I/O.
 
-What is known may be stale: after a failure `forget` it, and the next question asks the cluster again.
+It learns from answers, and may be out of date. After a failure call `forget`; then the next lookup
+asks the cluster again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Address = tuple[str, int]  # host and port
 
 
 class PartitionInfo(NamedTuple):
-    """Who leads a partition (-1: nobody), and how many replicas there are."""
+    """The leader of a partition (-1: none), and the number of replicas."""
 
     leader: int
     leader_epoch: int
@@ -28,7 +29,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic and its partitions, in order; `topic_id` is empty where the broker has no ids."""
+    """A topic and its partitions, in order; `topic_id` is empty if the broker has no ids."""
 
     name: str
     is_internal: bool
@@ -37,7 +38,7 @@ class TopicInfo(NamedTuple):
 
 
 class ClusterState:
-    """The cluster that the `bootstrap` addresses belong to."""
+    """The known state of the cluster of the `bootstrap` addresses."""
 
     def __init__(self, bootstrap: Sequence[Address]) -> None:
         self.bootstrap = tuple(bootstrap)
@@ -47,21 +48,21 @@ class ClusterState:
         self._coordinators: dict[tuple[int, str], Address] = {}
 
     def forget(self) -> None:
-        """Forget leaders, coordinators and the controller; the brokers' addresses stay."""
+        """Forgets leaders, coordinators and the controller; the addresses of brokers stay."""
         self._topics.clear()
         self._coordinators.clear()
         self.controller = -1
 
     def any_addresses(self) -> tuple[Address, ...]:
-        """Every address that may answer, best first, each once."""
+        """Returns every address that may answer, best first, each once."""
         return tuple(dict.fromkeys((*self.nodes.values(), *self.bootstrap)))
 
     def knows(self, topic: str) -> bool:
-        """Whether the partitions of a topic are known."""
+        """Returns whether the partitions of a topic are known."""
         return topic in self._topics
 
     def learn_metadata(self, answer: Any) -> dict[str, TopicInfo]:
-        """Learn from a Metadata answer; returns its topics. Raises RequestError for a refused one."""
+        """Stores a Metadata answer; returns its topics. Raises RequestError for a refused topic."""
         self.nodes = {one.node_id: (one.host, one.port) for one in answer.brokers}
         self.controller = answer.controller_id
         found = {}
@@ -81,10 +82,10 @@ class ClusterState:
         return found
 
     def leader(self, topic: str, partition: int) -> Address:
-        """The leader of a partition of a known topic.
+        """Returns the leader of a partition of a known topic.
 
-        Raises RequestError for a partition that does not exist or has no leader; what is known is
-        forgotten then.
+        Raises RequestError for a partition that does not exist, or that has no known leader. In the
+        second case it also forgets the leaders that it knows.
         """
         known = self._topics[topic]
         if not 0 <= partition < len(known.partitions):
@@ -100,11 +101,11 @@ class ClusterState:
         return address
 
     def coordinator(self, kind: int, key: str) -> Address | None:
-        """The coordinator of a group or a transactional id, if it is known."""
+        """Returns the coordinator of a group or a transactional id, if it is known."""
         return self._coordinators.get((kind, key))
 
     def learn_coordinator(self, kind: int, key: str, answer: Any) -> Address:
-        """Learn from a FindCoordinator answer. Raises RequestError."""
+        """Stores a FindCoordinator answer; returns the address. Raises RequestError."""
         what = "transactional id" if kind == TRANSACTION else "group"
         raise_for_code(answer.error_code, f"coordinator of {what} {key}", answer.error_message)
         address = self._coordinators[kind, key] = (answer.host, answer.port)
@@ -112,7 +113,7 @@ class ClusterState:
 
 
 def address_of(text: str) -> Address:
-    """`host:port` as a pair. Raises ValueError."""
+    """Returns `host:port` as a pair. Raises ValueError."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is no broker: write host:port")
@@ -120,5 +121,5 @@ def address_of(text: str) -> Address:
 
 
 def addresses_of(brokers: str | Sequence[str]) -> tuple[Address, ...]:
-    """`host:port,host:port`, or a sequence of such, as pairs. Raises ValueError."""
+    """Returns `host:port,host:port`, or a sequence of such, as pairs. Raises ValueError."""
     return tuple(map(address_of, brokers.split(",") if isinstance(brokers, str) else brokers))

@@ -1,8 +1,8 @@
-"""Records of chosen partitions, each from an offset on, without a group: for tools.
+"""Reads records of chosen partitions from given offsets, without a group: for tools.
 
-`Consumer.poll` reads from every leader once. Control batches are never returned, with READ_COMMITTED
-neither are the records of aborted transactions. Where retention has overtaken a position, reading goes
-on at the log start.
+`Consumer.poll` reads from every leader once. It never returns control batches, nor with
+READ_COMMITTED the records of aborted transactions. If retention has deleted a position, reading
+continues at the log start.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 TopicPartition = tuple[str, int]
 
-_ABORT: Final = 0  # the kind of a marker
+_ABORT: Final = 0  # the type of a transaction marker
 PARTITION_BYTES: Final = 1 << 20
 
 
 class Consumed(NamedTuple):
-    """A record, and whether its time is the broker's."""
+    """A record, and whether its time was set by the broker."""
 
     record: Record
     is_log_append_time: bool
 
 
 class BrokenRecords(Exception):
-    """A broker sent what is no batch."""
+    """A broker sent invalid batches."""
 
 
 class Consumer:
-    """Reads the partitions of `positions`, each from its offset on; `positions` moves on by reading."""
+    """Reads the partitions of `positions`, from these offsets on; reading advances `positions`."""
 
     def __init__(
         self,
@@ -56,13 +56,14 @@ class Consumer:
         self._leaders: dict[TopicPartition, int] = {}
 
     def stop(self, place: TopicPartition) -> None:
-        """Read no more of a partition."""
+        """Stops reading a partition."""
         self.positions.pop(place, None)
 
     def poll(self, max_wait_ms: int) -> dict[TopicPartition, list[Consumed]]:
-        """The next records of every partition that has some; waits for the first about `max_wait_ms`.
+        """Returns the next records of every partition that has some.
 
-        Raises ClientError, and BrokenRecords for what cannot be read.
+        It waits about `max_wait_ms` for the first. Raises ClientError, and BrokenRecords for
+        invalid data.
         """
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for place, offset in self.positions.items():
@@ -100,21 +101,22 @@ class Consumer:
         return known
 
     def _recover(self, place: TopicPartition, error: RequestError) -> None:
-        """Begin at the log start, or find the new leader. Raises RequestError for what will not pass."""
+        """Moves to the log start, or finds the new leader.
+
+        Raises RequestError for permanent errors.
+        """
         self._leaders.pop(place, None)
         topic, partition = place
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             start = self._client.list_offsets(topic, {partition: EARLIEST})[partition].offset
             self.positions[place] = start
         elif error.retriable:
-            self._client.end_offset(
-                topic, partition
-            )  # tries until there is a leader, or time is up
+            self._client.end_offset(topic, partition)  # retries until there is a leader
         else:
             raise error
 
     def _read(self, place: TopicPartition, fetched: Fetched) -> Iterator[Consumed]:
-        """The records from the position on, which moves behind the last whole batch."""
+        """Yields the records from the position on; moves it after the last complete batch."""
         begin = self.positions[place]
         data = fetched.records
         aborted = sorted(fetched.aborted, key=lambda each: each[1])
@@ -140,7 +142,7 @@ class Consumer:
 
 
 def _is_abort(data: memoryview, batch: Batch) -> bool:
-    """Whether a marker says abort: its key is a version, then the kind, both int16."""
+    """Returns whether a marker says abort: its key is a version, then the type, both int16."""
     for record in records(data, batch):
         return record.key is not None and int.from_bytes(record.key[2:4], "big") == _ABORT
     return False

@@ -1,7 +1,8 @@
-"""What the client raises. Every message is a sentence for a user.
+"""The errors that the client raises. Every message is a sentence for a user.
 
-`ConnectionBroken` and `VersionMismatch` come from one connection; a client retries the first and turns
-both into a `ClientError` when it gives up. `RequestError` is a broker's refusal, with its code.
+`ConnectionBroken` and `VersionMismatch` come from one connection. A client retries the first, and
+turns both into a `ClientError` when it gives up. `RequestError` is a broker's refusal, with its
+code.
 """
 
 from __future__ import annotations
@@ -10,40 +11,44 @@ from typing import Final
 
 from protocol.errors import ERRORS, ErrorCode
 
-# Not retriable in Kafka's table, but gone once the metadata are fresh.
+# Not retriable in Kafka's table, but solved by fresh metadata.
 _STALE_METADATA: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class ConnectionBroken(ConnectionError):
-    """The connection could not be made, ended, timed out or carried bytes that are no answer."""
+    """The connection could not be opened, was closed, timed out or received invalid data."""
 
 
 class VersionMismatch(Exception):
-    """The broker does not serve an API, or no version of it that the client speaks."""
+    """The broker does not support an API, or no version of it that the client supports."""
 
 
 class ClientError(Exception):
-    """What a client raises."""
+    """The base class of the errors that a client raises."""
 
 
 class ClusterUnreachable(ClientError):
-    """No broker could be reached, or not the one that is needed, until the timeout."""
+    """No broker could be reached before the timeout, or not the one that is needed."""
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not serve what is needed."""
+    """The broker does not support an API that is needed."""
 
 
 class SequenceGap(ClientError):
-    """The partition has more or fewer records of this producer than the sequences say."""
+    """The partition has more or fewer records of this producer than the sequences imply."""
 
 
 class Fenced(ClientError):
-    """A newer producer has taken over: this one has to stop."""
+    """A newer producer has taken over: this one must stop."""
 
 
 class RequestError(ClientError):
-    """A broker refused; `code` says why, `reason` in words, `retriable` whether it may pass."""
+    """A broker refused a request.
+
+    `code` is Kafka's error code, `reason` its description, and `retriable` whether a retry may
+    succeed.
+    """
 
     def __init__(self, code: int, doing: str, message: str | None = None) -> None:
         known = ERRORS.get(code)
@@ -56,7 +61,7 @@ class RequestError(ClientError):
 
 
 class PartitionRefused(RequestError):
-    """A broker refused what was asked of one partition."""
+    """A broker refused a request for one partition."""
 
     def __init__(self, code: int, doing: str, place: tuple[str, int]) -> None:
         super().__init__(code, f"{doing} {place[0]}-{place[1]}")
@@ -64,6 +69,6 @@ class PartitionRefused(RequestError):
 
 
 def raise_for_code(code: int, doing: str, message: str | None = None) -> None:
-    """Raise RequestError unless the code is 0."""
+    """Raises RequestError unless the code is 0."""
     if code:
         raise RequestError(code, doing, message)

@@ -1,9 +1,9 @@
-"""The course of an operation, without I/O: which broker to ask, what to do with a failure.
+"""The steps of an operation, without I/O: which broker to ask, and how to handle a failure.
 
-An operation is a generator. It yields actions and receives their results from a shell: for `Ask` the
-answer, for `Pause` nothing; a shell throws ConnectionBroken or VersionMismatch into it where an `Ask`
-fails. It returns the result of the operation or raises a ClientError. Both shells drive the same
-generators, so they retry, look up leaders and give up alike.
+An operation is a generator. It yields actions, and a shell sends their results into it: the answer
+for `Ask`, nothing for `Pause`. If an `Ask` fails, the shell throws ConnectionBroken or
+VersionMismatch into it. The generator returns the result of the operation or raises a ClientError.
+Both shells run the same generators, so they retry, look up leaders and give up in the same way.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Result = TypeVar("Result")
 
 
 class Ask(NamedTuple):
-    """Send a request and wait for its answer: to the first address, or to whichever can be reached.
+    """Send a request to the first address, or to any that can be reached, and wait for its answer.
 
-    `wait_s` is what the broker may wait on top of the timeout of a request.
+    `wait_s` is how long the broker may wait, in addition to the timeout of a request.
     """
 
     addresses: tuple[Address, ...]
@@ -45,7 +45,7 @@ class Ask(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Wait."""
+    """Wait for some seconds."""
 
     seconds: float
 
@@ -54,29 +54,32 @@ Steps: TypeAlias = Generator[Ask | Pause, Any, Result]
 
 
 class AnyBroker(NamedTuple):
-    """Any broker will do."""
+    """The target is any broker."""
 
 
 class Controller(NamedTuple):
-    """The broker that makes topics, or any where none is named."""
+    """The target is the broker that creates topics, or any broker if none is reported."""
 
 
 class Leader(NamedTuple):
-    """The leader of a partition."""
+    """The target is the leader of a partition."""
 
     topic: str
     partition: int
 
 
 class Coordinator(NamedTuple):
-    """The coordinator of a group or a transactional id (`kind`: GROUP or TRANSACTION)."""
+    """The target is the coordinator of a group or a transactional id.
+
+    `kind` is GROUP or TRANSACTION.
+    """
 
     kind: int
     key: str
 
 
 class Node(NamedTuple):
-    """A broker by its id."""
+    """The target is a broker by its id."""
 
     node_id: int
 
@@ -85,10 +88,10 @@ Target: TypeAlias = AnyBroker | Controller | Leader | Coordinator | Node
 
 
 class Call(NamedTuple, Generic[Result]):
-    """One request, whom it is for, and how its answer is read.
+    """One request, its target, and how its answer is read.
 
-    `read` raises RequestError for a refusal. A call that is not repeatable is sent once, whatever becomes
-    of it. Without an answer (acks=0) `read` gets None.
+    `read` raises RequestError for a refusal. A call that is not repeatable is sent only once,
+    whatever the outcome. Without an answer (acks=0) `read` gets None.
     """
 
     key: int
@@ -101,7 +104,7 @@ class Call(NamedTuple, Generic[Result]):
 
 
 def perform(state: ClusterState, call: Call[Result], retry: Retry) -> Steps[Result]:
-    """Make a call, and again while what is wrong may pass.
+    """Performs a call, with retries after failures that may pass.
 
     Raises RequestError, ClusterUnreachable or UnsupportedByBroker.
     """
@@ -121,7 +124,7 @@ def perform(state: ClusterState, call: Call[Result], retry: Retry) -> Steps[Resu
 
 
 def retrying(state: ClusterState, once: Callable[[], Steps[Result]], retry: Retry) -> Steps[Result]:
-    """Do it again while what is wrong may pass; what is known of the cluster is forgotten in between."""
+    """Repeats steps after failures that may pass; forgets the state of the cluster in between."""
     while True:
         try:
             return (yield from once())
@@ -132,7 +135,7 @@ def retrying(state: ClusterState, once: Callable[[], Steps[Result]], retry: Retr
 
 
 def attempt(state: ClusterState, call: Call[Result]) -> Steps[Result]:
-    """Make a call once."""
+    """Performs a call once."""
     addresses = yield from resolve(state, call.target)
     return call.read((yield _ask(call, addresses)))
 
@@ -142,7 +145,7 @@ def _ask(call: Call[Any], addresses: tuple[Address, ...]) -> Ask:
 
 
 def resolve(state: ClusterState, target: Target) -> Steps[tuple[Address, ...]]:
-    """The addresses of a target; asks the cluster where it is not known. Raises RequestError."""
+    """Returns the addresses of a target; asks the cluster if necessary. Raises RequestError."""
     match target:
         case Leader(topic, partition):
             if not state.knows(topic):
@@ -171,7 +174,7 @@ def resolve(state: ClusterState, target: Target) -> Steps[tuple[Address, ...]]:
 
 
 def refresh(state: ClusterState, names: Sequence[str] | None) -> Steps[dict[str, TopicInfo]]:
-    """Ask one broker for metadata, once: of the named topics, or (None) of all. Raises RequestError."""
+    """Asks one broker once for metadata of these topics, or (None) of all. Raises RequestError."""
     asked = None if names is None else [metadata.MetadataRequestTopic(name=one) for one in names]
     answer = yield Ask(
         state.any_addresses(),

@@ -1,9 +1,10 @@
-"""The state of one connection, without a socket: requests to bytes, and bytes to answers.
+"""The state of one connection without a socket: encodes requests and decodes answers.
 
-A shell sends what `take_output` returns, fills the buffer that `room` returns with what it receives, and
-reports the number of bytes to `filled`, which returns an answer when one is complete. The state begins
-with a handshake: it asks for the broker's API versions, then lets an `Authenticator` speak (SASL has its
-place there). Answers come in the order of the requests; anything else is `ConnectionBroken`.
+A shell sends what `take_output` returns, and fills the buffer that `room` returns with what it
+receives. It passes the number of bytes to `filled`, which returns an answer when one is complete.
+The connection begins with a handshake: it asks for the broker's API versions, and then runs an
+`Authenticator` (for example SASL). Answers arrive in the order of the requests; anything else is
+`ConnectionBroken`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _UNSUPPORTED_VERSION: Final = 35
 
 
 class Request(NamedTuple):
-    """A request of the handshake, in the version it is written in."""
+    """A request of the handshake, and the version in which it is written."""
 
     key: int
     version: int
@@ -38,10 +39,10 @@ class Request(NamedTuple):
 
 
 class Authenticator(Protocol):
-    """Authenticates a connection right after the versions are known."""
+    """Authenticates a connection after its API versions are known."""
 
     def steps(self, served: dict[int, tuple[int, int]]) -> Generator[Request, Any, None]:
-        """Yield requests and receive their answers. Raises ConnectionBroken when it is refused."""
+        """Yields requests and receives their answers. Raises ConnectionBroken if it is refused."""
 
 
 class _Sent(NamedTuple):
@@ -51,7 +52,7 @@ class _Sent(NamedTuple):
 
 
 class Frames:
-    """One connection's requests and answers. `served` is empty until the handshake is over."""
+    """The requests and answers of one connection. `served` is empty until the handshake is over."""
 
     def __init__(
         self, address: str, client_id: str, authenticator: Authenticator | None = None
@@ -65,17 +66,17 @@ class Frames:
         self._output: list[bytes | bytearray | memoryview] = []
         self._buffer = bytearray(_SIZE.size)
         self._position = 0
-        self._is_size = True  # whether the buffer is for the length of a frame
+        self._is_size = True  # whether the buffer is for the size of a frame
         self._handshake = self._shake_hands(authenticator)
         self._write(*next(self._handshake))
 
     @property
     def in_flight(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of requests without an answer."""
         return len(self._sent)
 
     def send(self, message: Message, key: int, *, has_answer: bool = True) -> int:
-        """Queue a request, in the version both sides know; returns its correlation id.
+        """Queues a request, in the highest version of both sides; returns its correlation id.
 
         `has_answer` is False for a produce with acks=0. Raises VersionMismatch.
         """
@@ -84,7 +85,7 @@ class Frames:
         return self._write(key, version, message, has_answer=has_answer)
 
     def take_output(self) -> bytes:
-        """The bytes to be sent; each byte is returned once."""
+        """Returns the bytes to send; each byte is returned once."""
         output = b"".join(self._output)
         self._output.clear()
         return output
@@ -92,13 +93,13 @@ class Frames:
     # --- answers ---------------------------------------------------------------------------------
 
     def room(self) -> memoryview:
-        """The buffer for the bytes that come next; never empty."""
+        """Returns the buffer for the next bytes; it is never empty."""
         return memoryview(self._buffer)[self._position :]
 
     def filled(self, count: int) -> Any:
-        """Take notice of `count` received bytes; returns the answer that they complete, else None.
+        """Processes `count` received bytes; returns the answer that they complete, else None.
 
-        Answers of the handshake are consumed here; look at `take_output` afterwards. Raises
+        It also processes the answers of the handshake; call `take_output` afterwards. Raises
         ConnectionBroken.
         """
         self._position += count
@@ -145,7 +146,7 @@ class Frames:
         return correlation_id
 
     def _shake_hands(self, authenticator: Authenticator | None) -> Generator[Request, Any, None]:
-        """Ask what the broker serves (one that does not know v3 says so in v0), then authenticate."""
+        """Asks for the broker's API versions, in v0 if it refuses v3, and then authenticates."""
         api = api_of(API_VERSIONS)
         assert api is not None
         for version in (3, 0):
@@ -163,7 +164,10 @@ class Frames:
 
 
 def _decode(frame: bytearray, sent: _Sent) -> Any:
-    """The message in a frame; records are views into it. Raises ConnectionBroken or DecodeError."""
+    """Returns the message in a frame; records are views of it.
+
+    Raises ConnectionBroken or DecodeError.
+    """
     (correlation_id,) = _SIZE.unpack_from(frame)
     if correlation_id != sent.correlation_id:
         raise ConnectionBroken(f"an answer to request {correlation_id}, not {sent.correlation_id}")
@@ -172,7 +176,7 @@ def _decode(frame: bytearray, sent: _Sent) -> Any:
     version, begin = sent.version, 4
     if sent.key == API_VERSIONS:
         if frame[4:6] == b"\0\x23":
-            version = 0  # a version that is not served is refused in the first
+            version = 0  # an unsupported version is refused in version 0
     elif api.first_flexible is not None and version >= api.first_flexible:
         try:
             begin = skip_tags(frame, begin, len(frame))

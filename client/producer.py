@@ -1,8 +1,8 @@
-"""Records into batches and onto brokers, one batch at a time: for tools, not for throughput.
+"""Writes records to brokers in batches, one batch at a time: for tools, not for throughput.
 
-With acks=all every batch is there once: it carries a producer id and sequences, and is repeated
-unchanged while what is wrong may pass. With acks=1 a repeated batch may be there twice; with acks=0 nobody
-says what became of it. A batch that the broker finds too large is halved.
+With acks=all every batch is written once: it has a producer id and sequences, and is sent again
+unchanged after failures that may pass. With acks=1 a batch that is sent again may be written twice.
+With acks=0 the result is unknown. A batch that is too large for the broker is cut in half.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 ACKS_ALL: Final = -1
 _SEQUENCES: Final = 2**31
-_WIDEST_BATCH_MS: Final = 2**62  # a batch holds times as differences from its first
+_WIDEST_BATCH_MS: Final = 2**62  # a batch stores times as differences from its first
 
 
 class Refused(Exception):
-    """Some records were not written: how many, and why."""
+    """Records that were not written: how many, and why."""
 
     def __init__(self, count: int, error: RequestError | ClusterUnreachable) -> None:
         super().__init__(str(error))
@@ -48,10 +48,10 @@ class Producer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     def write(self, topic: str, partition: int, records: Sequence[Record]) -> Iterator[Refused]:
-        """Write records in order, in as few batches as their times allow; their offsets are ignored.
+        """Writes records in order, in as few batches as their times allow; ignores their offsets.
 
-        Yields what was refused; the batches after it are written. Raises UnsupportedByBroker, and
-        RequestError or ClusterUnreachable where no producer id can be had.
+        Yields refusals; later batches are still written. Raises UnsupportedByBroker, and
+        RequestError or ClusterUnreachable if it cannot get a producer id.
         """
         for part in _cut(records):
             yield from self._write(topic, partition, part)
@@ -60,7 +60,7 @@ class Producer:
         try:
             self._append(topic, partition, records)
         except ClusterUnreachable as error:
-            self._producer = None  # nobody knows which sequences are used up
+            self._producer = None  # it is unknown which sequences are used
             yield Refused(len(records), error)
         except RequestError as error:
             is_too_large = error.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -69,7 +69,7 @@ class Producer:
                 yield from self._write(topic, partition, records[:middle])
                 yield from self._write(topic, partition, records[middle:])
                 return
-            if error.retriable:  # it was given up: as above
+            if error.retriable:  # the retries ended without a result: as above
                 self._producer = None
             yield Refused(len(records), error)
 
@@ -92,14 +92,14 @@ class Producer:
         try:
             self._client.perform(call._replace(is_repeatable=self._acks != 0))
         except RequestError as error:
-            if error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:  # that one is there
+            if error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:  # the batch is already there
                 raise
         if is_idempotent:
             self._sequences[place] = (sequence + len(records)) % _SEQUENCES
 
 
 def _cut(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    """Cut where two times are too far apart for one batch."""
+    """Cuts the records where two times are too far apart for one batch."""
     start = 0
     low = high = records[0].timestamp if records else 0
     for number, record in enumerate(records):

@@ -1,6 +1,6 @@
-"""When to try again, and after which pause: pure state over a clock that is given.
+"""When to retry, and after which pause. It does no I/O and gets its clock as an argument.
 
-`Retry` judges the failures of one operation, `Backoff` the failures to connect to one broker.
+`Retry` handles the failures of one operation, `Backoff` failures to connect to one broker.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 1.0
-_UNKNOWN_TOPIC_S: Final = 3.0  # a topic that was just made may not be known everywhere yet
+_UNKNOWN_TOPIC_S: Final = 3.0  # a new topic may not yet be known everywhere
 _RANDOM = random.Random()  # noqa: S311 - spreads retries
 
 
 class Retry:
-    """The pauses of one operation: they double, and end when `timeout_s` is over."""
+    """The pauses of one operation: they double, and end after `timeout_s`."""
 
     def __init__(self, clock: Callable[[], float], timeout_s: float) -> None:
         self._clock = clock
@@ -32,10 +32,10 @@ class Retry:
         self._pause_s = FIRST_PAUSE_S
 
     def pause_after(self, error: ConnectionBroken | RequestError | VersionMismatch) -> float:
-        """Seconds to wait before the next try.
+        """Returns the seconds to wait before the next try.
 
-        Raises what the operation ends with if there is none: RequestError, ClusterUnreachable or
-        UnsupportedByBroker.
+        Raises the error of the operation if there is no next try: RequestError, ClusterUnreachable
+        or UnsupportedByBroker.
         """
         if isinstance(error, ConnectionBroken):
             if not self._has_time(self._timeout_s):
@@ -56,21 +56,21 @@ class Retry:
 
 
 class Backoff:
-    """When a broker may be connected to again: at once after a success, later after each failure."""
+    """When to connect to a broker again: at once after a success, later after each failure."""
 
     def __init__(self) -> None:
         self._pause_s = 0.0
         self._not_before = 0.0
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until the next try is allowed."""
+        """Returns the seconds until the next try is allowed."""
         return max(0.0, self._not_before - now_s)
 
     def failed(self, now_s: float) -> None:
-        """A connection could not be made."""
+        """Records a failure to connect."""
         self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
         self._not_before = now_s + self._pause_s * (0.8 + _RANDOM.random() * 0.2)
 
     def succeeded(self) -> None:
-        """A connection was made."""
+        """Records a connection."""
         self._pause_s = self._not_before = 0.0

@@ -1,10 +1,10 @@
-"""A synchronous Kafka client: every method asks, waits and returns plain values; record sets stay bytes.
+"""A synchronous Kafka client: methods wait for the answer and return plain values.
 
-What passes by itself (a leader that moved, a broker that restarts, a coordinator that loads) is tried
-again with growing pauses until `timeout_s` is over; anything else is raised at once. What a broker refuses
-is `RequestError`, a cluster that nobody can reach `ClusterUnreachable`, an API that the broker lacks
-`UnsupportedByBroker`. It works against any broker from Kafka 0.11 on. A client belongs to one thread and
-one process.
+Record sets stay bytes. Failures that may pass (a leader moves, a broker restarts, a coordinator
+loads) are retried with growing pauses until `timeout_s` is over; other errors are raised at once. A
+refusal by a broker is `RequestError`, an unreachable cluster `ClusterUnreachable`, an API that the
+broker does not support `UnsupportedByBroker`. It works with any broker from Kafka 0.11 on. A client
+belongs to one thread and one process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TopicSetting(NamedTuple):
 
 
 class Client:
-    """A client of the cluster that `brokers` (`host:port,host:port`) belong to.
+    """A client of the cluster of `brokers` (`host:port,host:port`).
 
     Methods raise RequestError, ClusterUnreachable or UnsupportedByBroker.
     """
@@ -71,7 +71,10 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close every connection and forget leaders and coordinators. The client may be used again."""
+        """Closes every connection, and forgets leaders and coordinators.
+
+        The client can be used again.
+        """
         for one in self._open.values():
             one.close()
         self._open.clear()
@@ -80,42 +83,45 @@ class Client:
     # --- any call --------------------------------------------------------------------------------
 
     def perform(self, call: Call[Result]) -> Result:
-        """Make a call of `client.calls`."""
+        """Performs a call of `client.calls`."""
         return self._run(flow.perform(self._state, call, self._retry()))
 
     def retrying(self, once: Callable[[], Steps[Result]]) -> Result:
-        """Run steps of `client.flow` again while what is wrong may pass."""
+        """Runs steps of `client.flow`, again after failures that may pass."""
         return self._run(flow.retrying(self._state, once, self._retry()))
 
     def leader(self, topic: str, partition: int) -> Connection:
-        """A connection to the leader of a partition, to use alone until `close`."""
+        """Returns a connection to the leader of a partition, for exclusive use until `close`."""
         return self._connected(Leader(topic, partition))
 
     def coordinator(self, kind: int, key: str) -> Connection:
-        """A connection to the coordinator of a group or a transactional id (`kind`)."""
+        """Returns a connection to the coordinator of a group or a transactional id (`kind`)."""
         return self._connected(Coordinator(kind, key))
 
     def any(self) -> Connection:
-        """A connection to any broker."""
+        """Returns a connection to any broker."""
         return self._connected(flow.AnyBroker())
 
     # --- topics ----------------------------------------------------------------------------------
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
-        """The topics of these names, or all there are. Raises RequestError for one that is missing."""
+        """Returns the topics with these names, or all.
+
+        Raises RequestError for one that does not exist.
+        """
         wanted = None if names is None else sorted(set(names))
         return self.retrying(lambda: flow.refresh(self._state, wanted))
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has. Raises RequestError where there is no such topic."""
+        """Returns the number of partitions of a topic. Raises RequestError if it does not exist."""
         return len(self.topics([topic])[topic].partitions)
 
     def has_topic(self, name: str) -> bool:
-        """Whether the topic exists."""
+        """Returns whether the topic exists."""
         return name in self.topics()
 
     def topic_settings(self, topic: str) -> dict[str, TopicSetting]:
-        """Every setting of a topic and its value in force."""
+        """Returns every setting of a topic with its value in force."""
         found = self.perform(settings.describe(settings.Resource(topic)))
         return {
             one.name: TopicSetting(one.value, one.source == settings.SOURCE_TOPIC) for one in found
@@ -129,9 +135,9 @@ class Client:
         *,
         replication_factor: int = -1,
     ) -> None:
-        """Create a topic and wait until its partitions have leaders.
+        """Creates a topic and waits until its partitions have leaders.
 
-        Raises RequestError, TOPIC_ALREADY_EXISTS among others.
+        Raises RequestError, for example TOPIC_ALREADY_EXISTS.
         """
         self.perform(
             topics.create(
@@ -139,7 +145,7 @@ class Client:
             )
         )
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
-        while True:  # the controller answers before the leaders know that they lead
+        while True:  # the controller answers before the leaders are ready
             try:
                 self.list_offsets(name, dict.fromkeys(range(partition_count), LATEST))
             except RequestError:
@@ -153,9 +159,10 @@ class Client:
     def list_offsets(
         self, topic: str, times_ms: Mapping[int, int], *, isolation: int = READ_UNCOMMITTED
     ) -> dict[int, FoundOffset]:
-        """For each partition the first offset at or after a time; `EARLIEST` and `LATEST` are the ends.
+        """Returns for each partition the first offset at or after a time.
 
-        Raises RequestError: UNSUPPORTED_VERSION for a time before 1970 on a broker that cannot.
+        `EARLIEST` and `LATEST` are the ends. Raises RequestError: UNSUPPORTED_VERSION for a time
+        before 1970 on a broker that does not support it.
         """
         return {
             at: self.perform(records.list_offset(topic, at, time_ms, isolation=isolation))
@@ -163,19 +170,20 @@ class Client:
         }
 
     def end_offset(self, topic: str, partition: int, *, isolation: int = READ_UNCOMMITTED) -> int:
-        """The high watermark (or, read_committed, the last stable offset) of a partition."""
+        """Returns a partition's high watermark, or for read_committed its last stable offset."""
         return self.list_offsets(topic, {partition: LATEST}, isolation=isolation)[partition].offset
 
     def fetch(self, topic: str, partition: int, offset: int, **options: Any) -> Fetched:
-        """Read whole batches from the one that holds `offset` on; no records if nothing came in time.
+        """Reads complete batches from the one that contains `offset` on.
 
-        The options are those of `client.calls.records.fetch_records`. Raises RequestError:
-        OFFSET_OUT_OF_RANGE where the log does not reach there.
+        The result has no records if none arrived in time. The options are those of
+        `client.calls.records.fetch_records`. Raises RequestError: OFFSET_OUT_OF_RANGE if the offset
+        is outside the log.
         """
         return self.perform(records.fetch_records(topic, partition, offset, **options))
 
     def produce(self, topic: str, partition: int, batches: Buffer, *, acks: int = -1) -> Produced:
-        """Append ready batches and wait, once: an append that may have happened is not repeated.
+        """Appends ready batches and waits, without a retry if they may be in the log.
 
         `client.appender` appends exactly once.
         """
@@ -186,26 +194,29 @@ class Client:
     def init_producer_id(
         self, transactional_id: str | None = None, *, transaction_timeout_ms: int = 60_000
     ) -> tuple[int, int]:
-        """A producer id and its epoch. A transactional id keeps its id, and the epoch before is fenced."""
+        """Returns a producer id and its epoch.
+
+        A transactional id keeps its id, fencing earlier epochs.
+        """
         return self.perform(
             producers.init(transactional_id, transaction_timeout_ms=transaction_timeout_ms)
         )
 
     def last_sequence(self, topic: str, partition: int, producer_id: int) -> int | None:
-        """The last sequence a partition has of a producer; None where it remembers none.
+        """Returns the last sequence of a producer in a partition; None if it remembers none.
 
-        Raises UnsupportedByBroker where the broker does not serve DescribeProducers.
+        Raises UnsupportedByBroker if the broker does not support DescribeProducers.
         """
         return self.perform(producers.last_sequence(topic, partition, producer_id))
 
     # --- groups ----------------------------------------------------------------------------------
 
     def offset_fetch(self, group: str) -> dict[tuple[str, int], GroupOffset]:
-        """Every offset a group has committed, by topic and partition; none: an empty dict."""
+        """Returns every committed offset of a group, by topic and partition; else an empty dict."""
         return self.perform(groups.fetch_offsets(group))
 
     def offset_commit(self, group: str, offsets: Mapping[tuple[str, int], GroupOffset]) -> None:
-        """Commit offsets from outside the group, which must have no members.
+        """Commits offsets from outside the group, which must have no members.
 
         Raises RequestError: UNKNOWN_MEMBER_ID while the group has members.
         """
@@ -217,7 +228,7 @@ class Client:
         return Retry(time.monotonic, self.timeout_s)
 
     def _connected(self, target: flow.Target) -> Connection:
-        """A connection to a target, after tries and pauses."""
+        """Returns a connection to a target, after retries and pauses."""
 
         def once() -> Steps[Connection]:
             addresses = yield from flow.resolve(self._state, target)
@@ -226,7 +237,7 @@ class Client:
         return self.retrying(once)
 
     def _run(self, steps: Steps[Result]) -> Result:
-        """Do what the steps say, until they return."""
+        """Runs the steps until they return."""
         try:
             step = next(steps)
             while True:
@@ -251,7 +262,7 @@ class Client:
         return connection.send(step.message, step.key, has_answer=False)
 
     def _connect(self, addresses: Sequence[Address]) -> Connection:
-        """A connection to one of these: one that is open, else the first that can be reached."""
+        """Returns a connection to one of these: an open one, else the first that can be reached."""
         for address in addresses:
             known = self._open.get(address)
             if known is not None and not known.is_closed:

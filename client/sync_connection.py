@@ -1,7 +1,7 @@
-"""One TCP connection to one broker: requests out, answers in, in order, several in flight.
+"""One TCP connection to one broker: several requests in flight, answers in order.
 
-It retries nothing: what goes wrong with the connection or its bytes is `ConnectionBroken`, after which
-it is closed. Not for several threads at once.
+It retries nothing: any failure of the connection, or invalid data, is `ConnectionBroken`, and
+closes it. It must not be used by several threads at once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """A connection; `ask` sends and waits, `send` and `receive` let several requests be in flight.
+    """A connection; `ask` sends and waits, `send` and `receive` allow several requests in flight.
 
-    `timeout_s` bounds the making of the connection and every wait for an answer. Raises
-    ConnectionBroken.
+    `timeout_s` limits the time to connect and every wait for an answer. Raises ConnectionBroken.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close it; the answers to requests in flight are lost."""
+        """Closes the connection; the answers to requests in flight are lost."""
         self.is_closed = True
         self._socket.close()
 
@@ -68,19 +67,19 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of requests without an answer."""
         return self._frames.in_flight
 
     def speaks(self, key: int) -> bool:
-        """Whether the broker serves a version of this API that the client speaks."""
+        """Returns whether the broker supports a version of this API that the client supports."""
         return common_version(key, self.served) is not None
 
     def version(self, key: int) -> int:
-        """The version an API is spoken in. Raises VersionMismatch."""
+        """Returns the version of an API to use. Raises VersionMismatch."""
         return version_of(key, self.served, self.address)
 
     def ask(self, message: Message, key: int, *, wait_s: float = 0.0) -> Any:
-        """Send a request and wait for its answer; `wait_s` is what the broker may wait on top.
+        """Sends a request and waits for its answer; the broker may wait `wait_s` in addition.
 
         Raises ConnectionBroken or VersionMismatch.
         """
@@ -89,12 +88,15 @@ class Connection:
         return self.receive(wait_s=wait_s)
 
     def send(self, message: Message, key: int, *, has_answer: bool = True) -> None:
-        """Send a request; `receive` has its answer. Raises ConnectionBroken or VersionMismatch."""
+        """Sends a request; `receive` returns its answer.
+
+        Raises ConnectionBroken or VersionMismatch.
+        """
         self._frames.send(message, key, has_answer=has_answer)
         self._flush()
 
     def receive(self, *, wait_s: float = 0.0) -> Any:
-        """Wait for the answer to the oldest request in flight. Raises ConnectionBroken."""
+        """Waits for the answer to the oldest request in flight. Raises ConnectionBroken."""
         self._socket.settimeout(self._timeout_s + wait_s)
         while (answer := self._read_some()) is None:
             pass
@@ -109,7 +111,7 @@ class Connection:
             raise ConnectionBroken(f"{self.address}: {error}") from error
 
     def _read_some(self) -> Any:
-        """Read what is there, or wait for it; returns an answer once it is complete."""
+        """Receives bytes, waiting for them if necessary; returns an answer once it is complete."""
         try:
             count = self._socket.recv_into(self._frames.room())
             if not count:

@@ -1,4 +1,4 @@
-"""Calls about consumer groups: who is in them, and what they have committed. Refusals raise RequestError."""
+"""Calls about consumer groups: their members and committed offsets. Refusals raise RequestError."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONSUMER: Final = "consumer"  # the protocol type whose assignments `assigned_pa
 
 
 class GroupOffset(NamedTuple):
-    """The offset of the next record a group will read, and what its client noted with it."""
+    """A committed offset, the next that the group will read, and the metadata of its client."""
 
     offset: int
     metadata: str = ""
@@ -38,7 +38,7 @@ class GroupOffset(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """A group as a broker lists it; the state is empty where an old broker does not name it."""
+    """A group in a broker's list; the state is empty if an old broker does not report it."""
 
     name: str
     protocol_type: str
@@ -46,7 +46,7 @@ class ListedGroup(NamedTuple):
 
 
 def coordinator(group: str) -> Call[int]:
-    """The id of the broker that coordinates a group."""
+    """Returns the id of the broker that coordinates a group."""
 
     def read(answer: Any) -> int:
         raise_for_code(answer.error_code, f"coordinator of group {group}", answer.error_message)
@@ -57,7 +57,7 @@ def coordinator(group: str) -> Call[int]:
 
 
 def fetch_offsets(group: str) -> Call[dict[TopicPartition, GroupOffset]]:
-    """Every offset a group has committed; none: an empty dict."""
+    """Every committed offset of a group; an empty dict if there is none."""
     request = offset_fetch.OffsetFetchRequest(group_id=group, topics=None)
 
     def read(answer: Any) -> dict[TopicPartition, GroupOffset]:
@@ -75,7 +75,10 @@ def fetch_offsets(group: str) -> Call[dict[TopicPartition, GroupOffset]]:
 
 
 def commit_offsets(group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> Call[None]:
-    """Commit offsets from outside the group; refused with UNKNOWN_MEMBER_ID while it has members."""
+    """Commits offsets from outside the group.
+
+    The broker refuses them with UNKNOWN_MEMBER_ID while the group has members.
+    """
     by_topic: dict[str, list[offset_commit.OffsetCommitRequestPartition]] = {}
     for (topic, partition), one in sorted(offsets.items()):
         by_topic.setdefault(topic, []).append(
@@ -104,7 +107,7 @@ def commit_offsets(group: str, offsets: Mapping[TopicPartition, GroupOffset]) ->
 
 
 def delete_offsets(group: str, partitions: Iterable[TopicPartition]) -> Call[None]:
-    """Delete what a group has committed in these partitions."""
+    """Deletes the committed offsets of a group in these partitions."""
     by_topic: dict[str, list[offset_delete.OffsetDeleteRequestPartition]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(
@@ -130,7 +133,7 @@ def delete_offsets(group: str, partitions: Iterable[TopicPartition]) -> Call[Non
 
 
 def delete(group: str) -> Call[None]:
-    """Delete a group and what it has committed."""
+    """Deletes a group and its committed offsets."""
     request = delete_groups.DeleteGroupsRequest(groups_names=[group])
 
     def read(answer: Any) -> None:
@@ -153,7 +156,7 @@ def list_on(node_id: int) -> Call[list[ListedGroup]]:
 
 
 def describe(group: str) -> Call[Any]:
-    """The `DescribedGroup` of a group: its state and its members. One that is not there is Dead."""
+    """The `DescribedGroup` of a group: its state and members. A missing group is Dead."""
 
     def read(answer: Any) -> Any:
         (one,) = answer.groups
@@ -165,7 +168,7 @@ def describe(group: str) -> Call[Any]:
 
 
 def assigned_partitions(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
-    """The partitions in a consumer's assignment. Raises ValueError for bytes that are none."""
+    """Returns the partitions in a consumer's assignment. Raises ValueError for invalid bytes."""
     if not data:
         return ()
     buffer = bytes(data)
@@ -176,7 +179,7 @@ def assigned_partitions(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
 
 
 def _assigned(data: bytes) -> Iterable[TopicPartition]:
-    """A version, then an array of (topic, array of partitions); what follows is not needed."""
+    """Parses a version, then an array of (topic, array of partitions); the rest is not needed."""
     position = 2
     (topics,) = _INT32.unpack_from(data, position)
     position += 4

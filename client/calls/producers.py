@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def init(
     transactional_id: str | None, *, transaction_timeout_ms: int = 60_000
 ) -> Call[tuple[int, int]]:
-    """A producer id and its epoch. A transactional id keeps its id, and the epoch before is fenced."""
+    """A producer id and its epoch. A transactional id keeps its id, and fences earlier epochs."""
     request = init_producer_id.InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
     )
@@ -33,7 +33,7 @@ def init(
 
 
 def last_sequence(topic: str, partition: int, producer_id: int) -> Call[int | None]:
-    """The last sequence a partition has of a producer; None where it remembers none."""
+    """The last sequence of a producer in a partition; None if the partition remembers none."""
     asked = describe_producers.TopicRequest(name=topic, partition_indexes=[partition])
     request = describe_producers.DescribeProducersRequest(topics=[asked])
 
@@ -51,7 +51,7 @@ def last_sequence(topic: str, partition: int, producer_id: int) -> Call[int | No
 def add_partitions(
     transactional_id: str, producer: tuple[int, int], topics: Mapping[str, Sequence[int]]
 ) -> Call[None]:
-    """Add partitions to the open transaction of a producer, given by id and epoch."""
+    """Adds partitions to the open transaction of a producer, given by id and epoch."""
     request = add_partitions_to_txn.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer[0],
@@ -68,7 +68,7 @@ def add_partitions(
             for topic in answer.results_by_topic_v3_and_below
             for one in topic.results_by_partition
         ]
-        # Partitions that were not attempted only repeat that another one was refused.
+        # The error of partitions that were not attempted only says that another one was refused.
         reasons = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
         for code in reasons or codes:
             raise_for_code(code, f"a transaction of {transactional_id}")
@@ -78,7 +78,7 @@ def add_partitions(
 
 
 def end(transactional_id: str, producer: tuple[int, int], *, commit: bool) -> Call[None]:
-    """Commit or abort the open transaction of a producer, given by id and epoch."""
+    """Commits or aborts the open transaction of a producer, given by id and epoch."""
     request = end_txn.EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer[0],

@@ -1,4 +1,4 @@
-"""Calls that read, append and delete records, and look offsets up. Refusals raise RequestError."""
+"""Calls that read, append and delete records, and look up offsets. Refusals raise RequestError."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
-PRODUCE_WAIT_MS: Final = 30_000  # what a broker may wait for replicas
+PRODUCE_WAIT_MS: Final = 30_000  # how long a broker may wait for replicas
 
 
 class FoundOffset(NamedTuple):
-    """The offset found for a time; both are -1 where there is none."""
+    """The offset found for a time; both are -1 if there is none."""
 
     offset: int
     timestamp_ms: int
 
 
 class Fetched(NamedTuple):
-    """What one fetch read: whole batches, the first perhaps beginning before the offset asked for.
+    """The result of one fetch: complete batches; the first may begin before the requested offset.
 
     `records` may end in a partial batch. `aborted` are (producer id, first offset) of aborted
-    transactions. `append_times` are (base offset, entries of `.appendtimes`) of each segment; empty
-    unless a tidelog broker was asked for them.
+    transactions. `append_times` are (base offset, entries of `.appendtimes`) of each segment; it is
+    empty unless a tidelog broker was asked for them.
     """
 
     records: memoryview
@@ -46,7 +46,7 @@ class Fetched(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Where records went; `append_time_ms` is -1 unless the topic stamps its records."""
+    """The offset of appended records; `append_time_ms` is -1 unless the broker set their times."""
 
     base_offset: int
     append_time_ms: int
@@ -83,7 +83,7 @@ def fetch_records(
     isolation: int = READ_UNCOMMITTED,
     with_append_times: bool = False,
 ) -> Call[Fetched]:
-    """Read whole batches from the one that holds `offset` on; no records if nothing came in time."""
+    """Reads batches from the one that contains `offset` on; no records if none came in time."""
     asked = fetch.FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
     )
@@ -116,9 +116,9 @@ def fetch_partitions(
     max_wait_ms: int = 500,
     isolation: int = READ_UNCOMMITTED,
 ) -> Call[dict[tuple[str, int], Fetched | RequestError]]:
-    """Read whole batches of several partitions that one broker leads, each from an offset on.
+    """Reads batches of several partitions with the same leader, each from its own offset on.
 
-    A partition that is refused has its RequestError in the answer.
+    The answer of a partition that is refused is a RequestError.
     """
     by_topic: dict[str, list[fetch.FetchPartition]] = {}
     for (topic, partition), offset in positions.items():
@@ -165,7 +165,10 @@ def _fetched(one: Any) -> Fetched:
 
 
 def append(topic: str, partition: int, batches: Buffer, *, acks: int = -1) -> Call[Produced]:
-    """Append ready batches, once: what may have happened is not repeated. With acks=0 nobody answers."""
+    """Appends ready batches, without a retry if they may be in the log.
+
+    With acks=0 there is no answer.
+    """
     where = f"{topic}-{partition}"
     return Call(
         apis.PRODUCE,
@@ -186,7 +189,7 @@ def produce_request(
     acks: int = -1,
     transactional_id: str | None = None,
 ) -> produce.ProduceRequest:
-    """A request that appends ready batches to one partition."""
+    """Returns a request that appends ready batches to one partition."""
     return produce.ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
@@ -201,7 +204,7 @@ def produce_request(
 
 
 def read_produced(answer: Any, where: str) -> Produced:
-    """What a broker answers of one partition's append. Raises RequestError."""
+    """Returns a broker's answer for one partition's append. Raises RequestError."""
     one = answer.responses[0].partition_responses[0]
     if one.error_code:
         reasons = [each.batch_index_error_message for each in one.record_errors or ()]
@@ -211,7 +214,7 @@ def read_produced(answer: Any, where: str) -> Produced:
 
 
 def delete_before(topic: str, partition: int, offset: int) -> Call[int]:
-    """Delete the records before an offset; the answer is where the log begins then."""
+    """Deletes the records before an offset; the answer is the new log start."""
     asked = delete_records.DeleteRecordsPartition(partition_index=partition, offset=offset)
     request = delete_records.DeleteRecordsRequest(
         topics=[delete_records.DeleteRecordsTopic(name=topic, partitions=[asked])],

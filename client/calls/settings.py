@@ -1,4 +1,4 @@
-"""Calls that show and change settings of topics and brokers. Refusals raise RequestError."""
+"""Calls that describe and change settings of topics and brokers. Refusals raise RequestError."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Resource(NamedTuple):
 
     @property
     def kind(self) -> int:
-        """The protocol's number of the kind."""
+        """The number of the resource type in the protocol."""
         return _BROKER if self.topic is None else _TOPIC
 
     @property
     def name(self) -> str:
-        """The protocol's name of the resource."""
+        """The name of the resource in the protocol."""
         return str(self.node_id) if self.topic is None else self.topic
 
     @property
     def target(self) -> Target:
-        """Who answers for it: a broker for itself, any broker for a topic."""
+        """The broker to ask: a broker for its own settings, any broker for a topic's."""
         return Node(self.node_id) if self.topic is None else AnyBroker()
 
     def __str__(self) -> str:
@@ -47,7 +47,10 @@ class Resource(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One setting; `source` is the protocol's number, `synonyms` are (name, value, source), best first."""
+    """One setting; `source` is the protocol's number.
+
+    `synonyms` are (name, value, source), best first.
+    """
 
     name: str
     value: str | None
@@ -91,7 +94,7 @@ def describe(
 def alter(
     resource: Resource, changes: Mapping[str, str | None], *, validate_only: bool = False
 ) -> Call[None]:
-    """Change settings, all or none; None takes a setting back to what it falls back on."""
+    """Changes settings, all or none; the value None removes a setting."""
     asked = incremental_alter_configs.AlterConfigsResource(
         resource_type=resource.kind,
         resource_name=resource.name,

@@ -1,4 +1,4 @@
-"""Calls that make, delete and describe topics. Their answers raise RequestError for a refusal."""
+"""Calls that create, delete and describe topics. Refusals raise RequestError."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-WAIT_MS: Final = 30_000  # what a broker may take to change topics
+WAIT_MS: Final = 30_000  # how long a broker may take to change topics
 
 
 def describe(names: Sequence[str] | None, *, may_create: bool = False) -> Call[Any]:
     """The Metadata answer for the named topics, or (None) for all; errors of topics stay in it.
 
-    `may_create` lets the broker make a topic that is missing, if it is set to do so.
+    `may_create` lets the broker create a missing topic, if its settings allow that.
     """
     asked = None if names is None else [metadata.MetadataRequestTopic(name=one) for one in names]
     request = metadata.MetadataRequest(topics=asked, allow_auto_topic_creation=may_create)
@@ -39,7 +39,7 @@ def create(
     *,
     replication_factor: int = -1,
 ) -> Call[None]:
-    """Create a topic; -1 partitions are as many as the broker's default."""
+    """Creates a topic; -1 partitions are the broker's default."""
     topic = create_topics.CreatableTopic(
         name=name,
         num_partitions=partition_count,
@@ -59,7 +59,7 @@ def create(
 
 
 def delete(names: Sequence[str]) -> Call[dict[str, RequestError | None]]:
-    """Delete topics; those that can be are. For each name what refused it, or None."""
+    """Deletes the topics that can be deleted. Returns for each name its error, or None."""
     request = delete_topics.DeleteTopicsRequest(topic_names=list(names), timeout_ms=WAIT_MS)
 
     def read(answer: Any) -> dict[str, RequestError | None]:
@@ -77,7 +77,7 @@ def delete(names: Sequence[str]) -> Call[dict[str, RequestError | None]]:
 
 
 def add_partitions(name: str, count: int) -> Call[None]:
-    """Give a topic `count` partitions in all."""
+    """Increases the number of partitions of a topic to `count`."""
     request = create_partitions.CreatePartitionsRequest(
         topics=[create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)],
         timeout_ms=WAIT_MS,
@@ -91,7 +91,7 @@ def add_partitions(name: str, count: int) -> Call[None]:
 
 
 def log_sizes(name: str, partitions: Sequence[int], node_id: int) -> Call[dict[int, int]]:
-    """Bytes of the logs that one broker has of these partitions, by partition."""
+    """The bytes of one broker's logs of these partitions, by partition."""
     asked = describe_log_dirs.DescribableLogDirTopic(topic=name, partitions=list(partitions))
     request = describe_log_dirs.DescribeLogDirsRequest(topics=[asked])
 
