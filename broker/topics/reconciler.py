@@ -56,7 +56,7 @@ class Reconciler:
         now_ms: Callable[[], int],
         removed: Callable[[Removed], None],
     ) -> None:
-        """Works on files in `pool`. Calls `removed` on the event loop when a topic's logs are gone."""
+        """Works on files in `pool`. Calls `removed`, on the event loop, for each deleted topic."""
         self._metadata = metadata
         self._store = store
         self._settings = settings

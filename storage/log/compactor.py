@@ -189,7 +189,7 @@ class Compactor:
         return True
 
     def _discard_leftovers(self) -> None:
-        """Remove leftovers of earlier cleanings; if that fails, end this one and raise the error."""
+        """Remove leftovers of earlier cleanings; if that fails, end this one and raise."""
         try:
             with self._state.flush_lock:
                 self._state.check_usable()

@@ -1,9 +1,10 @@
 """The policies that advance a log's high watermark, below which others may read.
 
 The high watermark is the smaller of the offset that the topic wants flushed and the offset that the
-in-sync replicas have. A log without followers is its own only in-sync replica, so two policies are
-enough: at once, and after flush (`flush.messages=1`). A policy calls
-`LogState.advance_high_watermark`; nothing else moves it.
+in-sync replicas have. A leader without followers is its own only in-sync replica and needs two
+policies: at once, and after flush (`flush.messages=1`). A follower's high watermark is the
+leader's. A policy says how far an append or a flush moves the high watermark; nothing else moves
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class HighWatermarkPolicy(Protocol):
         """Tell whether an append is above the high watermark until it is durable."""
 
     def readable_after_append(self, end_offset: int) -> int:
-        """Return the offset up to which others may read a log that ends at `end_offset`, or 0."""
+        """Return the new high watermark of a log that ends at `end_offset`; 0 leaves it unchanged."""
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """Handle a flush: the log is now durable up to `durable_offset`."""

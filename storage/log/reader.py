@@ -1,11 +1,11 @@
-"""What a log answers to those who read it: slices, lookups by time, leader epochs.
+"""Reading a log: slices, lookups by time, leader epochs.
 
-Any thread may ask, beside an append, retention or compaction. An answer is of one version of the log,
-which is held until it is found. An answer that a new leader epoch or a truncation overtakes is
-NOT_LEADER_OR_FOLLOWER. Where answers are found is written in `reading` and `lookup`; here is what they
-are asked about, and what their errors mean to a client.
+Any thread may read, during an append, retention or compaction. A result comes from one version of
+the log, which is held until the result is complete. If a new leader epoch or a truncation begins
+meanwhile, NotLeaderOrFollower is raised. `reading` and `lookup` find the results; this module
+chooses the version and turns errors into those that a client gets.
 
-Who serves others in the same thread asks with `may_block=False`: where the answer takes a long read,
+A caller on a thread that serves others passes `may_block=False`: if the result takes a long read,
 WouldBlock is raised instead.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-_SHORT_LOG_BYTES = 4 << 20  # a lookup by time in a smaller log is short, whatever it reads
+_SHORT_LOG_BYTES = 4 << 20  # a lookup by time in a smaller log never takes long
 
 
 class Reader:
@@ -49,11 +49,10 @@ class Reader:
     ) -> Fetched:
         """Read from the batch that holds `offset`, at most `max_bytes`, below `upper_offset`.
 
-        Whole slices of the log, unchanged: the first batch may begin before `offset`, the last may
-        be cut short by `max_bytes`. With `minimum_one` the first batch comes whole, whatever
-        its size. Raises OffsetOutOfRange, NotLeaderOrFollower and KafkaStorageError; without
-        `may_block` also WouldBlock where much has to be read before it is known where the offset
-        lies.
+        Returns whole slices of the log, unchanged: the first batch may begin before `offset`, the
+        last may be truncated by `max_bytes`. With `minimum_one` the first batch is returned whole,
+        whatever its size. Raises OffsetOutOfRange, NotLeaderOrFollower and KafkaStorageError;
+        without `may_block` also WouldBlock, if finding the offset's position takes a long read.
         """
         state = self._state
         if state.offline is not None:
@@ -87,7 +86,7 @@ class Reader:
         minimum_one: bool,
         may_block: bool = True,
     ) -> tuple[Fetched, list[SliceAppendTimes]]:
-        """As `read`, and when what was read was appended: of these batches, whatever compaction does."""
+        """Read as `read` does, and return the append times of exactly these batches."""
 
         def look(version: Version, _: Ends) -> tuple[Fetched, list[SliceAppendTimes]]:
             if not version.log_start_offset <= offset <= self._state.ends.log_end_offset:
@@ -112,10 +111,10 @@ class Reader:
         )
 
     def _look(self, look: Callable[[Version, Ends], _Answer]) -> _Answer:
-        """Find an answer in one version of the log."""
+        """Compute a result in one version of the log."""
         state = self._state
         state.check_online()
-        ends = state.ends  # before the version: what lies below them is in its segments
+        ends = state.ends  # read before the version, so that its segments reach the ends
         with state.hold() as version:
             try:
                 answer = look(version, ends)
@@ -179,8 +178,8 @@ class Reader:
     ) -> lookup.AppendedSince:
         """Return the first offset from the log's start on that was appended at or after a time.
 
-        Below `upper_offset`; what nobody knows is said, not guessed. Raises NotLeaderOrFollower and
-        KafkaStorageError.
+        Searches below `upper_offset`; the result says if it is not exact. Raises
+        NotLeaderOrFollower and KafkaStorageError.
         """
         return self._look(
             lambda version, _: lookup.find_append_time(
@@ -193,7 +192,7 @@ class Reader:
         )
 
     def times_of(self, offset: int) -> lookup.OffsetTimes:
-        """Return both times of an offset: its record's own, and when it was appended.
+        """Return both times of an offset: its record time and its append time.
 
         Raises OffsetOutOfRange, CorruptMessage, NotLeaderOrFollower and KafkaStorageError.
         """
@@ -207,7 +206,7 @@ class Reader:
         )
 
     def append_time_of(self, offset: int) -> int | None:
-        """Return when the batch with this offset was appended, None when nobody knows.
+        """Return the append time of the batch with this offset, None if it is unknown.
 
         Raises NotLeaderOrFollower and KafkaStorageError.
         """
@@ -220,7 +219,7 @@ class Reader:
         return self._look(look)
 
     def read_max_event_time(self) -> int | None:
-        """Return the largest event time there ever was, reading what is not known of segments' times.
+        """Return the largest event time ever; reads the segments whose times are not known.
 
         Raises OSError.
         """
@@ -246,7 +245,7 @@ class Reader:
         )
 
     def size_before(self, offset: int) -> int:
-        """Return how many bytes of batches lie before an offset.
+        """Return the number of bytes of batches before an offset.
 
         Raises NotLeaderOrFollower and KafkaStorageError.
         """
@@ -281,9 +280,9 @@ class Reader:
     # --- leader epochs ----------------------------------------------------------------------------
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (the largest epoch up to `epoch`, where it ended); (-1, -1) if still to come.
+        """Return (the largest epoch up to `epoch`, its end offset); (-1, -1) for a future epoch.
 
-        The current epoch ends where the log does, though nothing may have been written in it yet.
+        The current epoch ends at the log's end, even if it has no batches yet.
         """
         state = self._state
         if epoch == state.leader_epoch:
@@ -291,9 +290,9 @@ class Reader:
         return state.epochs.end_offset_of(epoch, state.ends.log_end_offset)
 
     def leader_epoch_at(self, offset: int) -> int:
-        """Return the leader epoch of what is stored at an offset, -1 where that is not known.
+        """Return the leader epoch of the batch at an offset, -1 if it is unknown.
 
-        At the log's end it is the epoch of what comes next.
+        At the log's end it is the epoch of the next append.
         """
         state = self._state
         if offset >= state.ends.log_end_offset:

@@ -1,7 +1,7 @@
-"""Reading a partition's segments from an offset on: slices of the log, as they lie there.
+"""Reading a partition's segments from an offset on: slices of the log, as they are stored.
 
-A read goes on into the next segment when it has come to a segment's end, so several slices may come
-back; they are never joined, and follow one another without a gap in the bytes.
+A read continues in the next segment at a segment's end, so it may return several slices. They are
+never joined, and follow one another without a gap in the bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Fetched(NamedTuple):
 
     buffers: list[memoryview]
     size: int
-    first_batch_size: int  # 0 when there is nothing
+    first_batch_size: int  # 0 if nothing was read
 
 
 class SliceAppendTimes(NamedTuple):
-    """When the batches of a slice were appended: entries of its segment's `.appendtimes`, none: unknown."""
+    """The append times of a slice: entries of its segment's `.appendtimes`; none means unknown."""
 
-    base_offset: int  # of the segment
+    base_offset: int  # the segment's base offset
     entries: bytes
 
 
@@ -78,9 +78,9 @@ def read(
 
 
 def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[SliceAppendTimes]:
-    """Return when the whole batches that were just read were appended, slice by slice.
+    """Return the append times of the whole batches that were just read, slice by slice.
 
-    There is an entry for each time among them at most. Raises OSError and CorruptMessage.
+    There is at most one entry for each append time among them. Raises OSError and CorruptMessage.
     """
     times: list[SliceAppendTimes] = []
     for data in fetched.buffers:
@@ -98,7 +98,7 @@ def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Slice
 
 
 def last_batch(segments: Sequence[Segment]) -> Batch | None:
-    """Return the header of a log's last batch, None when there is none.
+    """Return the header of a log's last batch, None if there is none.
 
     Raises OSError and CorruptMessage.
     """
@@ -110,7 +110,7 @@ def last_batch(segments: Sequence[Segment]) -> Batch | None:
 
 
 def batch_at(segments: Sequence[Segment], offset: int) -> Batch | None:
-    """Return the header of the batch that holds an offset; None where compaction has removed it.
+    """Return the header of the batch that holds an offset; None if compaction has removed it.
 
     Raises OSError and CorruptMessage.
     """
@@ -120,7 +120,7 @@ def batch_at(segments: Sequence[Segment], offset: int) -> Batch | None:
 
 
 def segment_of(segments: Sequence[Segment], offset: int) -> Segment | None:
-    """Return the segment in whose range an offset lies, None when it lies before all of them."""
+    """Return the segment whose range has an offset, None if it is before all of them."""
     number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
     return segments[number] if number >= 0 else None
 
@@ -134,7 +134,7 @@ def _read_part(
     minimum_one: bool,
     may_block: bool,
 ) -> Slice | None:
-    """Read from the first segment that has something from `offset` on."""
+    """Read from the first segment that has data from `offset` on."""
     number = len(segments) - 1
     if offset < segments[number].base_offset:
         number = max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0)

@@ -1,9 +1,9 @@
-"""Batches as a follower receives them from its leader: taken apart, checked, and never changed.
+"""Batches that a follower receives from its leader: parsed and checked, but never changed.
 
-Offsets, times and stamps are the leader's. Each batch is verified (checksum, offsets that follow) and
-read once: what an index, retention and idempotence need of it comes from its records, as on the
-leader. When each was appended, and in which leader epoch, comes beside the bytes, for formats 0 and 1
-have no field for either. A batch that only began within the bytes is left out: it comes again.
+Offsets and times are the leader's. Each batch is verified (checksum, ascending offsets) and read
+once: the data for indexes, retention and idempotence come from its records, as on the leader.
+Append times and leader epochs come beside the bytes, because formats 0 and 1 have no fields for
+them. A partial batch at the end of the bytes is dropped, because it comes again.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _OFFSET = attrgetter("offset")
 
 
 class AppendedFrom(NamedTuple):
-    """From `offset` on, batches were appended at `time_ms`, until the next one; None: unknown."""
+    """From `offset` to the next entry, batches were appended at `time_ms`; None: unknown."""
 
     offset: int
     time_ms: int | None
 
 
 class Received(NamedTuple):
-    """A batch of the leader's log, as it will lie in this one."""
+    """A batch of the leader's log, as it will be in this one."""
 
     data: memoryview
     batch: Batch
     prepared: PreparedBatch
-    append_time_ms: int | None  # None: the leader does not know it either
-    is_true: bool  # the header says what the records say
+    append_time_ms: int | None  # None: unknown to the leader, too
+    is_true: bool  # the header agrees with the records
 
 
 def receive(data: Buffer, append_times: Sequence[AppendedFrom]) -> list[Received]:
-    """Take apart and verify the whole batches of fetched bytes.
+    """Parse and verify the whole batches of fetched bytes.
 
-    Raises CorruptMessage where a batch fails its checksum, or offsets do not grow.
+    Raises CorruptMessage if a batch fails its checksum, or offsets do not ascend.
     """
     received: list[Received] = []
     for batch in scan(data):
@@ -65,14 +65,14 @@ def receive(data: Buffer, append_times: Sequence[AppendedFrom]) -> list[Received
 
 
 def _time_of(append_times: Sequence[AppendedFrom], batch: Batch) -> int | None:
-    """Return when a batch was appended; None where nobody knows."""
-    # A wrapper of format 0 or 1 does not show its first offset; its last is of the same append.
+    """Return the append time of a batch; None if it is unknown."""
+    # The header of a format-0/1 wrapper lacks its first offset; its last has the same append time.
     number = bisect_right(append_times, batch.last_offset, key=_OFFSET) - 1
     return append_times[number].time_ms if number >= 0 else None
 
 
 def _prepared(batch: Batch, summary: Summary, base_offset: int) -> PreparedBatch:
-    """Describe a batch as an append does; one without records has no times, as a control batch."""
+    """Describe a batch as an append does; one without records has no times, as control batches."""
     has_no_data = batch.is_control or batch.is_empty
     return PreparedBatch(
         batch.position,
@@ -93,10 +93,10 @@ def _prepared(batch: Batch, summary: Summary, base_offset: int) -> PreparedBatch
 
 
 def unpacked(slices: Sequence[tuple[int, bytes]]) -> list[AppendedFrom]:
-    """Return append times by log offset, which a leader sends slice by slice of its segments.
+    """Return append times by log offset, from the entries that a leader sends for each slice.
 
-    A slice is a segment's base offset and entries of its `.appendtimes`; none: nothing is known.
-    Raises CorruptMessage for entries that are torn.
+    A slice has a segment's base offset and entries of its `.appendtimes`; no entries mean unknown.
+    Raises CorruptMessage for torn entries.
     """
     entries: list[AppendedFrom] = []
     for base_offset, data in slices:

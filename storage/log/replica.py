@@ -1,8 +1,8 @@
-"""A log that follows a leader: it appends what it is sent, as it comes.
+"""A log that follows a leader: it appends the batches that it gets, unchanged.
 
-A follower keeps its leader's bytes, offsets and append times. It neither stamps nor rejects by time. It
-rolls its segments by its own settings, from the sizes, record times and append times it is given: segment
-borders may differ between replicas, answers to lookups do not.
+A follower keeps its leader's bytes, offsets and append times. It neither sets times nor rejects
+records by time. It rolls its segments by its own settings, from the sizes, record times and append
+times that it receives: segment borders may differ between replicas, results of lookups do not.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _log = logging.getLogger("tidelog.storage")
 
 
 class LeaderState(NamedTuple):
-    """What a leader says of its log beside the batches of a fetch."""
+    """The leader's facts about its log, beside the batches of a fetch."""
 
     high_watermark: int
     log_start_offset: int
     last_append_time_ms: int | None  # of its last batch; None: unknown
     max_event_time: int | None  # below its high watermark
-    back_offset: int = 0  # where an operator last let append times go back; 0: nowhere
+    back_offset: int = 0  # the last reset of the append clock; 0: none
 
 
 class Replica:
@@ -66,12 +66,12 @@ class Replica:
         *,
         now_ms: int,
     ) -> int:
-        """Store batches as the leader has them, and take over what it says of its log.
+        """Store batches as the leader has them, and apply the leader's facts about its log.
 
-        A batch cut short at the end of the bytes is left for the next fetch. `epochs` are the
-        leader's entries for these offsets: formats 0 and 1 have none in their bytes. A batch whose
-        append time nobody knows ages from `now_ms`. Returns where the log ends. Raises
-        CorruptMessage for what cannot follow this log, and then nothing is stored;
+        A partial batch at the end of the bytes is left for the next fetch. `epochs` are the
+        leader's entries for these offsets, because formats 0 and 1 have none in their bytes. A
+        batch with an unknown append time ages from `now_ms`. Returns the log end offset. Raises
+        CorruptMessage for batches that cannot follow this log, and then nothing is stored;
         KafkaStorageError.
         """
         state = self._state
@@ -89,9 +89,10 @@ class Replica:
         return state.ends.log_end_offset
 
     def _begin_at_first(self, first: Received) -> None:
-        """Check that a batch follows the log; one that holds an empty log's start becomes its first.
+        """Check that a batch follows the log; an empty log begins with the batch that has its start.
 
-        A leader's log may start within a batch, and whoever begins there gets the whole batch.
+        A leader's log may start within a batch, and a follower that begins there gets the whole
+        batch.
         """
         state, base_offset = self._state, first.prepared.base_offset
         end_offset = state.ends.log_end_offset
@@ -105,14 +106,14 @@ class Replica:
         self._truncater.start_at(base_offset)
 
     def _check_times(self, received: Sequence[Received], back_offset: int) -> None:
-        """Raise CorruptMessage where an append time goes back that no operator let go back."""
+        """Raise CorruptMessage if append times decrease without a reset of the append clock."""
         last: int | None = None
         if self._state.back_offset >= back_offset:
             last = self._last_stored_time()
         for batch in received:
             time, base_offset = batch.append_time_ms, batch.prepared.base_offset
             if time is None or base_offset < back_offset:
-                continue  # times behind an earlier mark may go back: only the last one is told
+                continue  # only the last reset is known: times may decrease before it
             if last is not None and goes_back(last, time):
                 raise CorruptMessage(
                     f"{self._state.topic}-{self._state.index}: offset {base_offset} was appended at "
@@ -149,7 +150,7 @@ class Replica:
     def _epochs_of(
         self, received: Sequence[Received], epochs: Sequence[EpochStart]
     ) -> Iterator[EpochStart]:
-        """Return the epochs of batches: those told, and those that format 2 has in its headers."""
+        """Yield the epochs of batches: those received, and those in the headers of format 2."""
         first_offset = self._state.version.segments[0].base_offset
         end_offset = received[-1].prepared.last_offset + 1
         entries = [
@@ -165,14 +166,14 @@ class Replica:
         return iter(sorted(entries, key=attrgetter("epoch", "start_offset")))
 
     def _store(self, received: Received, back_offset: int, now_ms: int) -> None:
-        """Put a batch behind the last one and publish it; raises OSError."""
+        """Append a batch and publish it. Raises OSError."""
         state, time = self._state, received.append_time_ms
         prepared, settings = received.prepared, state.settings
         first_offset = prepared.base_offset
         active = self._active_for(received, back_offset)
         append_time_ms = now_ms if time is None else time
         limit = capped(append_time_ms, active.event_slack_ms)
-        producers = state.read_producers()  # read from the log before the batch is in it
+        producers = state.read_producers()  # read from the log before the batch is added
         state.largest_event.appending(active)
         active.append(
             (received.data,),
@@ -194,11 +195,11 @@ class Replica:
         state.publish(prepared.last_offset + 1)
 
     def _active_for(self, received: Received, back_offset: int) -> Segment:
-        """Return the segment a batch goes to, a new one where it has to be; raises OSError.
+        """Return the segment for a batch, a new one if necessary. Raises OSError.
 
-        By the limits of size and index of this log's settings, and by the time rules, as if the
-        batch had come at its append time; where that is unknown no time rule applies. Within a
-        segment append times never go back, so an operator's mark begins a new one.
+        The log's own limits of size and index apply, and the time rules, as if the batch had come
+        at its append time. If that is unknown, no time rule applies. Append times never decrease
+        within a segment, so a reset of the append clock begins a new one.
         """
         state, time = self._state, received.append_time_ms
         prepared, settings, active = received.prepared, state.settings, state.active
@@ -225,7 +226,7 @@ class Replica:
         return self._appender.roll() if is_back or is_full or is_old else active
 
     def _take_mark(self, back_offset: int, last_append_time_ms: int | None) -> None:
-        """Let append times go back from the log's end on, as the leader did."""
+        """Reset the append clock at the log's end, as the leader did."""
         state = self._state
         if state.active.tail.size:
             self._appender.roll()
@@ -234,7 +235,7 @@ class Replica:
     # --- what the leader says of its log ----------------------------------------------------------
 
     def _follow(self, leader: LeaderState) -> None:
-        """Take over the leader's high watermark, log start, times and mark, as far as the log goes."""
+        """Apply the leader's high watermark, log start, times and reset, up to the log's end."""
         state = self._state
         with state.append_lock:
             state.check_usable()
@@ -243,7 +244,7 @@ class Replica:
                 if state.back_offset < leader.back_offset == end_offset:
                     self._take_mark(end_offset, leader.last_append_time_ms)
                 elif leader.back_offset < state.back_offset == end_offset:
-                    state.back_offset = leader.back_offset  # of batches that have been cut off
+                    state.back_offset = leader.back_offset  # of batches that have been truncated
             except OSError as error:
                 raise state.storage_error("no segment could be begun", error) from error
             if state.back_offset == leader.back_offset:

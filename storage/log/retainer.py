@@ -1,8 +1,8 @@
-"""Retention of a log: the oldest segments go, by policy, and up to where somebody deletes records.
+"""Retention of a log: policies delete the oldest segments, and DeleteRecords moves the log start.
 
-What is to go is judged by `storage/time/retention.py`, first under no lock, for times may have to be
-read, then under the flush lock, where nothing but appends changes the log. What `explain` says comes out of
-the same function. The event times of the segments that go are kept, and the start of the log moves: no
+`storage/time/retention.py` decides which segments are deleted: first without a lock, because times
+may have to be read, then under the flush lock, under which only appends change the log. `explain`
+uses the same function. The event times of deleted segments are kept, and the log start moves: no
 restart moves it back.
 """
 
@@ -37,10 +37,10 @@ _log = logging.getLogger("tidelog.storage")
 
 
 class _Judged(NamedTuple):
-    """The oldest segments of a version, which retention lets go of."""
+    """The oldest segments of a version, which retention will delete."""
 
     segments: tuple[Segment, ...]
-    tail: Tail | None  # of the last of them, where that is active
+    tail: Tail | None  # of the last of them, if that is active
     rules: Retention
     policies: list[str]
 
@@ -59,16 +59,16 @@ class Retainer:
         self._compactor = compactor
 
     def apply_retention(self, now_ms: int) -> list[Deletion]:
-        """Delete the oldest segments as far as the topic's settings say; return what went.
+        """Delete the oldest segments that the topic's settings expire; return the deletions.
 
-        Each deletion is logged. Files that were deleted file.delete.delay.ms ago, and that nobody
-        reads, are removed. Meant for a thread, now and then. Raises KafkaStorageError.
+        Each deletion is logged. Files that were deleted file.delete.delay.ms ago, and that no
+        reader holds, are removed. Call it in a thread, at intervals. Raises KafkaStorageError.
         """
         state = self._state
         state.check_online()
         try:
             with state.hold() as version:
-                judged = self._judge(version, now_ms)  # reads what it needs, under no lock
+                judged = self._judge(version, now_ms)  # reads what it needs, without a lock
             with state.flush_lock:
                 state.check_usable()
                 state.remove_pending_deletes(now_ms)
@@ -79,13 +79,13 @@ class Retainer:
             raise state.storage_error("retention failed", error) from error
 
     def _judge(self, version: Version, now_ms: int) -> _Judged:
-        """Tell which segments are to go, reading what is not known of their times; raises OSError.
+        """Return the segments to delete; reads unknown times of segments. Raises OSError.
 
         It writes nothing.
         """
         state, segments = self._state, version.segments
         rules = retention_of(state.config)
-        # Before anything of it is looked at: what comes later is not judged.
+        # Taken before any segment is read, so that later appends do not count.
         tail = segments[-1].tail
         if rules.event_ms is not None:
             deletion.learn(segments)
@@ -102,15 +102,15 @@ class Retainer:
         return _Judged(segments[: len(policies)], tail if is_all else None, rules, policies)
 
     def _still_holds(self, judged: _Judged) -> bool:
-        """Tell whether the segments judged are the oldest still, and the settings those they were."""
+        """Tell whether the judged segments are still the oldest, and the settings are the same."""
         segments = self._state.version.segments[: len(judged.segments)]
         return segments == judged.segments and retention_of(self._state.config) == judged.rules
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log start at `offset`, if it starts before; return where it starts (KIP-107).
+        """Move the log start up to `offset`, if it is lower; return the log start (KIP-107).
 
-        It is durable then. Whole segments before it go with the next `apply_retention`. Raises
-        OffsetOutOfRange and KafkaStorageError.
+        The new start is durable. Whole segments before it are deleted with the next
+        `apply_retention`. Raises OffsetOutOfRange and KafkaStorageError.
         """
         state = self._state
         state.check_online()
@@ -125,8 +125,8 @@ class Retainer:
                 state.check_usable()
                 with state.append_lock:
                     state.move_start(offset)
-                # What lies before the start must be on the disk, or a power loss would bring back
-                # a log that ends before it starts.
+                # The log must be durable up to its start, or a power loss could leave a log
+                # that ends before it starts.
                 if state.recovery_point < state.version.log_start_offset:
                     self._flusher.sync_all()
                 state.save_times(state.covered_times(), durable=True)
@@ -135,7 +135,7 @@ class Retainer:
         return state.version.log_start_offset
 
     def _delete_old_segments(self, judged: _Judged, now_ms: int) -> list[Deletion]:
-        """Delete what has been judged; what the disk does not let go of stays, and goes next time."""
+        """Delete the judged segments; a segment that cannot be deleted is tried again next time."""
         state, policies = self._state, judged.policies
         if not policies:
             return []
@@ -167,7 +167,7 @@ class Retainer:
                 deletion.say(state.topic, state.index, deleted)
                 deletions.append(deleted)
         except OSError:
-            # Their files would be segments again after a restart. They are before the log's start now.
+            # After a restart their files would be segments again, but before the log's start.
             with state.append_lock:
                 state.replace_segments(
                     (*going[len(deletions) :], *state.version.segments),
@@ -178,7 +178,7 @@ class Retainer:
         return deletions
 
     def _roll_if_there_is_room(self) -> bool:
-        """Begin a new segment, so that the last one may go too; False when the disk is full."""
+        """Begin a new segment, so that the last one can be deleted; False if the disk is full."""
         try:
             self._appender.roll()
         except OSError as error:
@@ -188,9 +188,9 @@ class Retainer:
         return True
 
     def _save_times_on_full_disk(self, going: Sequence[Segment]) -> None:
-        """Keep what segments about to go have told; let them go even where there is no room for it.
+        """Save the event times of segments to delete; on a full disk, delete them all the same.
 
-        What is not kept then is kept with the next flush. Raises OSError.
+        Times that could not be saved are saved with the next flush. Raises OSError.
         """
         state = self._state
         try:
@@ -203,7 +203,7 @@ class Retainer:
                 state.save_times(state.covered_times(), durable=True)
 
     def _forget_epochs(self) -> None:
-        """Drop leader epochs that have gone with their segments, or do so next time."""
+        """Remove the leader epochs of deleted segments; a failure is tried again next time."""
         state = self._state
         try:
             state.epochs.forget_before(state.version.log_start_offset)
@@ -218,11 +218,11 @@ class Retainer:
         config: TopicConfig | None = None,
         blocker: CompactionBlocker | None = None,
     ) -> PartitionExplanation:
-        """Say of each segment what will delete it, and when, or what holds it; nothing is changed.
+        """Return for each segment what will delete it and when, or what holds it; changes nothing.
 
-        By other settings than the topic's where `config` is given; `blocker` keeps compaction from
-        it. Meant for a thread: what is not known of segments' times is read. Raises KafkaStorageError
-        and CorruptMessage.
+        `config` replaces the topic's settings. `blocker` is what prevents compaction of the log.
+        Call it in a thread: unknown times of segments are read. Raises KafkaStorageError and
+        CorruptMessage.
         """
         state = self._state
         state.check_online()
@@ -261,7 +261,7 @@ class Retainer:
         return moment._replace(compacting=compacting)
 
     def glance(self, now_ms: int) -> Glance:
-        """Say what is known of the log's times without reading anything."""
+        """Return what is known of the log's times without reading anything."""
         state, version = self._state, self._state.version
         rules = retention_of(state.config)
         return glance.at(

@@ -1,4 +1,4 @@
-"""A topic's settings as the append path wants them: looked up once, not for every batch."""
+"""A topic's settings for the append path, read once instead of for every batch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NEWEST_MAGIC = 2
 
 
 class Settings(NamedTuple):
-    """What the settings of a topic say about appending batches of one format."""
+    """The settings of a topic for appending batches of one format."""
 
     magic: int  # the format on disk
-    compression: int | None  # None: the producer's
+    compression: int | None  # None: the producer's codec
     rules: Rules
     compacted: bool
     max_message_bytes: int
@@ -37,8 +37,8 @@ class Settings(NamedTuple):
         internal: bool,
         unpack_limit: int | None,
     ) -> Plan:
-        """Say what an append wants that is made now, at the log's end."""
-        # What Plan(...) does, without the Python frame of a NamedTuple's constructor.
+        """Return the plan of an append that is made now, at the log's end."""
+        # The same as Plan(...), without the Python frame of a NamedTuple's constructor.
         return tuple.__new__(
             Plan,
             (
@@ -56,7 +56,7 @@ class Settings(NamedTuple):
 
 
 def settings_of(config: TopicConfig, magic: int) -> Settings:
-    """Read a topic's settings for batches to be stored in format `magic`."""
+    """Return a topic's settings for batches that are stored in format `magic`."""
     return Settings(
         magic,
         config.compression,

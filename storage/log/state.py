@@ -1,18 +1,19 @@
-"""What a partition's log is: its segments, offsets, times and locks, in one place.
+"""The state of a partition's log: its segments, offsets, times and locks, in one place.
 
-The appender, reader, flusher, retainer and compactor of a partition share one `LogState`. They read its
-attributes, and change what belongs together through its methods: the version (segments and start), the
-ends, the high watermark, `partition.times`.
+The objects that work on a partition (appender, reader, flusher, retainer, compactor, replica,
+truncater) share one `LogState`. They read its attributes. They change attributes that belong
+together through its methods: the version (segments and start), the ends, the high watermark,
+`partition.times`.
 
-Locks. `append_lock` keeps the active segment and which segments there are, `flush_lock` keeps flushing,
-retention and compaction apart, `commit_lock` commits. Whoever needs several takes them from the last
-to the first. Whoever writes files holds one of them, and the deletion of the log takes all: nothing is
-written after it. `sync_lock` and `times_lock` are held for one sync or one file, and nobody asks for
-more than `append_lock` under them. `version_lock` guards one assignment or one count; under it nobody
-asks for anything.
+Locks: `append_lock` protects the active segment and the list of segments, `flush_lock` excludes
+flushing, retention and compaction from each other, `commit_lock` is for commits. A thread that
+needs several takes them from the last to the first. A thread that writes files holds one of them,
+and the deletion of the log takes all, so nothing is written after it. `sync_lock` and `times_lock`
+are held for one sync or one file; under them no other lock than `append_lock` is taken.
+`version_lock` protects one assignment or one count; under it no lock is taken.
 
-A sync that fails takes the log offline until the process ends: the system says once that it has lost
-something, and answers the next sync with success. A full disk is no such failure.
+A sync that fails takes the log offline until the process ends, because the system reports lost data
+only once and lets the next sync succeed. A full disk is not such a failure.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidelog.storage")
 
-_NO_BOOT = "offline"  # names no start of any machine
+_NO_BOOT = "offline"  # differs from every boot id
 
 
 class LogState:
@@ -133,7 +134,7 @@ class LogState:
         producer_id_expiration_ms: int,
         was_cut: bool = False,
     ) -> None:
-        """Take what was found on disk; the log ends, and others may read, where its segments end."""
+        """Store what was found on disk; the log ends, and is readable, up to its segments' end."""
         self.directory = directory
         self.topic = topic
         self.index = index
@@ -141,43 +142,43 @@ class LogState:
         self.append_lock = threading.RLock()
         self.flush_lock = threading.Lock()
         self.commit_lock = threading.Lock()
-        self.sync_lock = threading.Lock()  # one learns of a failure before another asks again
-        self.times_lock = threading.Lock()  # partition.times is written
+        self.sync_lock = threading.Lock()  # a failed sync is reported before the next sync
+        self.times_lock = threading.Lock()  # held while partition.times is written
         self.version_lock = threading.Lock()
 
         end_offset = segments[-1].tail.end_offset
         self.version = Version(0, segments, log_start_offset, 0, self.version_lock)
-        self._replaced: list[Version] = []  # that somebody holds, or held when they were replaced
+        self._replaced: list[Version] = []  # versions that a reader held when they were replaced
         self.active = segments[-1]
         self.ends = Ends(end_offset, end_offset, end_offset)
         self.epochs = epochs
         self.leader_epoch = max(0, epochs.last_begun)  # the last one that began here
-        self.recovery_point = recovery_point  # before it all is durable, indexes too
-        self.durable_offset = recovery_point  # before it batches and append times are durable
-        self.covered_offset = covered_offset  # before it append times outlive a power loss
-        self.cleaned_offset = cleaned_offset  # before it the log was compacted; None: never
-        self.replacing: frozenset[int] = frozenset()  # bases of segments that are being replaced
+        self.recovery_point = recovery_point  # everything before it is durable, indexes too
+        self.durable_offset = recovery_point  # batches and append times before it are durable
+        self.covered_offset = covered_offset  # append times before it survive a power loss
+        self.cleaned_offset = cleaned_offset  # the log before it was compacted; None: never
+        self.replacing: frozenset[int] = frozenset()  # segments that are being replaced
         self.pending_deletes = PendingDeletes()
 
-        self.last_append_time_ms = last_append_time_ms  # None: nobody knows
-        self.back_offset = back_offset  # where append times were last let go back; 0: nowhere
+        self.last_append_time_ms = last_append_time_ms  # None: unknown
+        self.back_offset = back_offset  # the last reset of the append clock; 0: none
         self.largest_event = LargestEvent(max_event_time)
         self.boot_id = boot_id
-        self._saved_times = b""  # what partition.times holds
+        self._saved_times = b""  # the content of partition.times
         self.producers: Producers | None = None  # see `read_producers`
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.opened_ms = now_ms
-        self.is_read = not self.size  # what appends need of the log is in memory
+        self.is_read = not self.size  # whether the data that appends need is in memory
 
         self.is_deleted = False
-        self.offline: str | None = None  # why it is, from a failed sync to the end of the process
+        self.offline: str | None = None  # why, from a failed sync to the end of the process
         self.is_closed = False
         self.is_stopped = False  # deleted, offline or closed: takes no batch
         self.logged_errors: set[tuple[str, str]] = set()  # logged once, until a flush succeeds
-        self.cutting: tuple[int, bool] | tuple[()] = ()  # a truncation under way: see `Cut`
+        self.cutting: tuple[int, bool] | tuple[()] = ()  # a truncation in progress, see `Cut`
         self.was_cut = was_cut  # truncated since the last clean stop: checkpoints may be older
         self.arrivals = Arrivals(config)
-        self.is_follower = False  # a leader says up to where others may read
+        self.is_follower = False  # a leader decides the high watermark
         self.config = config
 
     def __repr__(self) -> str:
@@ -210,44 +211,44 @@ class LogState:
         return sum(segment.tail.size for segment in self.version.segments)
 
     def hold(self) -> Version:
-        """Return the version that is current, held: use it in a `with` block, or release it."""
+        """Return the current version, held: use it in a `with` block, or release it."""
         with self.version_lock:
             version = self.version
             version.holders += 1
         return version
 
     def replace_segments(self, segments: tuple[Segment, ...], log_start_offset: int) -> int:
-        """Have other segments, and perhaps a later start; under the append lock.
+        """Replace the segments, and perhaps raise the start; needs the append lock.
 
-        Returns the number of the version that was replaced: its holders use its segments still.
+        Returns the number of the replaced version, whose holders still use its segments.
         """
         before = self._replace(segments, log_start_offset, self.version.generation)
         self.active = segments[-1]
         return before.number
 
     def move_start(self, offset: int) -> None:
-        """Let the log start at an offset, if it starts before; under the append lock."""
+        """Raise the log start to an offset, if it is lower; needs the append lock."""
         if offset > self.version.log_start_offset:
             self._replace(self.version.segments, offset, self.version.generation)
 
     def begin_generation(self) -> None:
-        """Refuse the answers of reads under way: NOT_LEADER_OR_FOLLOWER; under the append lock.
+        """Make reads in progress fail with NOT_LEADER_OR_FOLLOWER; needs the append lock.
 
-        For a new leader epoch, and for a truncation both before the files are cut and when the
-        log is whole again.
+        For a new leader epoch, and for a truncation both before the files are cut and when the log
+        is whole again.
         """
         version = self.version
         self._replace(version.segments, version.log_start_offset, version.generation + 1)
 
     def check_generation(self, version: Version) -> None:
-        """Raise NotLeaderOrFollower if the log was truncated, or led anew, since this version."""
+        """Raise NotLeaderOrFollower if a truncation or leader epoch has come since this version."""
         if self.version.generation != version.generation:
             raise NotLeaderOrFollower(
                 f"{self.topic}-{self.index}: the leader epoch has changed, or the log was truncated"
             )
 
     def begin_leader_epoch(self, epoch: int) -> None:
-        """Lead, or be led, in another epoch from now on."""
+        """Set the leader epoch, as leader or follower."""
         with self.append_lock:
             if epoch != self.leader_epoch:
                 self.leader_epoch = epoch
@@ -274,17 +275,17 @@ class LogState:
         return before
 
     def oldest_held(self) -> int | None:
-        """Return the number of the oldest version, not current any more, that somebody holds."""
+        """Return the number of the oldest replaced version that is still held, or None."""
         with self.version_lock:
             self._replaced = [each for each in self._replaced if each.holders]
             return self._replaced[0].number if self._replaced else None
 
     def remove_pending_deletes(self, now_ms: int) -> None:
-        """Remove files of deleted segments that are due and that nobody reads; raises OSError."""
+        """Remove files of deleted segments that are due and not in use. Raises OSError."""
         self.pending_deletes.remove_due(now_ms, self.oldest_held())
 
     def give_up_files(self) -> None:
-        """Never open a file of this log again: another log may have their names soon."""
+        """Never open a file of this log again, because another log may get their names."""
         with self.version_lock:
             versions = (*self._replaced, self.version)
         for version in versions:
@@ -320,14 +321,14 @@ class LogState:
         readable_offset = self.policy.readable_after_append(end_offset)
         if readable_offset > high_watermark:
             high_watermark = stable = readable_offset
-        # What Ends(...) does, without the Python frame of a NamedTuple's constructor.
+        # The same as Ends(...), without the Python frame of a NamedTuple's constructor.
         self.ends = tuple.__new__(Ends, (end_offset, high_watermark, stable))
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Let others read up to an offset; under the append lock.
+        """Let others read up to an offset; needs the append lock.
 
-        Never beyond the log's end, and never back. Every transaction is decided: there are none
-        open here, so the last stable offset is the same.
+        The high watermark never exceeds the log's end, and never decreases. There are no open
+        transactions here, so the last stable offset is the same.
         """
         end_offset, high_watermark, _ = self.ends
         offset = min(offset, end_offset)
@@ -335,7 +336,7 @@ class LogState:
             self.ends = tuple.__new__(Ends, (end_offset, offset, offset))
 
     def mark_durable(self, end_offset: int) -> None:
-        """Note that batches and append times are durable up to an offset."""
+        """Record that batches and append times are durable up to an offset."""
         with self.append_lock:
             self.durable_offset = max(end_offset, self.durable_offset)
             self.policy.flushed(self, self.durable_offset)
@@ -345,15 +346,15 @@ class LogState:
 
     @property
     def max_event_time(self) -> int | None:
-        """The largest event time there ever was below the high watermark; see `largest_event`.
+        """The largest event time ever below the high watermark; see `largest_event`.
 
-        Of segments whose times are not known yet nothing is read for it.
+        Segments whose times are not known yet are not read, and do not count.
         """
         with self.append_lock:
             return self.largest_event.below(self.ends.high_watermark, self.version.segments)
 
     def current_times(self) -> partition_times.PartitionTimes:
-        """Gather what `partition.times` keeps; nothing is read for it."""
+        """Return the content for `partition.times`; nothing is read for it."""
         lines = []
         for segment in self.version.segments:
             times, size = segment.known_times
@@ -380,21 +381,21 @@ class LogState:
         )
 
     def covered_times(self) -> partition_times.PartitionTimes:
-        """Gather times, claiming no more append times than have been made durable."""
+        """Return the content for `partition.times`, with only the append times that are durable."""
         with self.append_lock:
             return self.current_times()._replace(covered_offset=self.covered_offset)
 
     def note_saved_times(self, times: partition_times.PartitionTimes) -> None:
-        """Note that `partition.times` holds these already, durably."""
+        """Record that `partition.times` has this content already, durably."""
         self._saved_times = partition_times.pack(times)
 
     def save_times(
         self, times: partition_times.PartitionTimes, *, durable: bool, losable: bool = False
     ) -> None:
-        """Write `partition.times` where it has changed; raises OSError."""
+        """Write `partition.times` if it has changed. Raises OSError."""
         with self.times_lock:
             if self.offline is not None:
-                times = times._replace(boot_id=_NO_BOOT)  # gathered before it was
+                times = times._replace(boot_id=_NO_BOOT)  # collected before it went offline
             data = partition_times.pack(times)
             if data != self._saved_times:
                 partition_times.write(self.directory, data, durable=durable, losable=losable)
@@ -403,7 +404,7 @@ class LogState:
     # --- producers --------------------------------------------------------------------------------
 
     def read_producers(self) -> Producers:
-        """Return what is known of idempotent producers, read from snapshot and log when first asked.
+        """Return the idempotent producers, read from snapshot and log on first use.
 
         Raises KafkaStorageError and CorruptMessage.
         """
@@ -422,29 +423,29 @@ class LogState:
             except OSError as error:
                 raise self.storage_error("producers' state cannot be read", error) from error
         with self.append_lock:
-            if self.producers is None:  # else somebody was faster, and may have appended since
+            if self.producers is None:  # another thread may have read them and appended since
                 self.producers = read
             return self.producers
 
     # --- when the disk fails ----------------------------------------------------------------------
 
     def check_online(self) -> None:
-        """Raise KafkaStorageError when the log is offline."""
+        """Raise KafkaStorageError if the log is offline."""
         if self.offline is not None:
             raise KafkaStorageError(f"{self.topic}-{self.index} is offline: {self.offline}")
 
     def check_usable(self) -> None:
-        """Raise what is wrong with a log whose files must not be written; for holders of a lock."""
+        """Raise the error of a log whose files must not be written; for holders of a lock."""
         if self.is_deleted:
             raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
         self.check_online()
 
     def go_offline(self, why: str) -> None:
-        """Serve nothing until the next start, which finds out what the disk has.
+        """Serve nothing until the next start, which finds out what is on disk.
 
-        The system has said once that it lost something, and may have dropped it from memory: the next
-        sync would succeed. What memory still holds would hide from recovery what is
-        missing, so it is given up; and append times beyond what was made durable are not trusted.
+        The system has reported once that it lost data, and may have dropped it from memory: the
+        next sync would succeed. Data that is still in memory would hide from recovery what is
+        missing, so it is dropped; append times that are not known to be durable are not trusted.
         """
         with self.append_lock:
             if self.offline is not None:
@@ -463,10 +464,10 @@ class LogState:
                     segment.forget_cached()
 
     def note_offline(self) -> None:
-        """Have partition.times say that the log went offline, as soon as the disk takes it.
+        """Record in partition.times that the log went offline, as soon as the disk allows it.
 
-        A start on a disk that never took it believes the append times it reads, unless the machine
-        was started again.
+        If the disk never allows it, the next start trusts the append times that it reads, unless
+        the machine was restarted.
         """
         with contextlib.suppress(OSError):
             self.save_times(self.covered_times(), durable=False)
@@ -490,7 +491,7 @@ class LogState:
             reason = f"the disk is full ({reason})"
         if isinstance(error, files.SyncError):
             self.go_offline(f"{what}: {reason}")
-        if (what, reason) not in self.logged_errors:  # a full disk fails every append
+        if (what, reason) not in self.logged_errors:  # with a full disk every append fails
             self.logged_errors.add((what, reason))
             _log.error(
                 "storage error",

@@ -1,12 +1,12 @@
-"""Cutting a log back, and beginning it anew: what a follower does whose log is not its leader's.
+"""Truncating a log and restarting it empty: for a follower whose log differs from its leader's.
 
-A truncation cuts, at the end of a batch, everything that belongs to the log. Its intention is written
-to `partition.times` first, durably: a crash before that leaves the log as it was, and the next start
-completes what was interrupted after it. Until a clean stop `partition.times` also says what the
-checkpoints of the directory are not to be believed: they may be older than the truncation.
+A truncation cuts, at the end of a batch, everything that belongs to the log. Its intention is
+written to `partition.times` first, durably. A crash before that leaves the log as it was; after it,
+the next start completes the truncation. Until a clean stop `partition.times` also says which values
+of the directory's checkpoints may be older than the truncation.
 
-Readers find the shorter log before the files are cut. A read that began before, or meanwhile, is
-answered NOT_LEADER_OR_FOLLOWER: the generation of the log has changed when it ends.
+Readers see the shorter log before the files are cut. A read that began earlier gets
+NOT_LEADER_OR_FOLLOWER, because the generation of the log has changed when it ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger("tidelog.storage")
 
 
 class Truncater:
-    """The part of a partition that cuts it back."""
+    """The part of a partition that truncates it."""
 
     __slots__ = ("_compactor", "_flusher", "_state")
 
@@ -44,13 +44,14 @@ class Truncater:
         self._compactor = compactor
 
     def truncate_to(self, offset: int, *, below_high_watermark: bool = False) -> int:
-        """Drop every batch that reaches `offset` or lies behind it; return where the log ends.
+        """Drop every batch that reaches `offset` or is after it; return the log end offset.
 
-        The log ends where its last batch that lies before the offset as a whole ends; where none
-        is left, and the offset lies before the log's start, it begins anew there. It is durable
-        then. What lies below the high watermark may have been read and acknowledged: it is cut
-        only with `below_high_watermark`, for an unclean election. Raises OffsetOutOfRange and
-        KafkaStorageError; when the files cannot be cut half way the log is offline.
+        The log ends after its last batch that is wholly before the offset. If no batch remains, and
+        the offset is before the log's start, the log restarts empty there. The truncation is
+        durable when it returns. Records below the high watermark may have been read and
+        acknowledged: they are dropped only with `below_high_watermark`, for an unclean election.
+        Raises OffsetOutOfRange and KafkaStorageError; if cutting the files fails half way, the log
+        is offline.
         """
         state = self._state
         state.check_online()
@@ -70,10 +71,11 @@ class Truncater:
         return state.ends.log_end_offset
 
     def start_at(self, offset: int) -> None:
-        """Drop every batch, and let the log begin, and end, at an offset. It is durable then.
+        """Drop every batch, and restart the log, empty, at an offset. Durable when it returns.
 
-        For a follower whose leader's log starts behind the end of its own. Raises OffsetOutOfRange
-        and KafkaStorageError; when the files cannot be removed half way the log is offline.
+        This is for a follower whose leader's log starts after the end of its own. Raises
+        OffsetOutOfRange and KafkaStorageError; if removing the files fails half way, the log is
+        offline.
         """
         state = self._state
         state.check_online()
@@ -129,9 +131,9 @@ class Truncater:
     def _intend(
         self, kept: Sequence[Segment], start_offset: int, end_offset: int, *, begins_anew: bool
     ) -> None:
-        """Write down, durably, what is about to be cut; raises OSError.
+        """Record, durably, the truncation that follows. Raises OSError.
 
-        No line of `partition.times` speaks of a segment that is about to be another.
+        `partition.times` then has no line of a segment that will change.
         """
         state = self._state
         state.largest_event.keep(state.max_event_time)
@@ -156,9 +158,9 @@ class Truncater:
         state.cutting = end_offset, begins_anew
 
     def _last_times(self, end_offset: int, *, begins_anew: bool) -> tuple[int | None, int]:
-        """Return the last append time of what is left, and the operator's mark in it; raises OSError.
+        """Return the last append time that remains, and the last reset in the log. Raises OSError.
 
-        Where nothing is left, or nobody knows, time does not go back.
+        If nothing remains, or it is unknown, the append clock does not go back.
         """
         state = self._state
         back_offset = state.back_offset if state.back_offset <= end_offset else 0
@@ -177,7 +179,7 @@ class Truncater:
         end_offset: int,
         high_watermark: int,
     ) -> None:
-        """Have readers find the shorter log from now on; those that have begun are overtaken."""
+        """Let readers see the shorter log from now on; reads in progress are refused."""
         state = self._state
         state.cut_ends(end_offset, high_watermark)
         state.replace_segments(segments, start_offset)
@@ -185,14 +187,14 @@ class Truncater:
         self._compactor.overtake()
 
     def _remove(self, gone: Sequence[Segment]) -> None:
-        """Remove the files of segments, the last one first; raises OSError."""
+        """Remove the files of segments, the last segment first. Raises OSError."""
         for segment in reversed(gone):
             for path in segment.rename_away():
                 files.unlink(path)
             segment.give_up()
 
     def _finish(self, end_offset: int, *, begins_anew: bool) -> None:
-        """Cut what the whole log shares, make all durable, and say that it is done; raises OSError."""
+        """Truncate the shared files, make all durable, and record the end. Raises OSError."""
         state = self._state
         self._drop_snapshots(-1 if begins_anew else end_offset)
         if begins_anew:
@@ -217,7 +219,7 @@ class Truncater:
         )
 
     def _drop_snapshots(self, end_offset: int) -> None:
-        """Remove what is known of producers behind an offset; raises OSError."""
+        """Remove the producer snapshots after an offset. Raises OSError."""
         directory = self._state.directory
         for offset in loading.listed(directory).snapshot_offsets:
             if offset > end_offset:
@@ -225,7 +227,7 @@ class Truncater:
 
     @contextlib.contextmanager
     def _as_before(self) -> Iterator[None]:
-        """Raise what went wrong while nothing has been changed yet."""
+        """Raise the error of a step before any change."""
         try:
             yield
         except OSError as error:
@@ -233,7 +235,7 @@ class Truncater:
 
     @contextlib.contextmanager
     def _half_way(self) -> Iterator[None]:
-        """Take the log offline where the disk refuses the next step: the next start completes it."""
+        """Take the log offline if a step fails on disk: the next start completes the truncation."""
         try:
             yield
         except OSError as error:

@@ -1,8 +1,8 @@
-"""What readers of a log hold: an immutable version of it, and where it ends.
+"""An immutable version of a log, which readers hold, and the log's ends.
 
-A version is replaced whole, whenever the log has other segments or another start. Readers that hold one
-read its segments as long as they like: files of segments that were deleted or replaced are removed
-when the last holder has let go, and not before.
+A version is replaced as a whole when the log gets other segments or another start. Readers that
+hold one may read its segments for as long as they like: the files of deleted or replaced segments
+are removed only when the last holder has released it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class Ends(NamedTuple):
-    """Where a log ends, for whom. Read as one value, so that the three belong together."""
+    """The ends of a log. Read as one value, so that the three are consistent."""
 
     log_end_offset: int  # the offset of the next record
-    high_watermark: int  # others may read what lies before it
-    last_stable_offset: int  # every transaction before it is decided
+    high_watermark: int  # others may read below it
+    last_stable_offset: int  # every transaction below it is complete
 
 
 class Version:
-    """The segments of a log and its start, as they are until the next version.
+    """The segments of a log and its start, until the next version.
 
-    `LogState.hold` returns one that is counted as held; `release`, or the end of a `with` block, lets
-    go of it.
+    `LogState.hold` returns a version that is counted as held, until `release` or the end of a
+    `with` block.
     """
 
     __slots__ = ("_lock", "generation", "holders", "log_start_offset", "number", "segments")
@@ -48,7 +48,7 @@ class Version:
         self._lock = lock
 
     def release(self) -> None:
-        """Let go of the version."""
+        """Release the version."""
         with self._lock:
             self.holders -= 1
 

@@ -1,6 +1,6 @@
-"""Opening a partition's directory after a clean stop, a crash, or another broker's use of it.
+"""Opening a partition's directory after a clean stop, a crash, or its use by another broker.
 
 Promises that nothing acknowledged and durable is cut off, and that nothing damaged is served. Begin
-with `loading.py`; `verification.py` checks one segment batch by batch, `leftovers.py` ends
-interrupted changes of names.
+with `loading.py`. `verification.py` checks one segment batch by batch; `leftovers.py` completes or
+undoes interrupted renames.
 """

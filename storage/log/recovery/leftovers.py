@@ -1,15 +1,15 @@
-"""What an interrupted change leaves in a partition's directory, ours or Apache Kafka's, and its end.
+"""Leftovers of interrupted changes in a partition's directory, ours or Apache Kafka's.
 
-    .tmp       a small file that was being replaced: dropped
-    .deleted   files of a segment that retention took: dropped
-    .cleaned   segments that compaction, or the splitting of a segment, was still writing: dropped
-    .swap      such segments, complete: they take the place of those they were made from, unless
-               a .cleaned at or before them shows that the splitting had not come to its end
-               Append times follow their log, and alone they belong to the one in place.
-    an index without its log: dropped
+    .tmp       a small file that was being replaced: removed
+    .deleted   files of a segment that retention deleted: removed
+    .cleaned   segments that compaction, or the splitting of a segment, was still writing: removed
+    .swap      such segments, complete: they replace the segments they were made from, unless
+               a .cleaned at or before them shows that the splitting was not complete.
+               Append times are renamed with their log; alone they belong to the current one.
+    an index without its log: removed
 
-These are the rules of Kafka's LogLoader. One thing is more careful: a .swap of which a copy got only
-a part is set aside (`.stray`) as long as what it was to replace is there.
+These are the rules of Kafka's LogLoader, with one exception: an incomplete copy of a .swap is
+renamed to `.stray` as long as the segments that it would replace exist.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INDEXES = (
     filenames.TXN_INDEX_SUFFIX,
 )
 
-# The log goes last of a segment: what is left of an interrupted removal is a segment, or nothing.
+# The log is removed last: an interrupted removal leaves a segment, or nothing.
 _REMOVAL = (
     *_INDEXES,
     filenames.SNAPSHOT_SUFFIX,
@@ -46,16 +46,16 @@ _log = logging.getLogger("tidelog.storage")
 
 
 class _Swap(NamedTuple):
-    """A complete segment that has not got its name yet."""
+    """A complete segment that does not have its final name yet."""
 
     base_offset: int
-    last_offset: int  # of its batches; below the base when it has none
-    whole_size: int  # bytes of whole batches
+    last_offset: int  # of its batches; below the base offset if it has none
+    whole_size: int  # the bytes of whole batches
     size: int
 
 
 def tidy(directory: Path) -> bool:
-    """Finish or undo what was interrupted; True when segments were replaced. Raises OSError."""
+    """Complete or undo interrupted changes; True if segments were replaced. Raises OSError."""
     names = [path.name for path in directory.iterdir()]
     for name in names:
         if filenames.is_leftover(name):
@@ -73,10 +73,10 @@ def tidy(directory: Path) -> bool:
 
 
 def remove_behind(directory: Path, offset: int, *, everything: bool) -> None:
-    """Remove the segments that begin behind an offset, durably; or every segment. Raises OSError.
+    """Remove the segments that begin after an offset, or all, durably. Raises OSError.
 
-    The last one goes first, so what is left is a log at any moment. Snapshots of producers behind
-    the offset go with them.
+    The last one is removed first, so that the files are a valid log at any moment. Snapshots of
+    producers after the offset are removed too.
     """
     there = _ending([path.name for path in directory.iterdir()], "")
     ours = [file for file in there if file.suffix in _REMOVAL]
@@ -88,9 +88,9 @@ def remove_behind(directory: Path, offset: int, *, everything: bool) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file to what no broker reads and none removes; raises OSError.
+    """Rename a file to a name that brokers ignore, and return its path. Raises OSError.
 
-    `.stray`, or `.2.stray` and so on: one that was set aside before stays.
+    The suffix is `.stray`, or `.2.stray` and so on, if there is one already.
     """
     target, number = path.with_name(path.name + filenames.STRAY_SUFFIX), 2
     while target.exists():
@@ -113,7 +113,7 @@ def _remove(directory: Path, found: Sequence[filenames.SegmentFile], suffix: str
 
 
 def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool:
-    """Put complete segments in the place of those they were made from."""
+    """Replace segments by the complete ones that were made from them."""
     there = _ending([path.name for path in directory.iterdir()], "")
     logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
     swaps, aside = [], set()
@@ -144,10 +144,10 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
             "compacted segment takes its place",
             extra={"directory": directory, "base_offset": swap.base_offset},
         )
-        for suffix in (*_INDEXES, filenames.LOG_SUFFIX):  # the log last: until then it is a swap
+        for suffix in (*_INDEXES, filenames.LOG_SUFFIX):  # the log last: it completes the swap
             _put_in_place(directory, filenames.SegmentFile(swap.base_offset, suffix))
     completed = bool(swaps)
-    for file in swapped:  # behind their log, which is not what they speak of before
+    for file in swapped:  # after their log, to which they belong only then
         if file.suffix == filenames.APPEND_TIMES_SUFFIX and file.offset not in aside:
             _put_in_place(directory, file)
             completed = True
@@ -158,14 +158,14 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
 
 
 def _put_in_place(directory: Path, file: filenames.SegmentFile) -> None:
-    """Give a file its name; an index that is not there is made anew."""
+    """Give a file its final name; a missing index is built."""
     path = directory / filenames.segment_file(*file)
     with contextlib.suppress(FileNotFoundError):
         files.rename(path.with_name(path.name + filenames.SWAP_SUFFIX), path)
 
 
 def _read(directory: Path, base_offset: int) -> _Swap:
-    """Look at the headers of a segment that is still called .swap."""
+    """Read the headers of a segment whose name still ends in .swap."""
     name = filenames.segment_file(base_offset, filenames.LOG_SUFFIX) + filenames.SWAP_SUFFIX
     path = directory / name
     size = path.stat().st_size
@@ -182,7 +182,7 @@ def _read(directory: Path, base_offset: int) -> _Swap:
 
 
 def _remove_orphans(directory: Path) -> None:
-    """Remove indexes of no log: a segment that begins there one day would take them for its own."""
+    """Remove indexes without a log, because a later segment with that name would use them."""
     there = _ending([path.name for path in directory.iterdir()], "")
     logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
     for file in there:

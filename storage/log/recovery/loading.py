@@ -1,12 +1,11 @@
-"""Opening a partition's directory: what is believed, what is checked, what is cut off.
+"""Opening a partition's directory: what is trusted, what is checked, what is cut off.
 
 After a clean stop (`.kafka_cleanshutdown` in the log directory) the recovery point is the end of
-the log, which the headers behind the last index entry confirm; no more of the log is read. After
-any other end, everything from the recovery point on is checked batch by batch, checksum and order;
-the log is cut at the first bad one, later segments go, and index and append times are made to end
-where the log ends. What lies before the recovery point was durable then and is believed.
-
-A crash in the middle of recovery leaves a log that recovers again.
+the log. The headers after the last index entry confirm that, and no more of the log is read. After
+any other end, everything from the recovery point on is checked batch by batch, checksum and order.
+The log is cut at the first bad batch, later segments are removed, and indexes and append times are
+made to end where the log ends. Data before the recovery point was durable and is trusted. A crash
+during recovery leaves a log that can be recovered again.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ _log = logging.getLogger("tidelog.storage")
 
 
 class Loaded(NamedTuple):
-    """The segments of a partition, checked as far as they needed it."""
+    """The segments of a partition, checked as far as necessary."""
 
     segments: tuple[Segment, ...]  # by base offset, at least one; the last is open for append
     last_append_time_ms: int | None
-    back_offset: int  # where append times were let go back; 0 where the log shows it no more
+    back_offset: int  # the last reset of the append clock; 0 if the log no longer has it
 
 
 class Directory(NamedTuple):
-    """What a partition's directory holds."""
+    """The content of a partition's directory."""
 
     base_offsets: list[int]  # ascending
     snapshot_offsets: list[int]  # ascending
@@ -58,14 +57,14 @@ def load(
     known: PartitionTimes | None,
     boot_id: str,
 ) -> Loaded:
-    """Open the segments of a directory; one that holds none gets one where the log starts.
+    """Open the segments of a directory; an empty one gets a segment at the log's start.
 
-    `contiguous`: no compaction has made holes in the offsets. `known` is what `partition.times`
-    says, `boot_id` names this start of the machine. A truncation that was under way is completed.
-    Raises OSError.
+    `contiguous` means that compaction has made no holes in the offsets. `known` is the content of
+    `partition.times`, `boot_id` identifies this boot of the machine. A truncation that was in
+    progress is completed. Raises OSError.
     """
     if leftovers.tidy(directory) and known is not None:
-        known = known._replace(segments=())  # it speaks of what has been replaced
+        known = known._replace(segments=())  # it describes replaced segments
     cut_offset = verification.NO_LIMIT
     if known is not None and known.cut is not None and known.cut.offset is not None:
         cut_offset, was_clean = known.cut.offset, False
@@ -100,8 +99,8 @@ def load(
         segment.seal()
     back_offset = 0 if known is None else known.back_offset
     if segments[-1].base_offset < back_offset:
-        back_offset = 0  # its mark was cut off, and in here no time goes back
-    # Also of entries doubted next: time does not go back.
+        back_offset = 0  # the reset was cut off, and no append time decreases in the rest
+    # Entries that are doubted next count too, because append times never decrease.
     last_time = _last_append_time(segments, back_offset, stamps)
     if known is None and not was_clean:
         _doubt_append_times(segments, segments[0].base_offset)
@@ -115,7 +114,7 @@ def load(
 
 
 def _described(directory: Path, base_offsets: Sequence[int], start_offset: int) -> list[Segment]:
-    """Return the segments there are, as long as their files are; else one that is empty. Raises OSError."""
+    """Return the segments with their file sizes; else one empty segment. Raises OSError."""
     sizes = {
         base: (directory / filenames.segment_file(base, filenames.LOG_SUFFIX)).stat().st_size
         for base in base_offsets
@@ -128,10 +127,10 @@ def _described(directory: Path, base_offsets: Sequence[int], start_offset: int) 
 
 
 def _was_open_in_kafka(segment: Segment) -> bool:
-    """Tell whether Kafka had the log open since we did, and was not stopped cleanly.
+    """Tell whether Kafka has opened the log since we did, and was not stopped cleanly.
 
-    It gives the last segment's index its full size when it opens a log, and takes what was not used away
-    when it closes it. An index of ours never ends with zeros: no entry has position 0. Raises OSError.
+    Kafka gives the last segment's index its full size when it opens a log, and truncates it when it
+    closes it. Our indexes never end with zeros, because no entry has position 0. Raises OSError.
     """
     path = segment.directory / filenames.segment_file(
         segment.base_offset, filenames.OFFSET_INDEX_SUFFIX
@@ -148,10 +147,10 @@ def _was_open_in_kafka(segment: Segment) -> bool:
 
 
 def _adopt(segments: Sequence[Segment], known: PartitionTimes | None, *, was_clean: bool) -> None:
-    """Believe `partition.times` of segments that are as long as it says.
+    """Apply the lines of `partition.times` to segments of the same size.
 
-    After a clean stop it describes all there is: where there is more, somebody else has written
-    there, and may have written all of it anew. After a crash there may be more.
+    After a clean stop the file describes everything: a longer log was written by another program,
+    which may have changed all of it. After a crash the log may be longer.
     """
     if known is None:
         return
@@ -165,9 +164,10 @@ def _adopt(segments: Sequence[Segment], known: PartitionTimes | None, *, was_cle
 
 
 def _clean_end(active: Segment, recovery_point: int, known: PartitionTimes | None) -> int | None:
-    """Return where the log ends after a clean stop; None when nobody can vouch for it.
+    """Return the end of the log after a clean stop; None if it is not certain.
 
-    `partition.times` can if the segment has the size it says; else the log's last batches can.
+    `partition.times` gives it if the segment has the size in the file; else the log's last batches
+    do.
     """
     for line in known.segments[-1:] if known is not None else ():
         if (line.base_offset, line.size) == (active.base_offset, active.tail.size):
@@ -176,11 +176,11 @@ def _clean_end(active: Segment, recovery_point: int, known: PartitionTimes | Non
 
 
 def _doubt_append_times(segments: Sequence[Segment], covered_offset: int) -> None:
-    """Say that nobody knows when what lies behind an offset was appended, if anything does.
+    """Mark the append times after an offset as unknown.
 
-    The power was lost, or another program has written there; either way the file's entries may
-    be older than the batches they seem to speak of, but for those it vouches for (flush mode).
-    Raises OSError.
+    There was a power loss, or another program has written there. Either way the file's entries may
+    be older than the batches that they describe, except for those that the file marks as durable
+    (flush mode). Raises OSError.
     """
     for segment in segments:
         end_offset = segment.tail.end_offset
@@ -198,19 +198,19 @@ def _doubt_append_times(segments: Sequence[Segment], covered_offset: int) -> Non
 
 
 def _note_unknown(segments: Sequence[Segment], *, was_clean: bool) -> None:
-    """Have segments' times say whether some append time is unknown; raises OSError."""
+    """Record in the segments' times whether some append time is unknown. Raises OSError."""
     for segment in segments:
         times, size = segment.known_times
         if size < segment.tail.size:
             times.has_unknown |= not segment.append_times.is_complete
-        elif times.has_unknown and not was_clean:  # may have been said of what was cut off since
+        elif times.has_unknown and not was_clean:  # perhaps only of batches cut off since
             times.has_unknown = not segment.append_times.is_complete
 
 
 def _ends_at(segment: Segment, offset: int) -> bool:
-    """Tell whether the log's last batch is the one before `offset`: few headers are read for it.
+    """Tell whether the log's last batch ends before `offset`; reads few headers.
 
-    A checkpoint may be older than the log it is about, and must not hide what came after.
+    A checkpoint may be older than the log, and must not hide later batches.
     """
     end_offset = segment.base_offset
     if segment.tail.size:
@@ -227,10 +227,10 @@ def _ends_at(segment: Segment, offset: int) -> bool:
 def _last_append_time(
     segments: Sequence[Segment], back_offset: int, stamps: Mapping[int, int | None]
 ) -> int | None:
-    """Return the last append time on record, from the newest segment that has one, or a later stamp.
+    """Return the last stored append time, from the newest segment with one, or a later batch time.
 
-    Of segments before `back_offset` nothing counts. `stamps` are the largest met in each, by base
-    offset: where an append time has been lost, they still show how far the partition's time had come.
+    Segments before `back_offset` do not count. `stamps` are the largest LogAppendTime times in each
+    segment, by base offset: if an append time is lost, they show how far the append clock had come.
     """
     found, last_time = False, None
     for segment in reversed(segments):
@@ -244,7 +244,7 @@ def _last_append_time(
 
 
 def listed(directory: Path) -> Directory:
-    """List what belongs to segments in a partition's directory; raises OSError."""
+    """List the segment files in a partition's directory. Raises OSError."""
     bases, snapshot_offsets = [], []
     for path in directory.iterdir():
         file = filenames.parse_segment_file(path.name)
@@ -267,12 +267,11 @@ def _recover(
     known: PartitionTimes | None,
     cut_offset: int,
 ) -> dict[int, int | None]:
-    """Check the log from the recovery point on, cut it, and drop the segments behind a cut.
+    """Check the log from the recovery point on, cut it, and drop the segments after a cut.
 
-    No batch of the last segment that reaches `cut_offset` is kept.
-    Of segments before the log's start, which have been deleted, a power loss may bring back any, and
-    any part of one: that is cut, and the log goes on all the same.
-    Returns the largest LogAppendTime stamp met in each segment, by base offset.
+    No batch of the last segment that reaches `cut_offset` is kept. Segments before the log's start
+    have been deleted, but a power loss may restore any part of them: they are cut, and the log
+    continues all the same. Returns the largest LogAppendTime time in each segment, by base offset.
     """
     stamps: dict[int, int | None] = {}
     is_ours = known is not None
@@ -298,7 +297,7 @@ def _recover(
         stamps[segment.base_offset] = checked.stamp
         segment.cut(checked.tail if not is_gone else Tail(limit, checked.tail.size))
         if (checked.tail.size, segment.append_times.size()) != (size, times_size):
-            segment.sync()  # what was durable before is not synced again: the rest must not come back
+            segment.sync()  # the cut must be durable
         if is_whole or is_gone:
             continue
         _log.warning(
@@ -319,7 +318,7 @@ def _recover(
 
 
 def _drop(segment: Segment) -> None:
-    """Remove a segment behind a cut; what another program wrote is set aside instead."""
+    """Remove a segment after a cut; a segment that another program wrote is renamed instead."""
     if segment.tail.size and not segment.append_times.is_complete:
         away = leftovers.set_aside(segment.path)
         _log.warning("segment behind a cut set aside", extra={"file": away})
@@ -327,16 +326,17 @@ def _drop(segment: Segment) -> None:
 
 
 def _drop_empty(segments: list[Segment]) -> None:
-    """Remove the first segments where they hold nothing: the log begins where it can be read."""
+    """Remove the first segments if they are empty: the log begins where it can be read."""
     while len(segments) > 1 and not segments[0].tail.size:
         segments.pop(0).remove()
 
 
 def _began_here(segment: Segment, is_ours: bool) -> bool:
-    """Tell whether we made a segment: its batches have no holes, and it begins where another ended.
+    """Tell whether we created a segment: it has no holes, and begins where another ended.
 
-    What another program made has no append times, and is marked so once we have opened it
-    (`is_ours`). Their file, emptied or gone then, is what a power loss leaves of a new segment.
+    A segment of another program has no append times, and is marked so once we have opened it
+    (`is_ours`). An empty or missing file of append times is what a power loss leaves of a new
+    segment.
     """
     if not len(segment.append_times):
         return is_ours or segment.append_times.file.path.exists()
@@ -344,9 +344,9 @@ def _began_here(segment: Segment, is_ours: bool) -> bool:
 
 
 def _goes_on(later: Sequence[Segment], is_ours: bool) -> bool:
-    """Tell whether the log goes on without a hole, as we write it, or not at all.
+    """Tell whether the log continues without a hole, as we write it, or ends.
 
-    Where no batch follows, a hole would only keep consumers waiting for what is in it.
+    If no batch follows, a hole would only make consumers wait for its offsets.
     """
     return _began_here(later[0], is_ours) or not any(segment.tail.size for segment in later)
 
@@ -355,7 +355,7 @@ def _goes_on(later: Sequence[Segment], is_ours: bool) -> bool:
 
 
 def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: int) -> None:
-    """Remove snapshots of what has been cut off, durably: others will have written up to there."""
+    """Remove producer snapshots after a cut, durably: other batches will get these offsets."""
     later = [offset for offset in offsets if offset > end_offset]
     for offset in later:
         files.unlink(filenames.snapshot_path(directory, offset))
@@ -364,7 +364,7 @@ def _drop_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: i
 
 
 def remove_stray_snapshots(directory: Path, segments: Sequence[Segment]) -> None:
-    """Remove snapshots but those at the beginning of a segment and at the log's end."""
+    """Remove all producer snapshots except those at the start of a segment or at the log's end."""
     wanted = {segment.base_offset for segment in segments} | {segments[-1].tail.end_offset}
     for offset in listed(directory).snapshot_offsets:
         if offset not in wanted:

@@ -1,4 +1,4 @@
-"""Opening a partition: what its directory holds becomes a `LogState`.
+"""Opening a partition: builds a `LogState` from the content of its directory.
 
 After a clean stop nothing of the log is read; after any other end `loading` recovers it first.
 """
@@ -42,11 +42,11 @@ def open_log(
     producer_id_expiration_ms: int = 86_400_000,
     boot_id: str = "",
 ) -> LogState:
-    """Read what the directory holds; recover the log when the last stop was not clean.
+    """Open a directory; recover the log if the last stop was not clean.
 
-    `boot_id` names this start of the machine: what was appended since the last flush of another one
-    has no append time that could be relied on. Before `cleaned_offset` the log was compacted: None is
-    never. Raises OSError.
+    `boot_id` identifies this boot of the machine: appends since the last flush in another boot have
+    no reliable append time. Before `cleaned_offset` the log has been compacted; None means never.
+    Raises OSError.
     """
     known = partition_times.read(directory)
     if known is not None:
@@ -104,7 +104,7 @@ def open_log(
     elif known is None or (known.boot_id, known.back_offset) != (boot_id, state.back_offset):
         state.save_times(state.covered_times(), durable=False, losable=known is None)
     elif was_clean:
-        state.note_saved_times(known)  # as the last close left it, durably
+        state.note_saved_times(known)  # the last close wrote it durably
     return state
 
 
@@ -127,7 +127,7 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 
 def _epoch_of_last_batch(segments: Sequence[Segment]) -> int:
-    """Return the epoch in the last batch's header, where no checkpoint tells; raises OSError."""
+    """Return the epoch in the last batch's header, if no checkpoint has it. Raises OSError."""
     try:
         last = reading.last_batch(segments)
     except CorruptMessage:

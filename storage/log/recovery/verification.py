@@ -1,7 +1,8 @@
-"""Verifying a segment after a crash, batch by batch: where it ends, and the index entries it lacks.
+"""Verifying a segment after a crash, batch by batch: its end, and missing index entries.
 
-A batch is good when its checksum holds and its offsets follow. What lies before the recovery point was
-durable and is not read again; the check begins behind the last index entry before it. Nothing is cut here.
+A batch is good if its checksum is right and its offsets follow. Data before the recovery point was
+durable and is not read again: the check begins after the last index entry before it. This module
+cuts nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _log = logging.getLogger("tidelog.storage")
 
 
 class Checked(NamedTuple):
-    """What a segment holds that is good."""
+    """The good part of a segment."""
 
     tail: Tail
-    stamp: int | None  # the largest LogAppendTime stamp met
+    stamp: int | None  # the largest time of a LogAppendTime batch
 
 
 def check(
@@ -42,20 +43,19 @@ def check(
 ) -> Checked:
     """Verify a segment's batches from the recovery point on, and complete its index.
 
-    None that reaches `end_offset`: a truncation to it was interrupted.
-
-    A batch is good when its checksum holds and its offsets follow, below the next segment's. The
+    Stops before a batch that reaches `end_offset`, to which a truncation was interrupted. A batch
+    is good if its checksum is right and its offsets follow, below those of the next segment. The
     base offset of format 2 is outside its checksum: in a log that we wrote, and that was not
-    compacted (`strict`), it must be the next offset exactly.
+    compacted (`strict`), it must be exactly the next offset.
     """
     good = _starting_point(segment, recovery_point)
     bound = min(
         limit_offset, segment.base_offset + MAX_RELATIVE_OFFSET + 1
-    )  # as an index can tell it
+    )  # as precisely as an index has it
     segment.truncate_indexes(good)
     largest = segment.time_index.last()
     if strict and segment.append_times.is_complete and not good.size:
-        segment.is_true = True  # we wrote it, and make its indexes now
+        segment.is_true = True  # we wrote it, and its indexes are built now
     stamp = None
     try:
         for found in segment.walk(good.size):
@@ -86,10 +86,10 @@ def check(
 
 
 def _starting_point(segment: Segment, recovery_point: int) -> Tail:
-    """Return from where to check: behind the last index entry before the recovery point.
+    """Return where the check begins: after the last index entry before the recovery point.
 
-    As (offset that comes next there, position). The segment's beginning when there is no entry, or
-    when the entry does not hold true; then the whole index is made anew.
+    The result is (the next offset there, position). It is the segment's beginning if there is no
+    entry, or if the entry is wrong; then the whole index is built again.
     """
     segment.read_indexes()
     entry = segment.index.floor(recovery_point - 1)
@@ -106,9 +106,9 @@ def _starting_point(segment: Segment, recovery_point: int) -> Tail:
 
 
 def _follows(found: Found, expected_offset: int, strict: bool) -> bool:
-    """Tell whether a batch may come where `expected_offset` is the next offset."""
+    """Tell whether a batch is valid where `expected_offset` is the next offset."""
     base_offset, last_offset = found.batch.base_offset, found.batch.last_offset
-    if base_offset < 0:  # a compressed wrapper of format 0 or 1 shows its last offset alone
+    if base_offset < 0:  # the header of a format-0/1 wrapper has only its last offset
         if not strict:
             return last_offset >= expected_offset
         summary = summarize(found.buffer, found.batch)

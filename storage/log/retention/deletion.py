@@ -1,8 +1,8 @@
-"""What retention does to segments once `timestamps` has judged them: their files go, and it is said.
+"""Deleting segments that retention has expired: renaming their files, and logging why.
 
-A partition decides when, under its locks; this is how. A policy is a rule in `timestamps`, and a limit
-in `delete`. It goes on when the disk is full, for then it is
-needed most: what a deletion writes is small, and room for it is made from what is about to go.
+A partition decides under its locks when to delete; this module deletes. A new policy is a rule in
+`storage/time/retention.py`, and a limit in `delete`. Deletion works on a full disk, where it is
+needed most: it writes little, and frees space for that first.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _log = logging.getLogger("tidelog.storage")
 
 
 def is_full(error: OSError) -> bool:
-    """Tell whether a disk is merely full: not a sync that failed, after which nothing is certain."""
+    """Tell whether an error means a full disk, and not a failed sync, which leaves doubt."""
     return error.errno in FULL and not isinstance(error, files.SyncError)
 
 
 class Deletion(NamedTuple):
-    """A segment that retention has deleted, and why."""
+    """A segment that retention has deleted, and the reason."""
 
     base_offset: int
     end_offset: int
     size: int
     policy: str  # the setting that deleted it, or log start offset
-    largest_time: int | None  # of its records
+    largest_time: int | None  # the largest record time of the segment
     last_append_time: int | None
     limit: int | None  # the setting's value, or the log start offset
-    event_time: int | None  # the largest of its records, as far as it counts
-    max_event_time: int | None  # the largest the partition has ever had, then
+    event_time: int | None  # the largest event time of the segment, as far as it counts
+    max_event_time: int | None  # the partition's largest at that moment
 
 
 def candidates(segments: Sequence[Segment]) -> list[Candidate]:
-    """Present segments to be judged; their times are read if they are asked for, raising OSError."""
+    """Return segments for judgement; their times are read on demand, which raises OSError."""
     return with_inherited_times(
         Candidate(s.tail.end_offset, s.tail.size, functools.partial(_times_of, s)) for s in segments
     )
@@ -61,9 +61,10 @@ def _times_of(segment: Segment) -> SegmentTimes:
 
 
 def learn(segments: Sequence[Segment]) -> None:
-    """Read what is not known of segments' times: the largest event time outlives what told it.
+    """Read unknown times of segments, so that the largest event time is kept after them.
 
-    One that cannot be read hinders no other from going; its event times are not counted then.
+    A segment that cannot be read does not prevent the deletion of others; its event times do not
+    count.
     """
     for segment in segments:
         try:
@@ -76,7 +77,7 @@ def learn(segments: Sequence[Segment]) -> None:
 
 
 def make_room(segments: Sequence[Segment]) -> None:
-    """Remove of segments about to go what can be made anew; raises OSError."""
+    """Remove the files of segments to delete that can be built again. Raises OSError."""
     for segment in segments:
         segment.remove_indexes()
         files.unlink(filenames.snapshot_path(segment.directory, segment.base_offset))
@@ -89,9 +90,9 @@ def delete(
     log_start_offset: int,
     max_event_time: int | None,
 ) -> tuple[Deletion, list[Path]]:
-    """Rename a segment's files; return what to say of it, and what is to be removed later.
+    """Rename a segment's files; return the deletion, and the files to remove later.
 
-    Raises OSError, and then the segment is as it was.
+    Raises OSError; then the segment is as it was.
     """
     times, _ = segment.known_times
     limits = {
@@ -114,13 +115,13 @@ def delete(
     snapshot = filenames.snapshot_path(segment.directory, segment.base_offset)
     try:
         files.unlink(snapshot)
-    except OSError as error:  # the next clean stop removes it
+    except OSError as error:  # a leftover that the next clean stop removes
         _log.warning("snapshot left", extra={"file": snapshot, "reason": str(error)})
     return deletion, away
 
 
 def say(topic: str, partition: int, deletion: Deletion) -> None:
-    """Leave a line in the log about a segment that went."""
+    """Log the deletion of a segment."""
     _log.info(
         "segment deleted", extra={"topic": topic, "partition": partition, **deletion._asdict()}
     )

@@ -1,8 +1,8 @@
-"""Why a segment is still there and when it will go, and what a round of retention would delete.
+"""Why a segment is kept, when it will be deleted, and what a round of retention would delete.
 
-Facts of a partition's segments, judged by `timestamps`; here they are only gathered and put into
-words. Nothing is decided or changed. "When" means: if nothing is appended until then. Append times that
-nobody knows are None, and an explanation says so.
+The module collects the facts of a partition's segments, which `storage/time/retention.py` judges,
+and puts the result into words. It decides and changes nothing. A due time assumes that nothing is
+appended until then. Unknown append times are None, and an explanation says so.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from storage.segment.segment import Segment
     from storage.time.retention import Candidate, Retention, SegmentSchedule, Wait
 
-# What holds a segment: `SegmentExplanation.held_by`. One that goes with the next round has None.
-OLDER = "older segment"  # one before it stays, or goes later
-NOT_SEEN = "high watermark"  # consumers have not been shown all of it
+# What holds a segment: `SegmentExplanation.held_by`, None if the next round deletes it.
+OLDER = "older segment"  # an older segment is kept, or deleted later
+NOT_SEEN = "high watermark"  # consumers may not read all of it yet
 EMPTY = "active and empty"
 NO_POLICY = "no policy"
 AGE = "retention.ms"  # not old enough
-GRACE = "retention.max.eventtime.grace.ms"  # outdated, and written not long ago
+GRACE = "retention.max.eventtime.grace.ms"  # expired by event time, but written recently
 EVENT_TIME = "retention.max.eventtime.ms"  # waits for an event time
 NO_EVENT_TIME = "no event time"
 SIZE = "retention.bytes"  # the log is not large enough
 
 
 class SegmentExplanation(NamedTuple):
-    """One segment: what it holds, and what becomes of it. Times are ms, None where there is none."""
+    """One segment: its content and its future. Times are ms, None if there is none."""
 
     base_offset: int
     end_offset: int
@@ -42,31 +42,31 @@ class SegmentExplanation(NamedTuple):
     is_active: bool
     first_time: int | None  # the first record time
     largest_time: int | None  # the largest record time
-    event_time: int | None  # the largest, each counted at most a bounded way beyond its append time
-    first_append_time: int | None  # None: nobody knows
+    event_time: int | None  # the largest event time, limited by append times
+    first_append_time: int | None  # None: unknown
     last_append_time: int | None
-    has_unknown_append_times: bool  # of some batch of it nobody knows; its file's date stands in
+    has_unknown_append_times: bool  # of some batch; the file's date is used instead
     lacks_times: bool  # some record has no time
-    policy: str | None  # that will delete it as things are; None: none will
-    due_ms: int | None  # the first moment, now or later, at which a round deletes it
-    due_event_time: int | None  # the partition's largest event time by which event time deletes it
-    held_by: str | None  # what it waits for, one of the constants above; None: the next round
-    held_by_segment: int | None  # the base offset of the older one that holds it
+    policy: str | None  # that will delete it without further appends; None: none
+    due_ms: int | None  # the first time, now or later, at which a round deletes it
+    due_event_time: int | None  # the partition's largest event time at which it expires
+    held_by: str | None  # what it waits for, one of the constants above; None: due
+    held_by_segment: int | None  # the base offset of the older segment that holds it
     sentence: str
-    compaction: str | None = None  # what it is to compaction; None where nothing is compacted
+    compaction: str | None = None  # its role in compaction; None without compaction
 
 
 class Going(NamedTuple):
     """What a round of retention would delete now."""
 
     segments: int
-    records: int  # offsets that can be read
+    records: int  # the number of readable offsets
     bytes: int
-    policies: tuple[str, ...]  # by which
+    policies: tuple[str, ...]  # the policies that delete them
 
 
 class PartitionExplanation(NamedTuple):
-    """One partition under the given settings."""
+    """One partition with the given settings."""
 
     topic: str
     partition: int
@@ -77,14 +77,14 @@ class PartitionExplanation(NamedTuple):
     size: int
     max_event_time: int | None
     last_append_time: int | None
-    retention: Retention  # the settings it goes by
+    retention: Retention  # the retention settings that apply
     segments: tuple[SegmentExplanation, ...]
-    going: Going  # with a round now
-    compacting: Compacting | None = None  # None: nothing is compacted
+    going: Going  # what a round would delete now
+    compacting: Compacting | None = None  # None: no compaction
 
 
 class Moment(NamedTuple):
-    """A log at one moment: its segments, where it starts and ends, what is known of its times."""
+    """A log at one moment: its segments, its start and ends, and what is known of its times."""
 
     segments: tuple[Segment, ...]
     candidates: list[Candidate]
@@ -99,7 +99,7 @@ class Moment(NamedTuple):
 def explain(
     topic: str, partition: int, log: Moment, rules: Retention, now_ms: int
 ) -> PartitionExplanation:
-    """Explain a partition's segments; reads what is not known of their times. Raises OSError."""
+    """Explain a partition's segments; reads their unknown times. Raises OSError."""
     candidates = log.candidates
     expected = retention_schedule(
         candidates,
@@ -136,7 +136,7 @@ def explain(
 def _with_compaction(
     explained: Sequence[SegmentExplanation], segments: Sequence[Segment], compacting: Compacting
 ) -> list[SegmentExplanation]:
-    """Add what compaction does to each segment."""
+    """Add the effect of compaction to each segment."""
     told = explain_compaction.of_segments(segments, compacting)
     return [
         each._replace(compaction=what, sentence=f"{each.sentence} {sentence}")
@@ -145,7 +145,7 @@ def _with_compaction(
 
 
 def going(segments: Sequence[SegmentExplanation], now_ms: int, log_start_offset: int) -> Going:
-    """Add up what is due."""
+    """Return the sum of what is due."""
     due = [s for s in segments if s.due_ms is not None and is_due(s.due_ms, now_ms)]
     return Going(
         len(due),
@@ -168,7 +168,7 @@ def _segment(
     before: SegmentExplanation | None,
 ) -> SegmentExplanation:
     end_offset, size, _ = candidate
-    times = segment.times  # of one that is empty not those by which it goes
+    times = segment.times  # an empty segment's own times, not the inherited ones
     held_by, holder, sentence = _held(schedule, rules, now_ms, before, is_empty=not size)
     if times.has_unknown and size:
         sentence += (
@@ -207,7 +207,7 @@ def _held(
     *,
     is_empty: bool,
 ) -> tuple[str | None, int | None, str]:
-    """Say what holds a segment: a constant, the older segment if that is it, and a sentence."""
+    """Return what holds a segment: a constant, the older segment if it is that, and a sentence."""
     if schedule.is_held:
         if is_empty:
             return EMPTY, None, "It is active and empty: there is nothing to delete."
@@ -231,7 +231,7 @@ def _held(
 
 
 def _waits_for(before: SegmentExplanation, schedule: SegmentSchedule) -> bool:
-    """Tell whether a segment could go sooner, but for the one before it."""
+    """Tell whether only the segment before this one delays its deletion."""
     own = [wait.due_ms for wait in schedule.waits if wait.due_ms is not None]
     if schedule.due_ms is None:
         return before.due_ms is None and bool(own)
@@ -239,7 +239,7 @@ def _waits_for(before: SegmentExplanation, schedule: SegmentSchedule) -> bool:
 
 
 def _hold(wait: Wait) -> str:
-    """Name what a policy waits for."""
+    """Return the name of what a policy waits for."""
     if wait.policy != BY_EVENT_TIME:
         return wait.policy
     if wait.due_ms is not None:
@@ -248,7 +248,7 @@ def _hold(wait: Wait) -> str:
 
 
 def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
-    """Say what one policy does or waits for; it only would where an older segment is in the way."""
+    """Describe what one policy does or waits for, or would do without an older segment."""
     policy, due_ms, event_time, growth = wait
     due = due_ms is not None and is_due(due_ms, now_ms)
     if policy == BY_START:
@@ -281,5 +281,5 @@ def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
 
 
 def _when(time_ms: int) -> str:
-    """Write a time as people read it; in milliseconds where no calendar reaches."""
+    """Format a time for people; in milliseconds if it is outside the calendar's range."""
     return to_iso(time_ms) or f"{time_ms} ms"

@@ -1,6 +1,6 @@
-"""What is known of a log's times at a glance: from memory alone, nothing is read for it.
+"""The known times of a log, from memory alone, without reading anything.
 
-Metrics ask for it, of every open partition, every few seconds.
+The metrics of every open partition use it every few seconds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Glance(NamedTuple):
-    """Times of a log, ms; None where there is none, or where it is not known without reading."""
+    """Times of a log in ms; None if there is none, or if it is unknown without reading."""
 
-    first_event_time: int | None  # the first record time of the oldest segment that has any
-    largest_record_time: int | None  # of what is still there, as it came
+    first_event_time: int | None  # the first record time of the oldest segment with times
+    largest_record_time: int | None  # of the existing segments, without the event-time limit
     first_append_time: int | None  # of the oldest segment
-    next_policy: str | None  # by which the oldest segment goes, as things are
-    next_due_ms: int | None  # and when
+    next_policy: str | None  # that will delete the oldest segment, without further appends
+    next_due_ms: int | None  # and the time at which it does
 
 
 def at(
@@ -38,7 +38,7 @@ def at(
     high_watermark: int,
     max_event_time: int | None,
 ) -> Glance:
-    """Look at a log's segments."""
+    """Return the known times of a log's segments."""
     known = [segment.known_times for segment in segments]
     first = next((times.first for times, _ in known if times.first is not None), None)
     largest = None

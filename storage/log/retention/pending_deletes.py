@@ -1,7 +1,7 @@
-"""Files of deleted segments, which stay a while under another name (file.delete.delay.ms).
+"""Files of deleted segments, which are kept under another name for file.delete.delay.ms.
 
-A reader that has begun finds what it reads, and an operator who has made a mistake finds a little
-time. A crash forgets when they were to go: the next start removes them at once.
+A reader that has begun can finish, and an operator who has made a mistake has a little time. The
+due times are not stored: after a crash the next start removes the files at once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class PendingDeletes:
         return len(self._waiting)
 
     def add(self, paths: Iterable[Path], due_ms: int, version: int) -> None:
-        """Remove these from `due_ms` on; the log's versions up to this number have them."""
+        """Remove these files from `due_ms` on; versions of the log up to this number use them."""
         with self._lock:
             self._waiting += [(due_ms, version, path) for path in paths]
 
     def remove_due(self, now_ms: int, oldest_held: int | None) -> None:
-        """Remove what is due and is in no version that is held; raises OSError.
+        """Remove the files that are due and in no version that is held. Raises OSError.
 
-        `oldest_held` is the number of the oldest version held; None: none is.
+        `oldest_held` is the number of the oldest held version; None if none is held.
         """
         with self._lock:
             while self._waiting:
