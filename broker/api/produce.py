@@ -205,9 +205,16 @@ async def _finish(
         assert each.pending is not None
         return each.done(each.pending.result())
 
-    answers = [each.pending for each in pending if each.pending is not None]
-    await asyncio.gather(*answers, return_exceptions=True)
-    per_partition(node, "produce", pending, finish, partial(_failed, node, version))
+    await asyncio.gather(
+        *(each.pending for each in pending if each.pending), return_exceptions=True
+    )
+    try:
+        per_partition(node, "produce", pending, finish, partial(_failed, node, version))
+    finally:
+        # An error's traceback leads to this frame, and from here to the error: without the future there
+        # is no cycle, and what the append has unpacked is given back at once.
+        for each in pending:
+            each.pending = None
     return _answer(request, response)
 
 

@@ -37,5 +37,6 @@ def readers():
     ids=lambda x: str(x)[:40],
 )
 def test_effective_means_that_somebody_reads_it(readers, attribute, setting):
-    is_read = re.search(rf"\bconfig\.{READ_AS.get(attribute, attribute)}\b", readers) is not None
+    name = READ_AS.get(attribute, attribute)
+    is_read = re.search(rf"\b(?:config|settings\.broker)\.{name}\b", readers) is not None
     assert setting.effective == (is_read or attribute in READ_IN_CONFIG)

@@ -63,6 +63,8 @@ def pytest_in(directory, *arguments, ini="", tests=TESTS):
             "-s",
             "-W",
             "error",
+            "-p",
+            "no:asyncio",  # a plugin of our own tests, which warns where it is not configured
             "--basetemp",
             "t",
             *load,

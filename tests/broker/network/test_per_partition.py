@@ -10,11 +10,9 @@ import pytest
 from broker.metrics.counters import Metrics
 from broker.network.context import CloseConnection
 from broker.network.per_partition import per_partition, per_partition_async
+from broker.pools import Abandoned
 from protocol.errors import ErrorCode, UnknownTopicOrPartition
-
-
-class PassingError(Exception):
-    """What says nothing about one partition."""
+from storage.would_block import WouldBlock
 
 
 def node():
@@ -66,10 +64,9 @@ class TestBoth:
             answer(node(), "produce", range(2), serving({0: CloseConnection("acks=0")}), failed)
 
 
-def test_what_is_to_pass_passes():
+@pytest.mark.parametrize("passing", [Abandoned, WouldBlock])
+def test_what_says_nothing_about_one_partition_ends_the_loop(passing):
     here = node()
-    with pytest.raises(PassingError):
-        per_partition(
-            here, "fetch", [1], serving({1: PassingError()}), failed, passing=PassingError
-        )
+    with pytest.raises(passing):
+        per_partition(here, "fetch", [1], serving({1: passing()}), failed)
     assert here.metrics.unexpected_errors == 0
