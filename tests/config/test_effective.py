@@ -38,5 +38,5 @@ def readers():
 )
 def test_effective_means_that_somebody_reads_it(readers, attribute, setting):
     name = READ_AS.get(attribute, attribute)
-    is_read = re.search(rf"\b(?:config|settings\.broker)\.{name}\b", readers) is not None
+    is_read = re.search(rf"(?:\bconfig|settings\.broker)\.{name}\b", readers) is not None
     assert setting.effective == (is_read or attribute in READ_IN_CONFIG)
