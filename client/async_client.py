@@ -121,7 +121,7 @@ class AsyncClient:
         connection = await self._connect(address)
         return await connection.ask(message, key, timeout_s=self.request_timeout_s + wait_s)
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- internal --------------------------------------------------------------------------------
 
     def _retry(self) -> Retry:
         return Retry(time.monotonic, self.timeout_s)

@@ -43,7 +43,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @property
     def served(self) -> dict[int, tuple[int, int]]:
-        """The versions of each API that the broker serves."""
+        """The versions of each API that the broker supports."""
         return self._frames.served
 
     async def ask(
@@ -78,7 +78,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Waits until the socket is closed."""
         await self._closed
 
-    # --- called by the event loop ------------------------------------------------------------------
+    # --- called by the event loop -----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begins the handshake."""
@@ -122,7 +122,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """The socket accepts bytes again."""
         self._may_write.set()
 
-    # --- inside ------------------------------------------------------------------------------------
+    # --- internal ---------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         output = self._frames.take_output()

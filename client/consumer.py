@@ -95,7 +95,7 @@ class Consumer:
                 ((topic, number), one.leader) for number, one in enumerate(info.partitions)
             )
             known = self._leaders.get(place, -1)
-            if known < 0:  # waits until it has one
+            if known < 0:  # waits until the partition has a leader
                 self._client.end_offset(topic, partition)
                 return self._leader(place)
         return known

@@ -127,7 +127,7 @@ class Frames:
             self.is_ready = True
         return None
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- internal --------------------------------------------------------------------------------
 
     def _write(self, key: int, version: int, message: Message, *, has_answer: bool = True) -> int:
         api = api_of(key)

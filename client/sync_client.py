@@ -222,7 +222,7 @@ class Client:
         """
         self.perform(groups.commit_offsets(group, offsets))
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- internal --------------------------------------------------------------------------------
 
     def _retry(self) -> Retry:
         return Retry(time.monotonic, self.timeout_s)

@@ -62,7 +62,7 @@ class Connection:
 
     @property
     def served(self) -> dict[int, tuple[int, int]]:
-        """The versions of each API that the broker serves."""
+        """The versions of each API that the broker supports."""
         return self._frames.served
 
     @property

@@ -147,7 +147,7 @@ def add_run(
     )
 
 
-# --- what values mean; argparse shows the sentence of a ValueError's cousin ------------------------
+# --- values; argparse shows the message of an ArgumentTypeError -----------------------------------
 
 
 def brokers(text: str) -> str:
@@ -219,7 +219,7 @@ def with_signed_values(arguments: list[str]) -> list[str]:
     return joined
 
 
-# --- what they come to -----------------------------------------------------------------------------
+# --- combined options ---------------------------------------------------------------------------
 
 
 def selection_of(options: argparse.Namespace, **more: Any) -> Selection:

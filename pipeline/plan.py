@@ -126,7 +126,7 @@ class Plan:
             raise PipelineError(f"{path} is no plan of a run: {error}") from error
 
     def check(self, path: Path, job: str, wanted: Mapping[str, Any]) -> None:
-        """Raise UsageError unless the plan is of this job and these arguments."""
+        """Raises UsageError unless the plan is of this job and these arguments."""
         if self.job != job:
             raise UsageError(
                 f"run {self.run} is a run of {self.job}, not of {job}: choose another --run ({path})"

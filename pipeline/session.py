@@ -44,8 +44,8 @@ _WATCH_S: Final = 1.0
 _LOCAL = re.compile(r"local(?:\[([0-9]+|\*)\])?")
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
 
-# Times are UTC everywhere and exact before 1582; rows beyond int64 raise; Arrow in large batches; a job has
-# as many tasks as items, and each is done by one worker at a time.
+# Times are in UTC and exact before 1582. Overflows of int64 raise. Arrow batches are large. A job has as
+# many tasks as items, and one worker at a time does each.
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",

@@ -63,7 +63,7 @@ class ControlClient:
         return dict(told)
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Closes the connection; the next request opens another."""
         with self._lock:
             self._connection.close()
 

@@ -23,14 +23,15 @@
         ...
         assert fault.hits == 2
 
-`tidelog_broker` is one broker for the whole session: give topics names of their own. Under pytest-xdist
-every worker has its own. `tidelog_broker_factory` starts brokers that live as long as the test. Both
-give a tidelog.process.BrokerProcess: `.bootstrap` and `.http` are host:port, `.log_dir` is where its
-files are, `.pid` its process, `.log()` what it logged; `.stop()`, `.kill()`, `.restart()`, `.pause()`,
-`.resume()` do what they say; `.clock`, `.faults` and `.sweep()` are there where they were asked for
-(docs/testing.md). Brokers run as processes of their own, listen on free ports of 127.0.0.1,
-keep their files below pytest's temporary directory, and never outlive pytest, not even if it is killed.
-A broker that does not start fails the test with its last log lines.
+`tidelog_broker` is one broker for the whole session, so give topics their own names. Under
+pytest-xdist every worker has its own broker. `tidelog_broker_factory` starts brokers that live as
+long as the test. Both give a tidelog.process.BrokerProcess: `.bootstrap` and `.http` are host:port,
+`.log_dir` is the directory of its files, `.pid` its process id, `.log()` returns its log. `.stop()`,
+`.kill()`, `.restart()`, `.pause()` and `.resume()` control the process. `.clock`, `.faults` and
+`.sweep()` need a broker that was started with them (docs/testing.md). Brokers run as processes of
+their own, listen on free ports of 127.0.0.1, keep their files below pytest's temporary directory,
+and never outlive pytest, not even if it is killed. A broker that does not start fails the test with
+its last log lines.
 
 Settings of the session's broker go into the ini file, one a line:
 

@@ -26,7 +26,7 @@ TopicPartition = tuple[str, int]
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-CONSUMER: Final = "consumer"  # the protocol type whose assignments `assigned_partitions` reads
+CONSUMER: Final = "consumer"  # the protocol type whose assignments `assigned_partitions` can parse
 
 
 class GroupOffset(NamedTuple):

@@ -98,7 +98,7 @@ def fetch_records(
 
     def read(answer: Any) -> Fetched:
         raise_for_code(answer.error_code, f"reading {topic}-{partition}")
-        if not answer.responses:  # a quota is used up
+        if not answer.responses:  # a quota is exceeded
             raise_for_code(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"reading {topic}-{partition}")
         one = answer.responses[0].partitions[0]
         raise_for_code(one.error_code, f"reading {topic}-{partition} at offset {offset}")

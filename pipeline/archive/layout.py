@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 _DAY_MS: Final = 86_400_000
-_ROW_BYTES: Final = 64  # of the columns of fixed width
+_ROW_BYTES: Final = 64  # the size of the columns of fixed width
 _NAMES: Any = pa.list_(pa.binary())
 SCHEMA: Any = pa.schema(
     [

@@ -109,7 +109,7 @@ class Manifest:
             )
 
     def encoded(self) -> bytes:
-        """The bytes of its file."""
+        """Returns the bytes of its file."""
         told = {
             "version": _VERSION,
             **asdict(self),
@@ -122,7 +122,7 @@ class Manifest:
 
     @classmethod
     def decoded(cls, data: bytes, place: str) -> Manifest:
-        """Read a manifest. Raises PipelineError."""
+        """Parses a manifest. Raises PipelineError."""
         try:
             told = json.loads(data)
             version = told.pop("version")
@@ -137,7 +137,7 @@ class Manifest:
 
 
 def name_of(run: str) -> str:
-    """The file of a run's manifest."""
+    """Returns the file name of a run's manifest."""
     return f"{DIRECTORY}/{run}{_SUFFIX}"
 
 
@@ -149,7 +149,7 @@ class Archive:
 
     @classmethod
     def read(cls, store: Store, *, must_exist: bool = False) -> Archive:
-        """Read the manifests of an archive. Raises PipelineError and OSError."""
+        """Reads the manifests of an archive. Raises PipelineError and OSError."""
         found = []
         for name in store.listed(DIRECTORY):
             if name.endswith(_SUFFIX) and not name.startswith("."):

@@ -89,7 +89,7 @@ class ArchiveSource:
     bounds: Bounds = Bounds()
 
     def read(self) -> Iterator[ArchivedRows]:
-        """Yield the records in order. Raises PipelineError and OSError."""
+        """Yields the records in order. Raises PipelineError and OSError."""
         for table in merged(self.store, self.files, layout.REPLAYED, self.bounds):
             offsets = np.ascontiguousarray(table.column("offset").to_numpy(), np.int64)
             yield ArchivedRows(len(offsets), layout.buffers_of(table), offsets)
@@ -153,7 +153,7 @@ class _Cursor:
         self._metadata: Any = None
         self._held: Any = None
         self._last = -1
-        self.first = 0  # the first offset that is held
+        self.first = 0  # the first offset in memory
         self.is_over = False
         self._fill()
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pipeline.archive.store import Store
     from pipeline.source.splits import Split
 
-_GROUP_BYTES: Final = 4 << 20  # a row group; restoring holds one of each date it meets
+_GROUP_BYTES: Final = 4 << 20  # a row group; restoring holds one per date
 _GROUP_ROWS: Final = 65_536
 _READ_BYTES: Final = 16 << 20
 

@@ -112,10 +112,10 @@ class Counts:
 
 
 class Auditor:
-    """One piece of one partition, read from its start to its end."""
+    """Audits one piece of one partition, read from its start to its end."""
 
     def __init__(self, settings: Settings, carry: int | None = None, head: int = HEAD) -> None:
-        """Begin a piece; `carry` is the largest plausible time before it, where that is known."""
+        """Begin a piece; `carry` is the largest plausible time before it, if that is known."""
         self.settings = settings
         self.counts = Counts(settings)
         self.lateness = Lateness(settings.before_limits_ms, carry, head)
@@ -179,7 +179,7 @@ class Auditor:
         self.least_plausible = least if lowest is None else min(least, lowest)
         self.lateness.note(stamp, is_unknown)
 
-    # --- not plausible -----------------------------------------------------------------------------
+    # --- not plausible ----------------------------------------------------------------------------
 
     def _future(
         self,
@@ -237,7 +237,7 @@ class Auditor:
     # --- sums ------------------------------------------------------------------------------------
 
     def _note_hours(self, times: Times, least: int, most: int, odd: list[Bools | None]) -> None:
-        """Add to the sums by event hour."""
+        """Add to the sums by hour of event time."""
         stamp = times.timestamp_ms
         columns: list[Bools | Ints | None] = [*odd, stamp < 0 if least < 0 else None]
         columns += [times.is_log_append if times.is_log_append.any() else None, times.size]

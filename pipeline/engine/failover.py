@@ -213,10 +213,11 @@ class UnreadTimes:
 
 
 def margin_of(longest_ms: int, shortest_ms: int) -> int:
-    """Return the margin for latencies (append minus event time) between these.
+    """Return the margin for latencies (append minus event time) between these two.
 
-    An unread record u was appended no earlier than the next one n, so time(n) - time(u) is at most
-    latency(u) - latency(n): the longest, and more where clocks run ahead and a latency is negative.
+    An unread record u was appended no earlier than the next one n. So time(n) - time(u) is at most
+    latency(u) - latency(n). That is at most the longest latency, or more if clocks run ahead and a
+    latency is negative.
     """
     return max(0, longest_ms) - min(0, shortest_ms)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PART_BITS: Final = 7
 RELATIVE_ERROR: Final = 2.0**-PART_BITS
 _SHIFT: Final = 52 - PART_BITS  # a double has 52 bits of fraction
-_ONE: Final = 1023 << PART_BITS  # the exponent of 1.0, where those bits are cut off
+_ONE: Final = 1023 << PART_BITS  # the exponent of 1.0 after those bits are cut off
 _MOST_PENDING: Final = 1 << 17
 
 

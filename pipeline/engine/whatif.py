@@ -152,13 +152,13 @@ class Kept(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a policy does to a log."""
+    """The effect of a policy on a log."""
 
     topic: str
     partition: int
     policy: str
     deleted: tuple[Deleted, ...]
-    rounds: tuple[Kept, ...]  # one for each moment
+    rounds: tuple[Kept, ...]  # one entry for each moment
     pinned: tuple[Pinned, ...]
     is_estimated: bool
 
@@ -376,7 +376,7 @@ class Broken(NamedTuple):
 
 
 def parse_guard(text: str) -> Guard:
-    """Read `[POLICY:]max_deleted_bytes=N`; raises PolicyError."""
+    """Read `[POLICY:]max_deleted_bytes=N`. Raises PolicyError."""
     scope, colon, rest = text.rpartition(":")
     name, equals, value = rest.partition("=")
     name = name.strip()

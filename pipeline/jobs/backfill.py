@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 JOB: Final = "backfill"
 FORMATS: Final = ("parquet", "csv", "json", "orc", "table")
 _STAGED: Final = "staged"
-_KAFKAS_RETENTION_MS: Final = 604_800_000  # of a topic that is made without a setting
+_KAFKAS_RETENTION_MS: Final = 604_800_000  # of a topic that is created without this setting
 
 
 class _Counts(NamedTuple):

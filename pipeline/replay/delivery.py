@@ -3,14 +3,14 @@
     transactions   exactly once on any partition. Records and progress are committed together, and a
                    newer task fences an older one. Each transaction adds a marker, an offset without
                    a record.
-    position       exactly once on a partition to which nobody else writes. Record k of the run has the
-                   sequence k of one producer id, so the broker refuses duplicates and gaps, whichever
-                   task sends them. Record k gets the offset start + k. The last records in the target
-                   are compared before anything is written.
+    position       exactly once on a partition to which nobody else writes. Record k of the run has
+                   the sequence k of one producer id, so the broker refuses duplicates and gaps,
+                   whichever task sends them. Record k gets the offset start + k. The last records
+                   in the target are compared before anything is written.
     at-least-once  on a partition to which others write. It works like position while the target
-                   remembers the producer (until producer.id.expiration.ms after its last record, a day
-                   by default), or while the producer's last batch is found near the end of the log.
-                   After that the run begins again at its first record.
+                   remembers the producer (until producer.id.expiration.ms after its last record,
+                   a day by default), or while the producer's last batch is found near the end of
+                   the log. After that the run begins again at its first record.
 
 A `Writer` implements one of the three for one partition. Records are counted from 0 in the order of
 the source. The records in the target are compared with the source before more are written.

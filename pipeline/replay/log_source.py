@@ -23,7 +23,7 @@ class LogSource:
     selection: Selection
 
     def read(self) -> Iterator[Columns]:
-        """Yield the records as columns. Raises SourceError, ClientError and OSError."""
+        """Yields the records as columns. Raises SourceError, ClientError and OSError."""
         options = Options.of(self.selection)
         for split in sorted(self.splits, key=lambda one: one.start_offset):
             yield from read(split, options)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 AS_SOURCE: Final = -1  # the codec of the batches that the rows come from
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
-_ATTRIBUTES: Final = 5  # a column of `Rows.batches`
+_ATTRIBUTES: Final = 5  # an index of a column in `Rows.batches`
 
 
 class Rows(Protocol):

@@ -36,7 +36,7 @@ class StagedSource:
     files: tuple[str, ...]
 
     def read(self) -> Iterator[StagedRows]:
-        """Yield the rows as columns. Raises OSError."""
+        """Yields the rows as columns. Raises OSError."""
         number = 0
         for path in self.files:
             with pq.ParquetFile(path) as file:

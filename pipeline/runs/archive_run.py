@@ -85,7 +85,7 @@ class Run:
         self._conclude(made, time.monotonic() - began_s)
         return OK
 
-    # --- what is read ----------------------------------------------------------------------------
+    # --- the plan --------------------------------------------------------------------------------
 
     def plan(self, now_ms: int) -> Plan:
         """Returns the plan of this run, new or stored."""

@@ -301,7 +301,7 @@ def _tried(own: Mapping[str, str] | None) -> tuple[Policy, ...]:
     return tuple(found)
 
 
-# --- what is left --------------------------------------------------------------------------------
+# --- results -------------------------------------------------------------------------------------
 
 
 def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:

@@ -90,7 +90,7 @@ class Row:
         return self.target_topic, self.target_partition
 
     def told(self) -> dict[str, Any]:
-        """The row as the report has it."""
+        """Returns the row in the form of report.json."""
         return asdict(self)
 
 
@@ -99,7 +99,10 @@ class _Refused(Exception):
 
 
 class Planner:
-    """Plans partition by partition. Raises ClientError and SourceError where a cluster cannot be read."""
+    """Plans the failover of one partition after another.
+
+    Raises ClientError and SourceError if a cluster cannot be read.
+    """
 
     def __init__(
         self, options: argparse.Namespace, source_client: Client, target_client: Client

@@ -66,7 +66,7 @@ def _files(place: Path) -> list[Path]:
 
 
 def _incomplete(path: Path) -> set[Key]:
-    """Returns the target partitions that stopped or whose map is incomplete, by the run's report."""
+    """Returns the target partitions that stopped or have an incomplete map, by the run's report."""
     try:
         report = json.loads((path.parent / REPORT).read_text(encoding="utf-8"))
         return {

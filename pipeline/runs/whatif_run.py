@@ -110,7 +110,7 @@ class Trial:
         return tuple(found)
 
     def described(self) -> str:
-        """Return what a dry run shows."""
+        """Return the text of a dry run."""
         lines = [f"{place.topic}-{place.partition}: {place.directory}" for place in self.places]
         size = sum(
             path.stat().st_size
@@ -265,7 +265,7 @@ OF_RETENTION: Final = frozenset(
 )
 
 
-# --- what is left --------------------------------------------------------------------------------
+# --- results -------------------------------------------------------------------------------------
 
 
 def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:

@@ -123,7 +123,7 @@ def _entries(data: bytes, start: int) -> tuple[Ints, Ints]:
 
 
 def _floor(starts: Ints, times: Ints, offsets: Ints) -> Ints:
-    """Return the time that holds at each offset, UNKNOWN before the first start."""
+    """Return the append time at each offset, UNKNOWN before the first start."""
     if not len(starts):
         return np.full(len(offsets), UNKNOWN, np.int64)
     found = np.searchsorted(starts, offsets, side="right") - 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
 
-# The columns of `Columns.batches`.
+# The indexes of the columns in `Columns.batches`.
 POSITION: Final = 0
 SIZE: Final = 1
 BASE_OFFSET: Final = 2
@@ -91,7 +91,10 @@ class Columns:
 
     @cached_property
     def timestamp_type(self) -> npt.NDArray[np.int32]:
-        """0 CreateTime, 1 LogAppendTime, -1 for format 0, which has no times (as Kafka's TimestampType)."""
+        """0 CreateTime, 1 LogAppendTime, -1 for format 0, which has no times.
+
+        The numbers are those of Kafka's TimestampType.
+        """
         return self.of_batch(self.batch_timestamp_type)
 
     @cached_property

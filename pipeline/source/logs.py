@@ -166,7 +166,7 @@ def _unfinished(entries: Sequence[places.Entry], sizes: dict[int, int]) -> str |
 def _checkpoint(root: str, name: str) -> dict[Key, int]:
     place = places.join(root, name)
     data = places.read(place)
-    if not data:  # Kafka makes them empty
+    if not data:  # Kafka creates them empty
         return {}
     try:
         return checkpoints.parse_offsets(place, data)

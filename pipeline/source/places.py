@@ -85,7 +85,7 @@ class File:
     __slots__ = ("_descriptor", "_remote", "place", "size")
 
     def __init__(self, place: str) -> None:
-        """Open the file; `size` is its size now."""
+        """Open the file; `size` is its current size."""
         self.place = place
         self._remote: Any = None
         self._descriptor = -1

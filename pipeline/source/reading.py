@@ -137,7 +137,10 @@ class Filling:
         self._origins: list[tuple[int, int]] = []  # for rows from this number on
 
     def append(self, data: Buffer, start: int, origin: int) -> tuple[int, int]:
-        """Append from data[start:]; data[0] is at `origin` in its file. See `decoder.append_set`."""
+        """Append from data[start:]; data[0] is at `origin` in its file.
+
+        See `decoder.append_set`.
+        """
         self._origins.append((self._buffers.batch_count, origin))
         return decoder.append_set(data, self._buffers, self.wanted, start)
 

@@ -247,7 +247,7 @@ def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list
 
 
 def offsets_of(splits: Sequence[Split]) -> dict[Key, tuple[int, int]]:
-    """Return start and end offset of each partition's splits, in the form of `Selection.offsets`."""
+    """Return start and end offset of each partition's splits, as in `Selection.offsets`."""
     ranges: dict[Key, tuple[int, int]] = {}
     for split in splits:
         key = split.topic, split.partition

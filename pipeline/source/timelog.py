@@ -12,14 +12,15 @@ Options (in any case; the error for a wrong value says what was expected):
 
     path, paths            log directories of tidelog or Apache Kafka, or URIs, separated by commas
     brokers                host:port,host:port instead
-    topics                 names separated by commas; topicsPattern: a regular expression for whole names
+    topics                 names separated by commas
+    topicsPattern          a regular expression for whole names, instead of topics
     level                  record (default), time, batch, segment
     from, to               event times, ISO 8601 or ms: the first included, the second not
     upto                   high-watermark (default), or log-end (paths only)
     isolation              read_uncommitted (default, as Kafka), read_committed
     verifyCrc              check CRCs (default true; for levels batch and segment false)
-    maxPartitionBytes      size of a split, 128m by default; maxPartitionOffsets: for brokers, 4000000.
-                           Small neighbours go into one task
+    maxPartitionBytes      size of a split, 128m by default; small neighbours go into one task
+    maxPartitionOffsets    the same for brokers, in offsets, 4000000 by default
     maxBatchBytes          approximate size of an Arrow batch, 16m by default
     trustTimeIndex         skip segments by .timeindex, which nothing proves (default false)
     offsets                {"topic": {"0": [start, end]}}: only these, as fixed before
@@ -344,13 +345,13 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
     """Reads new records; offsets in Spark's log are {"topic": {"0": next offset}}."""
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
-        """Return where a new query begins."""
+        """Return the start of a new query."""
         settings = self._settings()
         which = 1 if settings.starting == "latest" else 0
         return _nested({key: reach[which] for key, reach in _ranges(settings).items()})
 
     def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:  # noqa: N802
-        """Return the end of this micro-batch. Spark 4.1 passes no arguments and reads everything."""
+        """Return the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
         ranges = _ranges(self._settings())
         ends = {key: end for key, (_, end) in ranges.items()}
         most = getattr(limit, "max_rows", None)

@@ -94,7 +94,7 @@ def _consume(options: argparse.Namespace) -> None:
                     f"there is no partition {options.topic}-{only}: it has {len(numbers)}"
                 )
             numbers = [only]
-        here = cluster.is_at(options.http, options.topic)  # None: no HTTP port of this broker's
+        here = cluster.is_at(options.http, options.topic)  # None: this broker has no HTTP port
         now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
         start = _place("--from", options.start, now_ms, options)
         end = _place("--to", options.end, now_ms, options)
@@ -117,7 +117,7 @@ def _number(option: str, text: str | None) -> int | None:
     return int(text)
 
 
-# --- where to begin and end --------------------------------------------------------------------------
+# --- where to begin and end -----------------------------------------------------------------------
 
 
 def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> Place:
@@ -165,7 +165,7 @@ def _spans(
             raise CommandError(f"nobody can tell where that time is in {name}-{number}")
         if first == EARLIEST:
             first = firsts[number]
-        elif first == LATEST:  # the end too where nothing is at or after a time
+        elif first == LATEST:  # the log end also if no record is at or after the time
             first = lasts[number]
         last = lasts[number] if end.offset in (None, LATEST) else end.offset
         if last == EARLIEST:
@@ -192,7 +192,7 @@ def _between(reader: _Reader, start: Place, end: Place, *, within: bool) -> Iter
         yield seen
 
 
-# --- reading ---------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 class _Reader:
@@ -301,7 +301,7 @@ def _append_times(options: argparse.Namespace, *, is_here: bool) -> _AppendTimes
     return _AppendTimes(options) if wanted and is_here else None
 
 
-# --- writing ---------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def _write(

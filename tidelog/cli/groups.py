@@ -86,7 +86,7 @@ def _list(options: argparse.Namespace) -> None:
     )
 
 
-# --- describing --------------------------------------------------------------------------------------
+# --- describing -----------------------------------------------------------------------------------
 
 
 def _describe(options: argparse.Namespace) -> None:
@@ -213,7 +213,7 @@ def _span(span_ms: int | None) -> str:
     return "-" if span_ms is None else span_of(span_ms)
 
 
-# --- changing ----------------------------------------------------------------------------------------
+# --- changing -------------------------------------------------------------------------------------
 
 
 def _reset(options: argparse.Namespace) -> None:

@@ -136,7 +136,7 @@ def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> La
     )
 
 
-# --- the times of the first unread record ------------------------------------------------------------
+# --- the times of the first unread record ---------------------------------------------------------
 
 
 def _told(http: str, firsts: Mapping[Place, int]) -> dict[Place, _Times]:
@@ -189,7 +189,7 @@ def _seen(read: Consumed) -> Unread:
     return Unread(read.record.offset, None if time_ms == _NO_TIME else time_ms, None)
 
 
-# --- telling -----------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def as_json(lag: Lag) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def _check(wanted: Wanted, options: argparse.Namespace) -> None:
         raise CommandError("--json and --export: one of them", USAGE)
 
 
-# --- where to --------------------------------------------------------------------------------------
+# --- the new offsets ------------------------------------------------------------------------------
 
 
 def _plans(
@@ -231,7 +231,7 @@ def _at_time(
     ends: Mapping[Place, int],
 ) -> dict[Place, tuple[int, str]]:
     """Returns the first record at or after a time in each partition. Raises CommandError."""
-    here = cluster.is_at(options.http, places[0][0])  # None: no HTTP port of this broker's
+    here = cluster.is_at(options.http, places[0][0])  # None: this broker has no HTTP port
     now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
     at = time_of(options.to_time, now_ms, shift=options.shift, what="--to-time")
     name = "appended-at" if options.by == "append" else "at"
@@ -300,7 +300,7 @@ def _from_file(path: str, group: str) -> dict[Place, tuple[int, str]]:
     return found
 
 
-# --- telling -----------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _tell(name: str, plans: Sequence[Plan], options: argparse.Namespace) -> None:

@@ -186,7 +186,7 @@ def check_address(option: str, address: str) -> None:
         raise CommandError(f"{option} {address}: expected HOST:PORT", USAGE)
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------
 
 
 def tell_json(told: Any) -> None:
@@ -297,7 +297,7 @@ def bar(total: int, *, of_bytes: bool = False) -> Iterator[Callable[[int], None]
         yield lambda count: shown_bar.advance(task, count)
 
 
-# --- asking first, and times -----------------------------------------------------------------------
+# --- asking first, and times ----------------------------------------------------------------------
 
 
 def confirm(question: str, *, refusal: str, declined: str, yes: bool) -> None:

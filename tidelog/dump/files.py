@@ -216,7 +216,7 @@ def _read_meta_properties(path: Path, _with_records: bool) -> Iterator[Row | Fin
         yield Finding("", f"it names no {_BROKER_IDS[properties['version']]}")
 
 
-_BROKER_IDS = {"0": "broker.id", "1": "node.id"}  # by version: with a ZooKeeper, and KRaft
+_BROKER_IDS = {"0": "broker.id", "1": "node.id"}  # by version: with ZooKeeper, and KRaft
 _WAITING = (
     filenames.DELETED_SUFFIX,
     filenames.CLEANED_SUFFIX,

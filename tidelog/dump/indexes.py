@@ -151,7 +151,7 @@ def _time_faults(log: Path, entries: Sequence[TimeEntry]) -> dict[int, str]:
                 number += 1
             if not found.batch.is_control and exceeds(own, largest):
                 largest = own
-    except CorruptMessage:  # the log ends here, and has findings of its own
+    except CorruptMessage:  # the log ends here, and its own dump reports that
         pass
     for beyond in range(number, len(entries)):
         faults[beyond] = f"no batch of the log holds offset {entries[beyond].offset}"
