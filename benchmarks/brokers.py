@@ -1,9 +1,9 @@
-"""The two brokers that are compared, behind one face.
+"""The two brokers that are compared, with one interface.
 
-`Tidelog` and `Kafka` start a broker process on a free loopback port, pinned to one CPU, and tell what
-that process has used: CPU seconds (all its threads, exact to the nanosecond) and resident memory.
-`pause` and `resume` stop and continue the process, so that the broker which is not being measured
-leaves the machine to the other. Only processes started here are ended, by their own id.
+`Tidelog` and `Kafka` start a broker process on a free loopback port, pinned to one CPU, and return
+what that process has used: CPU seconds (all its threads, exact to the nanosecond) and resident
+memory. `pause` and `resume` stop and continue the process, so that the broker that is not being
+measured leaves the machine to the other. Only processes started here are ended, by their own id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BrokerError(RuntimeError):
 
 
 class Broker(Protocol):
-    """What a row of the table needs of a broker."""
+    """The interface of a broker that the rows of the table use."""
 
     name: str
     port: int
@@ -56,17 +56,17 @@ class Broker(Protocol):
 
 
 def bootstrap(broker: Broker) -> str:
-    """`host:port`, as clients want it."""
+    """Return `host:port` for clients."""
     return f"127.0.0.1:{broker.port}"
 
 
 def cpu_s(broker: Broker) -> float:
-    """CPU seconds the process has used so far, in user and kernel mode, over all threads."""
+    """Return the CPU seconds of the process so far, in user and kernel mode, over all threads."""
     return time.clock_gettime_ns((~broker.pid << 3) | _SCHED_CLOCK) / 1e9
 
 
 def resident_mb(broker: Broker) -> float:
-    """Resident memory now, in MB (10^6 bytes)."""
+    """Return the resident memory now, in MB (10^6 bytes)."""
     for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -74,22 +74,22 @@ def resident_mb(broker: Broker) -> float:
 
 
 def descriptors(broker: Broker) -> int:
-    """How many descriptors the process has open."""
+    """Return the number of open descriptors of the process."""
     return len(os.listdir(f"/proc/{broker.pid}/fd"))
 
 
 def maps(broker: Broker) -> int:
-    """How many maps of files and memory the process has."""
+    """Return the number of memory maps of the process."""
     return len(Path(f"/proc/{broker.pid}/maps").read_text().splitlines())
 
 
 def pause(broker: Broker) -> None:
-    """Stop the process where it stands."""
+    """Stop the process with SIGSTOP."""
     os.kill(broker.pid, signal.SIGSTOP)
 
 
 def resume(broker: Broker) -> None:
-    """Let a paused process go on."""
+    """Continue a paused process."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(broker.pid, signal.SIGCONT)
 
@@ -104,7 +104,7 @@ class Tidelog:
         settings: Mapping[str, str] | None = None,
         most_descriptors: int = 0,
     ) -> None:
-        """`most_descriptors`: as many it may have open at once; 0: as many as this process."""
+        """`most_descriptors` limits open descriptors; 0 keeps the limit of this process."""
         self.name = "tidelog"
         self.directory = directory
         self.most_descriptors = most_descriptors
@@ -116,7 +116,7 @@ class Tidelog:
 
     @property
     def pid(self) -> int:
-        """Id of the process. Raises BrokerError if there is none."""
+        """The id of the process. Raises BrokerError if there is none."""
         if self._process is None or self._process.poll() is not None:
             raise BrokerError(f"{self.name} is not running (its log: {self.directory / 'log'})")
         return self._process.pid
@@ -167,11 +167,11 @@ class Tidelog:
 
     @property
     def data(self) -> Path:
-        """Where the partitions' directories are."""
+        """The directory that holds the partitions' directories."""
         return self.directory / "data"
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it, as a crash would."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -180,7 +180,7 @@ class Tidelog:
                 process.stdout.close()
 
     def stop(self) -> None:
-        """End it in order; kill it if it does not end."""
+        """Stop it cleanly; kill it if it does not end."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -196,7 +196,7 @@ class Tidelog:
 
 
 class Kafka:
-    """Apache Kafka, one KRaft node, its defaults but for what a paused process must survive."""
+    """Apache Kafka, one KRaft node, with its defaults except those that a paused process needs."""
 
     def __init__(
         self, directory: Path, cpu: int, settings: Mapping[str, str] | None = None
@@ -211,7 +211,7 @@ class Kafka:
                 **(settings or {}),
             },
             cpu=cpu,
-            heap="1g",  # what kafka-server-start.sh gives it
+            heap="1g",  # the default of kafka-server-start.sh
         )
         self.start_s = 0.0
 
@@ -227,27 +227,27 @@ class Kafka:
 
     @property
     def data(self) -> Path:
-        """Where the partitions' directories are."""
+        """The directory that holds the partitions' directories."""
         return self._kafka.log_dir
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it, as a crash would."""
         self._kafka.kill()
 
     def start(self) -> None:
-        """Start it on its directory, which is formatted the first time (that time is not counted)."""
+        """Start it on its directory, which is formatted the first time (that is not timed)."""
         self._kafka.start()
         self.start_s = self._kafka.start_seconds
 
     def stop(self) -> None:
-        """End it in order; kill it if it does not end."""
+        """Stop it cleanly; kill it if it does not end."""
         with contextlib.suppress(Exception):
             resume(self)
             pid = self.pid
             os.kill(pid, signal.SIGTERM)
             deadline = time.monotonic() + STOP_TIMEOUT_S
             while time.monotonic() < deadline and not _has_ended(pid):
-                time.sleep(0.05)  # its parent is ours to reap: polled only
+                time.sleep(0.05)  # not our child, so it can only be polled
         self._kafka.stop()
 
 
@@ -260,5 +260,5 @@ def _has_ended(pid: int) -> bool:
 
 
 def remove(directory: Path) -> None:
-    """Remove what a broker wrote."""
+    """Remove the files that a broker wrote."""
     shutil.rmtree(directory, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""The row about log compaction: how fast a dirty log is cleaned, and what that costs.
+"""The row about log compaction: how fast a dirty log is cleaned, and its cost.
 
-Nothing is cleaned while a log is written (min.cleanable.dirty.ratio is 1); then the ratio is lowered. What is
-measured lies between that and the line in cleaner-offset-checkpoint that says it is done: a wait of up to
-BACKOFF_MS until the broker looks for work is in it. CPU is that of the broker and of the processes it has
-ended: tidelog cleans in one of its own.
+Nothing is cleaned while a log is written (min.cleanable.dirty.ratio is 1); then the ratio is
+lowered. The measurement lasts from then until cleaner-offset-checkpoint has the new offset; it
+includes a wait of up to BACKOFF_MS until the broker looks for work. CPU is that of the broker and
+of its child processes that have ended: tidelog cleans in a process of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 @cache
 def _batches() -> Sequence[bytes]:
-    """Record sets with random keys, always the same ones."""
+    """Return record sets with random keys, always the same ones."""
     chance = random.Random(_KEYS)
     values = loads.values_of(100)
     now_ms = int(time.time() * 1000)
@@ -54,13 +54,13 @@ def _batches() -> Sequence[bytes]:
 
 
 def _cpu_with_children_s(broker: Broker) -> float:
-    """The broker's own, and that of processes it has waited for."""
+    """Return the CPU seconds of the broker and of child processes that have ended."""
     fields = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()
     return cpu_s(broker) + (int(fields[13]) + int(fields[14])) * _TICK_S
 
 
 def _fill(place: Place, topic: str) -> int:
-    """Write the log; the last batch goes into a segment of its own. Returns its offset."""
+    """Write the log; the last batch goes into a segment of its own. Return its offset."""
     at = raw.produce_v9_error_at(topic)
     batches = _batches()
     count = place.scaled(_RECORDS) // _BATCH

@@ -1,10 +1,10 @@
 """Logs made by the record kernels instead of by producing: a hundred million records in seconds.
 
-`forge` appends prepared batches to a partition in process, through storage as a broker would, with an
-append time of its own choosing; what comes out is a log that tidelog wrote and left in order. `install`
-puts such a log under a topic of a stopped broker, tidelog or Apache Kafka: the same bytes for both (hard
-links), each with what it needs to believe that it had written them and stopped cleanly. `forget_checkpoint`
-takes that belief away again, as a crash long after the last checkpoint would.
+`forge` appends prepared batches to a partition in process, through storage as a broker would, with
+append times of its own choice. The result is a log that tidelog wrote and closed cleanly. `install`
+puts such a log into a topic of a stopped broker, tidelog or Apache Kafka: the same bytes for both
+(hard links), each with the files that mark it as written by that broker and stopped cleanly.
+`forget_checkpoint` removes the checkpoints, as after a crash long after the last one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from storage.log import partition_times
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _TIMES = struct.Struct(">qq")
-_CHECKED_AT = 21  # what the checksum covers begins here
+_CHECKED_AT = 21  # the first byte that the checksum covers
 _TIMES_AT = 27
 _TEMPLATES = 16
 _OURS = (filenames.APPEND_TIMES_SUFFIX, partition_times.FILE_NAME)
 
 
 class Shape(NamedTuple):
-    """What a log is to be like: one record per millisecond, times out of order up to a bound."""
+    """The properties of a log: one record per millisecond, times out of order up to a bound."""
 
     records: int
     per_batch: int
@@ -57,10 +57,10 @@ def _varint(value: int) -> bytes:
 
 
 class _Template(NamedTuple):
-    """A whole format-2 batch; only its two times and the checksum are to be put in."""
+    """A whole format-2 batch; only its two times and the checksum have to be filled in."""
 
     data: bytearray
-    first_ms: int  # of its first record, from the batch's beginning
+    first_ms: int  # time of its first record, relative to the batch
     largest_ms: int
 
 
@@ -82,7 +82,7 @@ def _template(shape: Shape, chance: random.Random) -> _Template:
 
 
 def forge(directory: Path, shape: Shape) -> Path:
-    """Make a log below a directory; return that of the partition. Raises what storage raises."""
+    """Make a log below a directory; return the partition's directory. Raises errors of storage."""
     chance = random.Random(0)
     templates = [_template(shape, chance) for _ in range(_TEMPLATES)]
     broker = load(None, {}, {"log.dirs": str(directory)})
@@ -102,14 +102,14 @@ def forge(directory: Path, shape: Shape) -> Path:
 
 
 def size_of(forged: Path) -> int:
-    """Bytes of the `.log` files."""
+    """Return the bytes of the `.log` files."""
     return sum(path.stat().st_size for path in forged.glob("*.log"))
 
 
 def install(forged: Path, data: Path, topic: str, end_offset: int, *, ours: bool) -> None:
-    """Put a forged log in the place of a topic's only, empty partition; the broker must not run.
+    """Replace a topic's only, empty partition by a forged log; the broker must not run.
 
-    `ours`: for tidelog, which keeps two files more than Apache Kafka. Raises OSError.
+    `ours` is for tidelog, which has two files more than Apache Kafka. Raises OSError.
     """
     target = data / filenames.partition_directory(topic, 0)
     for path in target.iterdir():
@@ -119,7 +119,7 @@ def install(forged: Path, data: Path, topic: str, end_offset: int, *, ours: bool
         if path.name == filenames.PARTITION_METADATA_FILE:
             continue
         if path.suffix == filenames.LOG_SUFFIX:
-            os.link(path, target / path.name)  # nobody writes there again
+            os.link(path, target / path.name)  # the file is never written again
         elif ours or not path.name.endswith(_OURS):
             shutil.copyfile(path, target / path.name)
     checkpoint = data / filenames.RECOVERY_POINT_CHECKPOINT
@@ -128,13 +128,13 @@ def install(forged: Path, data: Path, topic: str, end_offset: int, *, ours: bool
 
 
 def forget_checkpoint(data: Path) -> None:
-    """Leave a stopped broker's directory as a crash does before any checkpoint was written."""
+    """Make a stopped broker's directory look like a crash before any checkpoint was written."""
     for name in (filenames.CLEAN_SHUTDOWN_FILE, filenames.RECOVERY_POINT_CHECKPOINT):
         (data / name).unlink(missing_ok=True)
 
 
 def drop_page_cache(data: Path) -> None:
-    """Have the kernel forget the pages of every log and index below; what is mapped stays."""
+    """Drop the pages of every log and index from the kernel's cache; mapped pages remain."""
     for path in data.rglob("*"):
         if path.suffix in (".log", ".index", ".timeindex", ".appendtimes"):
             number = os.open(path, os.O_RDONLY)

@@ -1,8 +1,8 @@
-"""Rows about consumer groups: a rebalance of many, commits, many consumers of one topic.
+"""Rows about consumer groups: a rebalance of many members, commits, many consumers of one topic.
 
-The clients are prepared bytes on one event loop (members.py), the same for both brokers; `client` is how much
-of a CPU they used meanwhile: near 100 per cent the figure by the clock is the client's, and the broker's CPU
-is what to read.
+The clients are prepared bytes on one event loop (members.py), the same for both brokers. `client`
+is how much of a CPU they used: near 100 per cent the wall-clock figure is the client's, and only
+the broker's CPU is meaningful.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _client(what: str) -> Figure:
 
 
 def rebalance_row() -> Row:
-    """All members of a group join and sync again: by the clock, and the broker's CPU."""
+    """All members of a group join and sync again: wall-clock time, and the broker's CPU."""
     rounds = 10
 
     def measure(place: Place) -> dict[str, float]:
@@ -56,7 +56,7 @@ def rebalance_row() -> Row:
 
 
 def _coordinator(place: Place) -> str:
-    """Wake the coordinator: Apache Kafka makes its log when it is first asked for."""
+    """Create the coordinator: Apache Kafka creates its topic at the first request."""
     topic = loads.make_topic(place.broker, "groups", _CONSUMERS)
     frames = [members.commit_v7("bench-warm-up", topic, 0)]
     members.settle(place.broker.port, frames, members.commit_v7_error_at(topic))
@@ -104,7 +104,7 @@ def commits_row(key: str, title: str, groups: int, connections: int, depth: int)
 
 
 def consumers_row() -> Row:
-    """Fifty consumers, each of one partition, read what is there."""
+    """Fifty consumers, each of one partition, read all records."""
     count, size, passes = 1_000_000, 100, 4
 
     def per_partition(place: Place) -> int:

@@ -1,8 +1,8 @@
-"""Where the time of one request goes, layer by layer, inside one process without a network.
+"""The time of one request by layer, inside one process without a network.
 
-A node as the server makes it, a connection whose transport throws answers away, and the same frame over
-and over. The layers are then called on their own, from the outside in; each line is the time of a layer
-with all below it, and what is left of it without them. `--cprofile` prints where a profiler sees the time
+A node as the server creates it, a connection whose transport drops responses, and the same frame
+again and again. The layers are called separately, from the outside in. Each line is the time of a
+layer including all below it, and its time without them. `--cprofile` prints a profiler's view
 instead. `layers.py` measures Produce v9 and Fetch v11; it needs no Apache Kafka.
 """
 
@@ -45,7 +45,7 @@ from storage.directory.store import LogStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_ROUNDS = 200  # short ones: the best is one that nothing interrupted
+_ROUNDS = 200  # short rounds: the best is one that was not interrupted
 _FAR = 2**63 - 1
 
 
@@ -74,7 +74,7 @@ class _Sink(asyncio.Transport):
 
 
 def best_us(work: Callable[[], Any], calls: int) -> float:
-    """The best of several rounds, in microseconds per call."""
+    """Return the best of several rounds, in microseconds per call."""
     best = float("inf")
     for _ in range(_ROUNDS):
         began = time.perf_counter_ns()
@@ -85,7 +85,7 @@ def best_us(work: Callable[[], Any], calls: int) -> float:
 
 
 def _print(title: str, layers: list[tuple[str, int, float]]) -> None:
-    """Print layers with their depth; a layer's own time is what its children leave of it."""
+    """Print layers with their depth; a layer's own time is its time without its children."""
     print(f"\n{title}")
     for number, (name, depth, total) in enumerate(layers):
         below = 0.0
@@ -98,7 +98,7 @@ def _print(title: str, layers: list[tuple[str, int, float]]) -> None:
 
 
 async def make_node(directory: Path) -> Node:
-    """A node as the server makes it, with one topic `bench` of one partition."""
+    """Return a node as the server creates it, with one topic `bench` of one partition."""
     config = load(None, {}, {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"})
     clock = SystemClock()
     store = LogStore(
@@ -120,7 +120,7 @@ async def close_node(node: Node) -> None:
 
 
 def make_connection(node: Node) -> Connection:
-    """A connection that throws its answers away."""
+    """Return a connection that drops its responses."""
     connection = Connection(node, Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0)))
     connection.connection_made(_Sink())
     connection_module._TURN_S = float("inf")  # noqa: SLF001 - nobody else waits for a turn here
@@ -241,7 +241,7 @@ def _profile(connection: Connection, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run on a directory that is removed afterwards."""
+    """Run in a directory that is removed afterwards."""
     parser = argparse.ArgumentParser(description="time per layer of one request")
     parser.add_argument("--cprofile", choices=("produce", "fetch"), help="profile instead")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
-"""Loads put on a broker with librdkafka (confluent-kafka), as its users would.
+"""Loads on a broker by librdkafka (confluent-kafka), as its users would produce them.
 
-The values are text: every other word random, the rest the same again and again, so codecs have about as
-much to do as with logs or JSON. A load that does not arrive whole raises: the topic's end offset is
+The values are text: every other word is random, the rest repeats, so codecs have about as much to
+do as with logs or JSON. A load that does not arrive completely raises: the topic's end offset is
 compared with the count.
 """
 
@@ -26,11 +26,11 @@ _SAME_WORDS = ("temperature", "humidity", "station", "measured", "quality", "ok"
 
 
 class LoadError(RuntimeError):
-    """Records did not arrive, or did not come back."""
+    """Records did not arrive, or could not be read."""
 
 
 def values_of(size: int) -> list[bytes]:
-    """Values of `size` bytes, always the same ones."""
+    """Return values of `size` bytes, always the same ones."""
     chance = random.Random(size)
     values = []
     for _ in range(_DISTINCT_VALUES):
@@ -46,7 +46,7 @@ def values_of(size: int) -> list[bytes]:
 def make_topic(
     broker: Broker, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> str:
-    """Create a topic with a name of its own; returns the name."""
+    """Create a topic with a unique name; return the name."""
     unique = f"{name}-{uuid.uuid4().hex[:8]}"
     admin = _admin(broker)
     topic = NewTopic(unique, partitions, 1, config=dict(config or {}))
@@ -57,12 +57,12 @@ def make_topic(
         while not _is_led(broker, unique, index):
             if time.monotonic() > deadline:
                 raise LoadError(f"{broker.name}: {unique}-{index} has no leader")
-            time.sleep(0.05)  # a foreign process can only be polled
+            time.sleep(0.05)  # another process can only be polled
     return unique
 
 
 def _is_led(broker: Broker, topic: str, partition: int) -> bool:
-    """Whether the broker answers for a partition: a topic may be created before that."""
+    """Tell whether the broker serves a partition: a topic may be created before that."""
     try:
         return end_offset(broker, topic, partition) >= 0
     except KafkaException:
@@ -74,7 +74,7 @@ def _admin(broker: Broker) -> AdminClient:
 
 
 def drop_topic(broker: Broker, name: str) -> None:
-    """Delete a topic: the disk is needed for the next one."""
+    """Delete a topic, because the next one needs the disk."""
     admin = _admin(broker)
     for deleted in admin.delete_topics([name], operation_timeout=30).values():
         deleted.result(_TIMEOUT_S)
@@ -89,7 +89,7 @@ def produce(
     partitions: int = 1,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Produce `count` records, in turn over the partitions, and wait for the last answer."""
+    """Produce `count` records, in turn over the partitions, and wait for the last response."""
     values = values_of(value_size)
     producer = Producer(
         {
@@ -118,7 +118,7 @@ def produce(
 
 
 def end_offset(broker: Broker, topic: str, partition: int = 0) -> int:
-    """The offset behind the last record."""
+    """Return the offset after the last record."""
     consumer = _consumer(broker)
     try:
         return consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT_S)[1]

@@ -1,8 +1,8 @@
-"""What is measured of the logs themselves: lookups by time, many partitions, recovery, flushing.
+"""Rows about the logs themselves: lookups by time, many partitions, recovery, flushing.
 
-A row is measured in a life of its own: it starts a broker on an empty directory and removes it again, so
-the two brokers never run at the same time. What is looked up or recovered is made once, by kernels, and
-both brokers serve the same bytes (forge.py). Every answer is checked, and lookups against each other.
+Each row starts a broker on an empty directory and removes it again, so the two brokers never run at
+the same time. Logs for lookups or recovery are made once, by kernels, and both brokers serve the
+same bytes (forge.py). Every result is checked, and lookups are compared between the brokers.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _DAY_MS = 86_400_000
 _MAX_TIMESTAMP = -3
 _DISORDER_MS = 5000
 _NEVER = "-1"  # no retention
-_KAFKA = {"broker.session.timeout.ms": "9000"}  # its default: a killed one must be let in again
+_KAFKA = {"broker.session.timeout.ms": "9000"}  # the default: a killed broker must register again
 
 
 class Scale(NamedTuple):
-    """How large the loads are."""
+    """The size of the loads."""
 
     lookup_records: int
     partitions: int
-    kafka_partitions: int  # fewer where the machine's limits on descriptors and maps ask for it
+    kafka_partitions: int  # fewer if the machine's limits on descriptors and maps require it
     recovery_bytes: int
     flush_s: float
     idle_s: float
@@ -46,7 +46,7 @@ SMALL = Scale(10_000_000, 300, 300, 256 << 20, 2, 0)
 
 
 class Site(NamedTuple):
-    """Where a row works: which broker, on which CPU, in which directory, and what was forged."""
+    """The environment of a row: the broker, its CPU, its directory, and the forged log."""
 
     name: str
     cpu: int
@@ -55,14 +55,14 @@ class Site(NamedTuple):
     scale: Scale
 
     def broker(self, most_descriptors: int = 0) -> Broker:
-        """A broker on the directory, not started."""
+        """Return a broker on the directory, not started."""
         if self.name == "tidelog":
             return Tidelog(self.directory, self.cpu, most_descriptors=most_descriptors)
         return Kafka(self.directory, self.cpu, _KAFKA)
 
 
 class LogRow(NamedTuple):
-    """One row: what to forge once, and how to measure a broker in a life of its own."""
+    """One row: what to forge once, and how to measure a broker."""
 
     key: str
     figures: tuple[Figure, ...]
@@ -79,7 +79,7 @@ def _ended(broker: Broker) -> Iterator[Broker]:
 
 
 def _install(site: Site, broker: Broker, end_offset: int) -> str:
-    """Have a stopped broker serve the forged log; return the name of its topic."""
+    """Give a stopped broker the forged log; return the name of its topic."""
     assert site.forged is not None
     broker.start()
     topic = loads.make_topic(broker, "forged", 1, {"retention.ms": _NEVER})
@@ -101,7 +101,7 @@ def _wait_for(broker: Broker, topic: str, end_offset: int) -> None:
 
 _FIRST_MS = 1_700_000_000_000
 _LOOKUPS = {"first": 100, "disk": 200, "warm": 5000, "largest": 300, "beyond": 300}
-_ANSWERS: dict[tuple[int, int], tuple[int, int]] = {}  # (records, time) -> what the other one said
+_ANSWERS: dict[tuple[int, int], tuple[int, int]] = {}  # (records, time) -> the other's result
 
 
 def _forge_lookups(directory: Path, scale: Scale) -> Path:
@@ -110,7 +110,7 @@ def _forge_lookups(directory: Path, scale: Scale) -> Path:
 
 
 class _Lookups:
-    """Lookups over one connection, timed; answers that differ from the other broker's are errors."""
+    """Timed lookups over one connection; a difference from the other broker is an error."""
 
     def __init__(self, connection: socket.socket, topic: str, records: int) -> None:
         self._connection = connection
@@ -118,7 +118,7 @@ class _Lookups:
         self._records = records
 
     def time(self, timestamp: int) -> float:
-        """Look a time up; microseconds. Raises RawError."""
+        """Look up a time; return microseconds. Raises RawError."""
         request = raw.list_offsets_v7(self._topic, 0, timestamp)
         began = time.perf_counter_ns()
         answer = raw.look_up(self._connection, request)
@@ -150,7 +150,7 @@ def _measure_lookups(site: Site) -> dict[str, float]:
             look = _Lookups(connection, topic, count)
             first = [look.time(one) for one in somewhen(_LOOKUPS["first"])]
             for one in somewhen(2000):
-                look.time(one)  # Java's compiler, and every index in memory
+                look.time(one)  # warms up Java's compiler and every index
             disk = []
             for one in somewhen(_LOOKUPS["disk"]):
                 forge.drop_page_cache(broker.data)
@@ -194,7 +194,7 @@ def _touch(broker: Broker, topics: Sequence[str], partitions: int) -> None:
             for index in range(partitions):
                 answer = raw.exchange(connection, raw.produce_v9(topic, index, records))
                 while answer[error_at : error_at + 2] == _NOT_LEADER:
-                    time.sleep(0.02)  # Apache Kafka still opens it; it can only be polled
+                    time.sleep(0.02)  # Apache Kafka is still opening it; it can only be polled
                     answer = raw.exchange(connection, raw.produce_v9(topic, index, records))
                 if answer[error_at : error_at + 2] != b"\0\0":
                     raise raw.RawError(f"error code in an answer: {answer.hex()}")
@@ -203,7 +203,7 @@ def _touch(broker: Broker, topics: Sequence[str], partitions: int) -> None:
 
 
 def _serves(broker: Broker, topic: str, index: int) -> None:
-    """Wait until a partition answers: Apache Kafka answers Metadata before its logs are open."""
+    """Wait until a partition is served: Apache Kafka answers Metadata before its logs are open."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         with contextlib.suppress(raw.RawError), raw.connect(broker.port) as connection:
@@ -229,7 +229,7 @@ def _measure_partitions(site: Site) -> dict[str, float]:
         found |= {"idle_rss": resident_mb(broker), "idle_fds": descriptors(broker)}
         if scale.idle_s:
             used = cpu_s(broker)
-            time.sleep(scale.idle_s)  # what is measured: doing nothing
+            time.sleep(scale.idle_s)  # the measured state is idle
             found["idle_cpu"] = (cpu_s(broker) - used) / scale.idle_s * 60
         began = time.perf_counter()
         _touch(broker, topics, each)
@@ -286,7 +286,7 @@ def _measure_recovery(site: Site) -> dict[str, float]:
 
 
 def _device_flushes() -> int:
-    """Flush commands that the machine's disks have completed, as the kernel counts them."""
+    """Return the kernel's count of flush commands that the machine's disks have completed."""
     lines = Path("/proc/diskstats").read_text().splitlines()
     return sum(int(fields[18]) for fields in map(str.split, lines) if len(fields) > 18)
 

@@ -1,9 +1,9 @@
-"""Measure the logs themselves beside Apache Kafka: `make bench-logs`, and `--small` in `make bench`.
+"""Measure the logs themselves beside Apache Kafka: `make bench-logs`, `--small` in `make bench`.
 
-Rows are declared in log_rows.py. Repetitions alternate between the brokers, each in a life of its own,
-pinned to one CPU, the client to another; the ratio is taken repetition by repetition. What was
-measured is kept as JSON lines: without `--small` a run goes on where an earlier one of the same code and
-sizes stopped. Nothing but loopback is used, everything written lies in a temporary directory, and only
+Rows are declared in log_rows.py. Repetitions alternate between the brokers; each starts its own
+broker, pinned to one CPU, with the client on another. The ratio is taken repetition by repetition.
+Results are kept as JSON lines: without `--small` a run continues where an earlier one of the same
+code and sizes stopped. Only loopback is used, all files are in a temporary directory, and only
 processes started here are ended.
 """
 
@@ -31,7 +31,7 @@ _FREE_DISK = 8 << 30
 
 
 class Logs:
-    """Rows, repetition by repetition, into results."""
+    """Measures rows, repetition by repetition, and adds them to the results."""
 
     def __init__(self, work: Path, results: table.Results, scale: Scale, names: list[str]) -> None:
         cpus = sorted(os.sched_getaffinity(0))
@@ -44,7 +44,7 @@ class Logs:
         os.sched_setaffinity(0, set(cpus[1:]) or set(cpus))
 
     def measure(self, row: LogRow, repetitions: int) -> None:
-        """Measure what is missing of a row, alternating between the brokers."""
+        """Measure the missing repetitions of a row, alternating between the brokers."""
         missing = [
             (repetition, name)
             for repetition in range(repetitions)
@@ -58,7 +58,7 @@ class Logs:
         for repetition, name in missing:
             try:
                 self._once(row, name, repetition, forged)
-            except Exception as error:  # one row's failure is its own
+            except Exception as error:  # the failure of one row does not affect others
                 self.failed.append(f"{row.key} {name}: {error!r}")
                 print(f"FAILED {self.failed[-1]}", file=sys.stderr, flush=True)
         remove(place)
@@ -110,7 +110,7 @@ def _scale(options: argparse.Namespace) -> Scale:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the table; 1 if a row failed."""
+    """Run and print the table; return 1 if a row failed."""
     options = _options(arguments)
     scale = _scale(options)
     setup = {"scale": scale._asdict(), "code": code(), "kafka": KAFKA_VERSION}

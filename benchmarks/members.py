@@ -1,7 +1,8 @@
-"""Many clients in one process, made of bytes as in raw.py: members of a group, committers, consumers.
+"""Many clients in one process, made of bytes as in raw.py: group members, committers, consumers.
 
-All run on one event loop. What that costs is told with every result, so a table can say whether the client
-was what held things up. Answers are checked: error codes, generations, and that every record came.
+All run on one event loop. Every result has the client's own cost, so that a table can say whether
+the client was the bottleneck. Responses are checked: error codes, generations, and the number of
+records.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 
 class Took(NamedTuple):
-    """What something cost: by the clock, of the broker's CPU, and of this process's."""
+    """The cost of a measurement: wall-clock time, the broker's CPU, and this process's CPU."""
 
     seconds: float
     broker_cpu_s: float
@@ -36,25 +37,25 @@ class Took(NamedTuple):
 
     @property
     def client_share(self) -> float:
-        """How much of its CPU the client used, in per cent; at 100 it would be what is measured."""
+        """How much of its CPU the client used, in per cent; at 100 the client is the bottleneck."""
         return 100 * self.client_cpu_s / self.seconds
 
 
 class Meter:
-    """Measures what lies between its making and `took`."""
+    """Measures the cost from its creation to `took`."""
 
     def __init__(self, broker_cpu_s: Callable[[], float]) -> None:
         self._broker_cpu_s = broker_cpu_s
         self._began = time.perf_counter(), broker_cpu_s(), time.process_time()
 
     def took(self) -> Took:
-        """So far."""
+        """Return the cost so far."""
         now = time.perf_counter(), self._broker_cpu_s(), time.process_time()
         return Took(*(after - before for after, before in zip(now, self._began, strict=True)))
 
 
 def run(main: Coroutine[None, None, T]) -> T:
-    """Run clients to their end, within a minute."""
+    """Run clients to their end, for at most a minute."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(asyncio.wait_for(main, _TIMEOUT_S))
 
@@ -70,7 +71,7 @@ class Client(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, port: int) -> Client:
-        """A client of the broker on this port."""
+        """Return a client of the broker on this port."""
         loop = asyncio.get_running_loop()
         _, client = await loop.create_connection(cls, "127.0.0.1", port)
         return client
@@ -79,7 +80,7 @@ class Client(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
 
     def ask(self, frame: bytes) -> asyncio.Future[bytearray]:
-        """Send a frame; its answer, with its length in front."""
+        """Send a frame; return its response, with its length."""
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(frame)
@@ -99,7 +100,7 @@ class Client(asyncio.Protocol):
             self._answer.set_exception(RawError("the broker closed the connection"))
 
     def close(self) -> None:
-        """Be gone."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -116,16 +117,16 @@ def _bytes(data: bytes) -> bytes:
 
 
 class Member:
-    """One member of a group: it joins, and asks for its part."""
+    """One member of a group: it joins, and asks for its assignment."""
 
     def __init__(self, client: Client, group: bytes) -> None:
         self.client, self.group = client, group
         self.member_id = b""
         self.generation = -1
-        self.others: list[bytes] = []  # everybody's ids, if it leads
+        self.others: list[bytes] = []  # the ids of all members, if it leads
 
     async def join(self) -> None:
-        """JoinGroup v5, twice if an id has to be got first. Raises RawError."""
+        """JoinGroup v5, twice if the member has no id yet. Raises RawError."""
         code = await self._join()
         if code == _MEMBER_ID_REQUIRED:
             code = await self._join()
@@ -157,7 +158,7 @@ class Member:
         return int(code)
 
     async def sync(self) -> int:
-        """SyncGroup v3, with everybody's part if it leads: 0, or to join again. Raises RawError."""
+        """SyncGroup v3, with all assignments if it leads; return 0 or an error. Raises RawError."""
         body = _string(self.group) + struct.pack(">i", self.generation) + _string(self.member_id)
         body += struct.pack(">hi", -1, len(self.others))
         body += b"".join(_string(member_id) + _bytes(_ASSIGNMENT) for member_id in self.others)
@@ -170,7 +171,7 @@ class Member:
         return int(code)
 
     async def heartbeat(self) -> int:
-        """Heartbeat v1: 0, or that it has to join again. Raises RawError."""
+        """Heartbeat v1; return 0, or the code to join again. Raises RawError."""
         body = _string(self.group) + struct.pack(">i", self.generation) + _string(self.member_id)
         answer = await self.client.ask(frame_of(request_head(12, 1) + body))
         (code,) = struct.unpack_from(">h", answer, 12)
@@ -186,7 +187,7 @@ class Member:
 
 
 async def _settle_down(members: Sequence[Member]) -> None:
-    """Have a group form: each joins, and again when a heartbeat says so, until all are in one generation."""
+    """Form a group: members join, again after heartbeats, until all have one generation."""
     here: set[Member] = set()
 
     async def live(member: Member) -> None:
@@ -207,11 +208,11 @@ async def _settle_down(members: Sequence[Member]) -> None:
 async def rebalances(
     port: int, group: str, count: int, rounds: int, broker_cpu_s: Callable[[], float]
 ) -> list[Took]:
-    """Have a group form, then have all its members join and sync again, `rounds` times.
+    """Form a group, then let all its members join and sync again, `rounds` times.
 
-    A round begins when the leader joins again and ends when the last member has its assignment. The others
-    join as soon as a heartbeat of one of them says that they have to: how long heartbeats are apart is
-    the clients' choice and not measured.
+    A round begins when the leader joins again and ends when the last member has its assignment. The
+    others join as soon as the heartbeat of one of them says that they have to. The interval of
+    heartbeats is the clients' choice and not measured.
     """
     clients = [await Client.connect(port) for _ in range(count)]
     members = [Member(client, group.encode()) for client in clients]
@@ -239,7 +240,7 @@ async def rebalances(
 
 
 def commit_v7(group: str, topic: str, partition: int) -> bytes:
-    """An OffsetCommit v7 frame: one offset of a consumer that assigned its partition itself."""
+    """Return an OffsetCommit v7 frame: one offset of a consumer outside of the group."""
     body = _string(group.encode()) + struct.pack(">i", -1) + _string(b"") + struct.pack(">h", -1)
     body += struct.pack(">i", 1) + _string(topic.encode())
     body += struct.pack(">iiqi", 1, partition, 123_456, -1) + _string(b"")
@@ -247,12 +248,12 @@ def commit_v7(group: str, topic: str, partition: int) -> bytes:
 
 
 def commit_v7_error_at(topic: str) -> int:
-    """Where the error code of the only partition is."""
+    """Return the position of the only partition's error code."""
     return 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
 def settle(port: int, frames: Sequence[bytes], error_at: int) -> None:
-    """Send each commit once, again until the broker has a coordinator for it. Raises RawError."""
+    """Send each commit once; retry until the broker has its coordinator. Raises RawError."""
 
     async def main() -> None:
         client = await Client.connect(port)
@@ -267,7 +268,7 @@ def settle(port: int, frames: Sequence[bytes], error_at: int) -> None:
                     raise RawError(f"OffsetCommit answered error {code} again and again")
                 find = (
                     _string(b"bench") + b"\0"
-                )  # Apache Kafka makes the topic when asked for a coordinator
+                )  # Apache Kafka creates the topic at the first request for a coordinator
                 await client.ask(frame_of(request_head(10, 1) + find))
                 await asyncio.sleep(0.05)
         client.close()
@@ -286,7 +287,7 @@ def _fetch_v11(topic: bytes, partition: int, offset: int) -> bytes:
 
 
 async def _consume(client: Client, topic: bytes, partition: int, until: int) -> None:
-    """Read a partition from its start until an offset, by the headers of its batches. Raises RawError."""
+    """Read a partition from its start to an offset, by batch headers. Raises RawError."""
     offset = 0
     while offset < until:
         answer = await client.ask(_fetch_v11(topic, partition, offset))
@@ -315,7 +316,7 @@ async def _consume(client: Client, topic: bytes, partition: int, until: int) -> 
 async def consumers(
     port: int, topic: str, each: int, count: int, passes: int, broker_cpu_s: Callable[[], float]
 ) -> Took:
-    """One consumer for each of `count` partitions reads its `each` records, all at once, `passes` times."""
+    """Read `each` records of `count` partitions with one consumer for each, `passes` times."""
     clients = [await Client.connect(port) for _ in range(count)]
     meter = Meter(broker_cpu_s)
     for _ in range(passes):

@@ -1,8 +1,8 @@
-"""A client made of bytes: the same prepared frames to either broker, and answers only counted.
+"""A client made of bytes: prepared frames for both brokers, and responses that are only counted.
 
-The point is a client that costs little and is independent of the broker's own codecs: Produce v9 with
-one record in a format-2 batch, Produce v2 and Fetch v2 as a client of 0.10 sends them, Fetch v11 of many
-partitions. Answers are checked for error codes and otherwise thrown away.
+Such a client costs little and is independent of the broker's own codecs: Produce v9 with one record
+in a format-2 batch, Produce v2 and Fetch v2 as a client of 0.10 sends them, Fetch v11 of many
+partitions. Responses are checked for error codes and otherwise dropped.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _TIMEOUT_S = 60
 
 
 class RawError(RuntimeError):
-    """A broker answered with an error, or not at all."""
+    """A broker returned an error, or no response."""
 
 
 def frame_of(payload: bytes) -> bytes:
-    """A payload with its length in front."""
+    """Return a payload with its length prefix."""
     return struct.pack(">i", len(payload)) + payload
 
 
 def request_head(key: int, version: int) -> bytes:
-    """The head of a request that is not flexible."""
+    """Return the header of a request that is not flexible."""
     return struct.pack(">hhih", key, version, 7, len(_CLIENT_ID)) + _CLIENT_ID
 
 
@@ -58,7 +58,7 @@ def _uvarint(value: int) -> bytes:
 
 
 def batch_v2(values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] | None = None) -> bytes:
-    """One uncompressed format-2 batch."""
+    """Return one uncompressed format-2 batch."""
     records = b""
     for index, value in enumerate(values):
         record = (
@@ -77,7 +77,7 @@ def batch_v2(values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] | None 
 
 
 def messages_v1(values: Sequence[bytes], now_ms: int) -> bytes:
-    """A set of uncompressed format-1 messages."""
+    """Return a set of uncompressed format-1 messages."""
     out = b""
     for index, value in enumerate(values):
         checked = struct.pack(">bbqii", 1, 0, now_ms, -1, len(value)) + value
@@ -86,7 +86,7 @@ def messages_v1(values: Sequence[bytes], now_ms: int) -> bytes:
 
 
 def produce_v9(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
-    """A Produce v9 frame with one record set."""
+    """Return a Produce v9 frame with one record set."""
     name = topic.encode()
     return frame_of(
         struct.pack(">hhih", 0, 9, 7, len(_CLIENT_ID))
@@ -106,12 +106,12 @@ def produce_v9(topic: str, partition: int, records: bytes, acks: int = 1) -> byt
 
 
 def produce_v9_error_at(topic: str) -> int:
-    """Where the first partition's error code is, from the first byte of the answer's frame."""
+    """Return the position of the first partition's error code in the response's frame."""
     return 4 + 4 + 1 + 1 + len(_uvarint(len(topic) + 1)) + len(topic) + 1 + 4
 
 
 def produce_v2(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
-    """A Produce v2 frame, as clients of 0.10 send it."""
+    """Return a Produce v2 frame, as clients of 0.10 send it."""
     name = topic.encode()
     return frame_of(
         struct.pack(">hhih", 0, 2, 7, len(_CLIENT_ID))
@@ -124,12 +124,12 @@ def produce_v2(topic: str, partition: int, records: bytes, acks: int = 1) -> byt
 
 
 def produce_v2_error_at(topic: str) -> int:
-    """Where the first partition's error code is."""
+    """Return the position of the first partition's error code."""
     return 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
 class Pipelined(NamedTuple):
-    """What a pipelined run did."""
+    """The result of a pipelined run."""
 
     requests: int
     seconds: float
@@ -137,7 +137,7 @@ class Pipelined(NamedTuple):
 
 
 class _Sender(asyncio.Protocol):
-    """Keeps `depth` copies of one request under way on a connection."""
+    """Keeps `depth` copies of one request in flight on a connection."""
 
     def __init__(self, request: bytes, depth: int, error_at: int) -> None:
         self.request = request
@@ -191,9 +191,9 @@ def pipelined(
     seconds: float,
     broker_cpu_s: Callable[[], float],
 ) -> Pipelined:
-    """Send each request over and over on a connection of its own, `depth` under way on each.
+    """Send each request again and again on a connection of its own, `depth` in flight on each.
 
-    Every answer must have one size (same topic, no errors). Raises RawError.
+    Every response must have the same size (same topic, no errors). Raises RawError.
     """
 
     async def run() -> Pipelined:
@@ -207,7 +207,7 @@ def pipelined(
             transports.append(transport)
         for sender in senders:
             sender.begin()
-        await asyncio.sleep(seconds / 10)  # until every connection is in its stride
+        await asyncio.sleep(seconds / 10)  # until every connection runs at full speed
         before = sum(sender.answers for sender in senders)
         began, used = time.perf_counter(), broker_cpu_s()
         await asyncio.sleep(seconds)
@@ -227,14 +227,14 @@ def pipelined(
 
 
 def connect(port: int) -> socket.socket:
-    """A blocking connection without delays."""
+    """Return a blocking connection with TCP_NODELAY."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 def exchange(connection: socket.socket, request: bytes) -> bytes:
-    """Send one frame, return the answer's frame with its length. Raises RawError."""
+    """Send one frame, return the response's frame with its length. Raises RawError."""
     connection.sendall(request)
     answer = connection.recv(1 << 20)
     if len(answer) < 4:
@@ -256,7 +256,7 @@ def exchange(connection: socket.socket, request: bytes) -> bytes:
 
 
 def latencies_us(port: int, request: bytes, error_at: int, count: int) -> list[float]:
-    """How long each of `count` requests took, one at a time, in microseconds. Raises RawError."""
+    """Return the times of `count` requests, one at a time, in microseconds. Raises RawError."""
     times = []
     with connect(port) as connection:
         for _ in range(count):
@@ -269,7 +269,7 @@ def latencies_us(port: int, request: bytes, error_at: int, count: int) -> list[f
 
 
 def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) -> int:
-    """Read partition 0 with Fetch v2, as a client of 0.10, from 0; return how many messages came."""
+    """Read partition 0 from offset 0 with Fetch v2, as a client of 0.10; return the count."""
     name = topic.encode()
     at = messages = 0
     with connect(port) as connection:
@@ -294,7 +294,7 @@ def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) 
             while end - position >= 17:
                 offset, length = struct.unpack_from(">qi", answer, position)
                 if length > end - position - 12:
-                    break  # cut short, or the filler that stands for what did not fit
+                    break  # a truncated message, or the filler for one that did not fit
                 if answer[position + 16] != 1:
                     raise RawError(f"format {answer[position + 16]} in an answer to Fetch v2")
                 position += 12 + length
@@ -307,7 +307,7 @@ def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) 
 
 
 def fetch_v11(topic: str, partitions: int, max_wait_ms: int) -> bytes:
-    """A Fetch v11 frame that asks for offset 0 of many partitions, without a session."""
+    """Return a Fetch v11 frame for offset 0 of many partitions, without a session."""
     name = topic.encode()
     wanted = b"".join(
         struct.pack(">iiqqi", index, -1, 0, -1, 1 << 20) for index in range(partitions)
@@ -334,7 +334,7 @@ def fetch_all(port: int, request: bytes, count: int) -> None:
 
 
 def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:
-    """A ListOffsets v7 frame with one lookup."""
+    """Return a ListOffsets v7 frame with one lookup."""
     name = topic.encode()
     return frame_of(
         struct.pack(">hhih", 2, 7, 7, len(_CLIENT_ID))
@@ -351,7 +351,7 @@ def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:
 
 
 def look_up(connection: socket.socket, request: bytes) -> tuple[int, int]:
-    """Exchange a lookup; return the offset found and its time. Raises RawError."""
+    """Send a lookup; return the offset and its time. Raises RawError."""
     answer = exchange(connection, request)
     error, timestamp, offset = struct.unpack_from(">hqq", answer, len(answer) - 25)
     if error:

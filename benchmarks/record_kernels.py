@@ -1,8 +1,8 @@
 """Microseconds per produced batch for the record kernels, compiled beside their Python twin.
 
 Each row is `inspect` + `prepare` of one record set as a leader runs them, and its parts. Run it
-with `python benchmarks/record_kernels.py`; ratios mean something, absolute times depend on the
-machine and on who shares it.
+with `python benchmarks/record_kernels.py`. Only the ratios are meaningful; absolute times depend on
+the machine and on its other load.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""What is measured: one declaration per row, with the figures it yields and the goal of each.
+"""The measured rows: one declaration per row, with its figures and the goal of each.
 
-TABLE is the comparison with Apache Kafka that `make bench` prints, measured in two states. *Fresh*: a
-broker just started meets the rows in this order, each for the first time, as a broker in a test or a
-development machine does, and as the goals were set. *Warm*: each row has run before, more than once, and
-Java's compiler has had its time. FACTORS (warm) begins with a base row and changes one factor at a time.
+TABLE is the comparison with Apache Kafka that `make bench` prints, measured in two states. *Fresh*:
+a broker that has just started runs the rows in this order, each for the first time, like a broker
+in a test or on a development machine; the goals are for this state. *Warm*: each row has run
+before, more than once, and Java's compiler has had its time. FACTORS (warm) begins with a base row
+and changes one factor at a time.
 
-CPU figures are the broker's own seconds, per million records (or per request), so a scaled-down load
-gives the same figure, but for the share of what happens once.
+CPU figures are the broker's own seconds, per million records (or per request), so a smaller load
+gives the same figure, except for one-time costs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Goal(NamedTuple):
-    """What tidelog is to reach: a ratio to Kafka, or a limit of its own."""
+    """The goal for tidelog: a ratio to Kafka, or a limit of its own."""
 
     text: str
     ratio_max: float | None = None
@@ -33,7 +34,7 @@ class Goal(NamedTuple):
     at_least: float | None = None
 
     def is_met(self, ratio: float | None, own: float) -> bool:
-        """Whether a ratio (tidelog / Kafka) and an own figure reach the goal."""
+        """Tell whether a ratio (tidelog / Kafka) or tidelog's own figure reaches the goal."""
         if self.limit is not None:
             return own <= self.limit
         if self.at_least is not None:
@@ -46,7 +47,7 @@ class Goal(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One number of a row; `digits` behind the point."""
+    """One number of a row, with `digits` decimal places."""
 
     key: str
     title: str
@@ -56,26 +57,26 @@ class Figure(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a row is measured: a running broker, what `prepare` made, how far loads are scaled."""
+    """The environment of a row: a running broker, the result of `prepare`, and the scale."""
 
     broker: Broker
     state: Any
     scale: float
 
     def scaled(self, count: int) -> int:
-        """A count of the full load, scaled."""
+        """Return a count of the full load, scaled."""
         return max(1000, int(count * self.scale))
 
 
 class Row(NamedTuple):
-    """One row: how to prepare a broker, how to measure it once, what is left to remove."""
+    """One row: how to prepare a broker, how to measure it once, and what to remove."""
 
     key: str
     figures: tuple[Figure, ...]
-    prepare: Callable[[Place], Any]  # topics and records to fetch: what is needed, not more
+    prepare: Callable[[Place], Any]  # creates topics and records to fetch
     measure: Callable[[Place], dict[str, float]]
     clean: Callable[[Place], None] = lambda _place: None
-    tidelog_only: str = ""  # why Apache Kafka has no such thing
+    tidelog_only: str = ""  # why Apache Kafka has no such figure
     full_only: bool = False
 
 
@@ -84,7 +85,7 @@ def _nothing(_place: Place) -> None:
 
 
 def drop_topic_of(place: Place) -> None:
-    """Delete the topic that `prepare` made."""
+    """Delete the topic that `prepare` created."""
     if place.state:
         loads.drop_topic(place.broker, place.state)
 
@@ -125,10 +126,11 @@ _CONNECTIONS = 8
 
 
 def requests_row(key: str, title: str, depth: int, goal: Goal | None = None, **options: Any) -> Row:
-    """One-record Produce v9 requests as fast as the broker answers, `depth` under way on each of 8.
+    """One-record Produce v9 requests as fast as the broker answers, `depth` in flight on each of 8.
 
-    Both brokers fill their core with this, so per second of CPU and by the clock is the same on a
-    machine with nothing else to do; on a shared one the clock says how much of the core was left.
+    Both brokers fill their core with this, so on a machine without other load the figures by CPU
+    and by wall clock are the same. On a shared machine the wall clock shows how much of the core
+    was left.
     """
 
     def prepare(place: Place) -> str:
@@ -200,7 +202,7 @@ def fetch_row(
     client: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Row:
-    """Broker CPU of reading with librdkafka what it produced, per million records."""
+    """Broker CPU of reading with librdkafka the records that it produced, per million records."""
 
     def prepare(place: Place) -> str:
         name = loads.make_topic(place.broker, key)

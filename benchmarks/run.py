@@ -1,12 +1,13 @@
 """Measure tidelog beside Apache Kafka and print ratios: `make bench`, `make bench-full`.
 
-Both brokers are pinned to one CPU, the client to another, and their repetitions alternate, so what else
-happens on the machine hits both; while one is measured the other does not run, or is stopped (SIGSTOP).
-First *fresh*: for every repetition a broker is started anew and meets the rows of the table in order.
-Then *warm*: the brokers of the last repetition go on, each row runs uncounted before it is measured, and
-the factors follow. Rows are declared in rows.py. `--full` does more rows and repetitions and goes on
-where an earlier run of the same code and scale stopped; its results are JSON lines. Nothing but loopback
-is used, everything written lies in a temporary directory, and only processes started here are ended.
+Both brokers are pinned to one CPU, the client to another, and their repetitions alternate, so other
+load on the machine affects both. While one is measured, the other does not run, or is stopped
+(SIGSTOP). First *fresh*: every repetition starts a broker, which runs the rows of the table in
+order. Then *warm*: the brokers of the last repetition continue, each row runs uncounted before it
+is measured, and the factors follow. Rows are declared in rows.py. `--full` has more rows and
+repetitions, and continues where an earlier run of the same code and scale stopped; its results are
+JSON lines. Only loopback is used, all files are in a temporary directory, and only processes
+started here are ended.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 RESULTS = REPOSITORY / ".benchmarks"
 _FREE_DISK = 6 << 30
-# Or a row would wait for 15 s until somebody looks for what is to be compacted.
+# With the default a row would wait up to 15 s for the check for logs to compact.
 SETTINGS = {"log.cleaner.backoff.ms": str(BACKOFF_MS)}
 _SETTLE_S = 0.3
 _IDLE_S = 2.0
@@ -67,7 +68,7 @@ class Bench:
         os.sched_setaffinity(0, set(cpus[1:]) or set(cpus))  # clients' threads inherit it
 
     def stop(self) -> None:
-        """Stop the brokers that run, and remove what they wrote."""
+        """Stop the running brokers, and remove their files."""
         for name in list(self.running):
             self._stop(name)
 
@@ -82,7 +83,7 @@ class Bench:
         return self.work / name
 
     def _start(self, name: str) -> Broker:
-        """Start a broker on a new directory, once to make what only a first start makes."""
+        """Start a broker on a new directory, after a first start that creates its files."""
         kind = Tidelog if name == "tidelog" else Kafka
         broker = kind(self._directory(name), self.broker_cpu, SETTINGS)
         self.running[name] = broker
@@ -93,7 +94,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """Stop every other broker in its tracks while one is measured."""
+        """Stop every other broker with SIGSTOP while one is measured."""
         others = [other for key, other in self.running.items() if key != name]
         for other in others:
             pause(other)
@@ -107,7 +108,7 @@ class Bench:
     # -- fresh ----------------------------------------------------------------------------------
 
     def fresh(self, rows: Sequence[Row]) -> None:
-        """Every repetition starts a broker and shows it each row once, in order."""
+        """Start a broker for every repetition, and run each row once, in order."""
         for repetition in range(self.repetitions):
             for name in self.names:
                 if self.results.has(table.FRESH, LIFE_KEY, name, repetition):
@@ -136,7 +137,7 @@ class Bench:
     # -- warm -----------------------------------------------------------------------------------
 
     def warm(self, row: Row) -> None:
-        """Measure what is missing of a row, alternating between the brokers."""
+        """Measure the missing repetitions of a row, alternating between the brokers."""
         names = [name for name in self.names if not (row.tidelog_only and name != "tidelog")]
         missing = [
             (repetition, name)
@@ -165,7 +166,7 @@ class Bench:
     # -- both -----------------------------------------------------------------------------------
 
     def _attempt(self, what: str, work: Callable[..., None], *arguments: Any) -> None:
-        """One row's failure is its own."""
+        """Run a measurement; the failure of one row does not affect others."""
         try:
             work(*arguments)
         except Exception as error:
@@ -195,7 +196,7 @@ class Bench:
 
 
 def code() -> str:
-    """Which code is measured: the commit, and whether the tree was changed since."""
+    """Return which code is measured: the commit, and whether the tree has changes."""
     git = shutil.which("git")
     if git is None:
         return "unknown"
@@ -242,7 +243,7 @@ def _chosen(options: argparse.Namespace, rows: Sequence[Row]) -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the tables; 1 if a row failed."""
+    """Run and print the tables; return 1 if a row failed."""
     options = _options(arguments)
     setup = {"scale": options.scale, "code": code(), "kafka": KAFKA_VERSION}
     results = table.Results(options.results, setup, keep=options.full)

@@ -1,4 +1,4 @@
-"""Which files, functions and lines one warm request passes, counted by the interpreter itself.
+"""The files, functions and lines of one warm request, counted by the interpreter.
 
     .venv/bin/python benchmarks/walks.py            a line for each walk
     .venv/bin/python benchmarks/walks.py --files    and the files of each, in the order they are entered
@@ -30,7 +30,7 @@ _WARM_UP = 50
 
 
 class Walk(NamedTuple):
-    """What one request passed."""
+    """The counts of one request."""
 
     files: list[str]
     hops: int
@@ -38,7 +38,7 @@ class Walk(NamedTuple):
 
 
 def walk(work: Callable[[], Any]) -> Walk:
-    """Call `work` once and count what it passes."""
+    """Call `work` once and count its files, hops and lines."""
     files: dict[str, None] = {}
     counts = {"call": 0, "line": 0}
 

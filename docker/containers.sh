@@ -1,12 +1,12 @@
 #!/bin/sh
-# make image, make compose-up, make compose-down: with docker or podman, whichever runs here.
+# make image, make compose-up, make compose-down: with docker or podman, whichever works here.
 #
-#   containers.sh image                build the image, and say how large it is
+#   containers.sh image                build the image, and print its size
 #   containers.sh up [SERVICE...]      start the services of compose.yaml, or some of them
 #   containers.sh down [-v]            stop and remove them; -v: their logs and metrics too
 #
-# From the environment: ENGINE (docker or podman), TIDELOG_IMAGE (the tag), PYTHON_IMAGE (what the image is
-# built on), BUILD_OPTIONS (for the engine's build), COMPOSE_PROJECT_NAME, and what compose.yaml reads.
+# From the environment: ENGINE (docker or podman), TIDELOG_IMAGE (the tag), PYTHON_IMAGE (the base
+# image), BUILD_OPTIONS (for the engine's build), COMPOSE_PROJECT_NAME, and those of compose.yaml.
 set -eu
 cd "$(dirname "$0")/.."
 image=${TIDELOG_IMAGE:-tidelog:latest}
@@ -17,7 +17,7 @@ fail() {
     exit 1
 }
 
-runs() { # a docker client without its engine answers --version, and nothing more
+runs() { # a docker client without its engine supports only --version
     "$1" info >/dev/null 2>&1
 }
 

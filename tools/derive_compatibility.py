@@ -1,8 +1,8 @@
-"""Writes the table of served APIs into docs/compatibility.md, from the declarations in protocol/api.
+"""Writes the table of served APIs into docs/compatibility.md, from protocol/api.
 
-Usage: derive_compatibility.py [--check]. With --check nothing is written; exit status 1 says the page is
-stale. Only the lines between the two API markers are derived; the rest of the page is written by hand
-or by the client matrix.
+Usage: derive_compatibility.py [--check]. With --check nothing is written; exit status 1 means that
+the page is stale. Only the lines between the two API markers are derived; the rest of the page is
+written by hand or by the client matrix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ END = "<!-- /apis -->\n"
 
 
 def table() -> str:
-    """The served APIs as a Markdown table."""
+    """Return the served APIs as a Markdown table."""
     rows = ["| key | API | versions | flexible from |", "|---|---|---|---|"]
     for api in served_apis():
         flexible = "never" if api.first_flexible is None else api.first_flexible
@@ -32,7 +32,7 @@ def table() -> str:
 
 
 def derived(page: str) -> str:
-    """The page with its API table replaced; ValueError if the markers are missing."""
+    """Return the page with a new API table. Raises ValueError if the markers are missing."""
     head, rest = page.split(BEGIN, 1)
     _, tail = rest.split(END, 1)
     return head + BEGIN + table() + END + tail

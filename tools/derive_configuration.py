@@ -1,8 +1,8 @@
 """Writes docs/configuration.md from the declarations in config/.
 
-`python tools/derive_configuration.py` writes the page; with `--check` it writes nothing and exits with
-status 1 if the page is not what it would write. The head of the page is written here by hand; every
-table comes from the declarations, so the page cannot promise a setting that does not exist.
+`python tools/derive_configuration.py` writes the page. With `--check` it writes nothing and exits
+with status 1 if the page is stale. The first part of the page is text in this file. Every table
+comes from the declarations, so the page cannot name a setting that does not exist.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     topics = "\n".join(_topic_row(setting) for setting in TOPIC_SETTINGS.values())
     brokers = "\n".join(_broker_row(setting) for setting in BROKER_SETTINGS.values())
     prefixes = ", ".join(f"`{prefix}*`" for prefix in IGNORED_PREFIXES)

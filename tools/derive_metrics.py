@@ -1,7 +1,7 @@
 """Writes docs/metrics.md from the declarations of the broker's metrics.
 
-`python tools/derive_metrics.py` writes the page; with `--check` it writes nothing and exits with status 1
-if the page is not what it would write.
+`python tools/derive_metrics.py` writes the page. With `--check` it writes nothing and exits with
+status 1 if the page is stale.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join(
         (
             _HEAD,

@@ -1,9 +1,9 @@
-"""Writes docs/time.svg: two times, the segments of one log, and what each retention policy deletes of it.
+"""Writes docs/time.svg: two times, the segments of one log, and what each retention policy deletes.
 
-The picture is drawn from a run: one partition for each policy, in a directory of its own, with the same
-batches appended by a manual clock; then a round of retention, and what `explain` says of what is left.
-Nothing in it is drawn from memory. `--check` writes nothing and exits with status 1 if the picture is not
-what it would draw.
+The picture is drawn from a run: one partition for each policy, in a directory of its own, with the
+same batches appended by a manual clock; then a round of retention, and the result of `explain` for
+the rest. So the picture always shows the code's behaviour. `--check` writes nothing and exits with
+status 1 if the picture is stale.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z is day 0
 NOW_MS = START_MS + 10 * DAY_MS
 KEEP_MS = 5 * DAY_MS
-BATCHES = 5  # in a segment
-KEPT_SEGMENTS = 3  # that retention.bytes leaves room for
+BATCHES = 5  # per segment
+KEPT_SEGMENTS = 3  # the number that retention.bytes keeps
 
 LIVE, BACKFILL, FUTURE = "live", "backfill", "from the future"
 
@@ -47,7 +47,7 @@ class Produced(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """One row of the picture: what is set."""
+    """One row of the picture: its settings."""
 
     title: str
     subtitle: str
@@ -55,14 +55,14 @@ class Policy(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a round deletes, and what is said of the rest."""
+    """What a round deletes, and the explanation of the rest."""
 
     deleted: list[Deletion]
     before: PartitionExplanation
 
 
 def _story() -> list[Produced]:
-    """Live records for nine days, ten minutes old; a backfill on the fifth; one stamp from the future."""
+    """Return nine days of live records, ten minutes old, a backfill on day five, a future time."""
 
     def live(hours: int) -> Produced:
         at_ms = START_MS + hours * HOUR_MS
@@ -106,7 +106,7 @@ def _policies(batch_bytes: int) -> list[Policy]:
 
 
 def _append(partition: Partition, clock: ManualClock, produced: Produced) -> int:
-    """Append a batch; returns its size in the log."""
+    """Append a batch; return its size in the log."""
     clock.set(produced.at_ms)
     records = bytearray()
     put_message(records, 1, 0, 0, produced.event_ms, None, b"value")
@@ -198,7 +198,7 @@ def _spot(x: float, y: float, kind: str) -> str:
 
 
 def _borders(segments: tuple[SegmentExplanation, ...]) -> list[tuple[float, float]]:
-    """Where each segment lies along the append times: from its first batch to the next segment's."""
+    """Return each segment's range of append times: from its first batch to the next segment's."""
     starts = [_x(s.first_append_time or START_MS) for s in segments]
     return list(zip(starts, [*starts[1:], _x(NOW_MS)], strict=True))
 
@@ -236,7 +236,7 @@ def _axes() -> list[str]:
 
 
 def _plot(outcome: Outcome) -> list[str]:
-    """The batches, the segments behind them, and the borders that the policies draw."""
+    """Return the batches, their segments, and the borders that the policies draw."""
     out = []
     for number, (start, end) in enumerate(_borders(outcome.before.segments)):
         if number % 2 == 0:
@@ -285,7 +285,7 @@ def _plot(outcome: Outcome) -> list[str]:
 
 
 def _row(top: float, policy: Policy, outcome: Outcome) -> list[str]:
-    """One policy: its segments, gone or kept, and why."""
+    """Return one policy's row: its segments, deleted or kept, and why."""
     out = [
         _text(24, top + 13, policy.title, "bold"),
         _text(24, top + 28, policy.subtitle, "faint"),
@@ -307,7 +307,7 @@ def _row(top: float, policy: Policy, outcome: Outcome) -> list[str]:
 
 
 def _why(segment: SegmentExplanation) -> tuple[str, ...]:
-    """What `explain` says of a segment that stays, in a few words."""
+    """Return the explanation of a kept segment in a few words."""
     if segment.held_by == explanation.OLDER:
         return "held by an", "older one"
     if segment.held_by == explanation.EVENT_TIME and segment.due_event_time is not None:
@@ -320,7 +320,7 @@ def _why(segment: SegmentExplanation) -> tuple[str, ...]:
 
 
 def picture() -> str:
-    """The whole picture."""
+    """Return the whole picture."""
     batch_bytes = _batch_bytes()
     policies = _policies(batch_bytes)
     outcomes = [_run(policy, batch_bytes) for policy in policies]

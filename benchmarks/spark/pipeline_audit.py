@@ -1,13 +1,14 @@
-"""The audit beside a Spark SQL query that computes the same from the same topic of Apache Kafka 3.9.1.
+"""The audit beside a Spark SQL query that computes the same from a topic of Apache Kafka 3.9.1.
 
     .venv/bin/python benchmarks/spark/pipeline_audit.py --records 2000000
 
-One Spark session (local[2]) does both, in turns: the query through Spark's own Kafka source, tuned as its
-users tune it, and the audit by fetching from the broker and from its log directory. The query gives a row
-for each partition and hour of event time: records, the largest and 50, 99 and 99.9 % of lateness against
-the running maximum, out of order, future, negative, missing, wrong units, least and largest time. The audit
-gives that and more. Starting Spark is not counted; the first turn is thrown away. Rates are records per
-second of wall time, medians; `alone` is the audit in one process without Spark, by its CPU time.
+One Spark session (local[2]) runs both, in turns: the query through Spark's own Kafka source, tuned
+as its users tune it, and the audit by fetching from the broker and from its log directory. The
+query returns a row for each partition and hour of event time: records, the largest and 50, 99 and
+99.9 % of lateness against the running maximum, out of order, future, negative, missing, wrong
+units, least and largest time. The audit returns that and more. The start of Spark is not counted;
+the first turn is dropped. Rates are records per second of wall time, medians; `alone` is the audit
+in one process without Spark, by its CPU time.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ from late group by partition, hour
 
 
 def load(bootstrap: str, records: int) -> int:
-    """Fill the topic: jittered times, some hours late, one in a million wrong; returns the count."""
+    """Fill the topic: jittered times, some hours late, one in a million wrong; return the count."""
     key, value = b"key-%04d", b"v" * VALUE
     done = 0
     with Client(bootstrap) as client:
@@ -85,7 +86,7 @@ def load(bootstrap: str, records: int) -> int:
 
 
 def asked(session: Session, bootstrap: str) -> list[Any]:
-    """Ask Spark SQL, through its own source."""
+    """Run the query in Spark SQL, through its own source."""
     frame = (
         session.spark.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -101,7 +102,7 @@ def asked(session: Session, bootstrap: str) -> list[Any]:
 
 
 def audited(session: Session, where: list[str], out: Path, run: str) -> dict[str, Any]:
-    """Run the job as the command line does; returns its report."""
+    """Run the job as the command line does; return its report."""
     given = [
         "audit",
         "--topics",
@@ -122,7 +123,7 @@ def audited(session: Session, where: list[str], out: Path, run: str) -> dict[str
 
 
 def agree(rows: list[Any], report: dict[str, Any]) -> None:
-    """Stop where the two do not say the same."""
+    """Exit if the results of the query and the audit differ."""
     found = report["topics"][0]["summary"]
     told = {
         "records": sum(row[2] for row in rows),

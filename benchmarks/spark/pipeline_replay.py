@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/spark/pipeline_replay.py --records 1000000 --kafka
 
-Two brokers of ours on this machine; with `--kafka` Apache Kafka 3.9.1 is the target too, by transactions. The
-task is the one that Spark distributes, done in this process: what Spark adds is the same for any number of
-records. `per core` divides by the CPU time of the task, `by the clock` has both brokers on the same
-cores. Medians.
+Two tidelog brokers run on this machine; with `--kafka` Apache Kafka 3.9.1 is also a target, with
+transactions. The task that Spark distributes runs in this process: Spark adds the same cost for any
+number of records. `per core` divides by the CPU time of the task, `by the clock` has both brokers
+on the same cores. Medians.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def records():
 
 
 def encoding(count: int, codec: Compression) -> float:
-    """Records encoded in a second of CPU."""
+    """Return the records encoded in a second of CPU."""
     columns = ColumnBuffers()
     append_set(build(records()) * (count // BATCH), columns, Wanted(limit=1 << 40))
     began_s = time.process_time()
@@ -66,7 +66,7 @@ def encoding(count: int, codec: Compression) -> float:
 
 
 def replaying(source: str, target: str, mode: str, number: int) -> tuple[float, float]:
-    """Records replayed in a second of the task's CPU, and of the clock."""
+    """Return the records replayed in a second of the task's CPU, and of wall-clock time."""
     topic = f"copy-{mode}-{number}"
     with Client(target) as client:
         client.create_topic(topic, 1, KEEP)

@@ -2,19 +2,19 @@
 
     .venv/bin/python benchmarks/spark/pipeline_rows.py --records 1000000 --repetitions 3
 
-One Spark session (local[2]) does both, in turns, so what else happens on the machine hits both; starting
-it is not counted, and the first turn is thrown away.
+One Spark session (local[2]) runs both, in turns, so other load on the machine affects both. The
+start of Spark is not counted, and the first turn is dropped.
 
-read     whole rows counted, measured and their times compared, through Spark's own Kafka source as its users
-         tune it, and through `timelog`, over the wire and from the log directory
-audit    the job beside a query of Spark SQL that computes less, and must come to the same sums; as the
-         command does it unless told (what is small in this process), and once on Spark whatever the size
-replay   `mirror` to a broker of ours, beside Spark's source and sink, which leaves the times behind. Per core
-         are the CPU seconds of the tasks; of Spark those of everything it does
+    read     whole rows counted, measured and their times compared, through Spark's own Kafka source as
+             its users tune it, and through `timelog`, over the wire and from the log directory
+    audit    the job beside a query of Spark SQL that computes less, and must have the same sums; as the
+             command runs it by default (small audits in this process), and once on Spark at any size
+    replay   `mirror` to a tidelog broker, beside Spark's source and sink, which drops the times. Per
+             core are the CPU seconds of the tasks; for Spark those of everything it does
 
-Rates are records a second by the clock, and a second of CPU of everything Spark is: driver, JVM, workers
-(not the brokers). Ratios are tidelog / Spark, turn by turn, then their median. `--full` does more, and goes
-on where an earlier run of the same code and size stopped.
+Rates are records per second of wall-clock time, and per second of CPU of all of Spark: driver, JVM,
+workers (not the brokers). Ratios are tidelog / Spark, turn by turn, then their median. `--full`
+does more, and continues where an earlier run of the same code and size stopped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 SPARK, OURS = "spark", "tidelog"
 CLOCK, CPU, CORE = "clock", "cpu", "core"
-_WARM_UP = -1  # the turn that is thrown away
+_WARM_UP = -1  # the turn that is dropped
 
 
 def _figures(title: str, goal: Goal | None = None) -> tuple[Figure, ...]:
@@ -75,12 +75,12 @@ DECLARED = {
     "audit-on-spark": _figures("audit, over the wire, on Spark whatever the size", _AUDIT),
     "replay": (*_figures("replay"), Figure(CORE, "replay, for each core", "k/s", 0, _REPLAY)),
 }
-# What Spark has no second way to do is measured once, and stands beside each of ours.
+# A Spark figure without variants is measured once, and shown beside each variant of ours.
 _BASES = {"read": "read-", "audit": "audit-", "replay": "replay"}
 
 
 class Bench(NamedTuple):
-    """Where things are, and the session that does them."""
+    """The brokers' addresses and directories, and the Spark session."""
 
     session: Session
     source: str
@@ -90,14 +90,14 @@ class Bench(NamedTuple):
     count: int
 
     def measured(self, work: Callable[[], float]) -> dict[str, float]:
-        """Thousands of records a second of one turn; `work` returns its tasks' CPU seconds, 0 if unknown."""
+        """Return one turn's rates in thousands of records; `work` returns CPU seconds or 0."""
         jvm = self.session.spark._jvm.java.lang.ProcessHandle.current().pid()  # noqa: SLF001
         own_s, below_s, began_s = time.process_time(), cpu_seconds(jvm), time.monotonic()
         tasks_s = work()
         took_s = time.monotonic() - began_s
         used_s = time.process_time() - own_s + cpu_seconds(jvm) - below_s
         spent = {CLOCK: took_s, CPU: used_s, CORE: tasks_s}
-        # A worker that ends before its parent can count it takes its seconds along.
+        # The seconds of a worker that ends before its parent counts it are lost.
         return {key: self.count / value / 1e3 for key, value in spent.items() if value > 0}
 
     # -- read -----------------------------------------------------------------------------------
@@ -108,24 +108,24 @@ class Bench(NamedTuple):
         return source.option("subscribe", audits.TOPIC).option("includeHeaders", "true").load()
 
     def _counted(self, frame: Any) -> float:
-        """Read all of it, and stop where something is missing."""
+        """Read all of it, and exit if records are missing."""
         (found,) = frame.selectExpr(*QUERY).collect()
         if (found[0], found[1]) != (self.count, self.count * audits.VALUE):
             raise SystemExit(f"{found} was read, of {self.count} records")
         return 0.0
 
     def read_spark(self) -> float:
-        """Through Spark's own source."""
+        """Read through Spark's own source."""
         return self._counted(self._kafka())
 
     def read_brokers(self) -> float:
-        """Through `timelog`, over the wire."""
+        """Read through `timelog`, over the wire."""
         source = self.session.spark.read.format("timelog").option("brokers", self.source)
         source = source.option("maxPartitionOffsets", str(max(self.count // 8, 1)))
         return self._counted(source.option("topics", audits.TOPIC).load())
 
     def read_logs(self) -> float:
-        """Through `timelog`, from the directory."""
+        """Read through `timelog`, from the directory."""
         source = self.session.spark.read.format("timelog").option("upto", "log-end")
         source = source.option("maxPartitionBytes", "32m").option("topics", audits.TOPIC)
         return self._counted(source.load(str(self.log_dir)))
@@ -133,12 +133,12 @@ class Bench(NamedTuple):
     # -- audit ----------------------------------------------------------------------------------
 
     def audit_spark(self, rows: list[Any]) -> float:
-        """The query; leaves its rows in `rows`."""
+        """Run the query, and store its rows in `rows`."""
         rows[:] = audits.asked(self.session, self.source)
         return 0.0
 
     def audit(self, rows: list[Any], name: str, master: str, *where: str) -> float:
-        """The job; stops where it and the query differ."""
+        """Run the job; exit if its result and that of the query differ."""
         session = Session("bench", master=master, spark=self.session.spark)
         report = audits.audited(session, list(where), self.out, name)
         audits.agree(rows, report)
@@ -147,7 +147,7 @@ class Bench(NamedTuple):
     # -- replay ---------------------------------------------------------------------------------
 
     def replay_spark(self, topic: str) -> float:
-        """Spark's source into Spark's sink."""
+        """Copy from Spark's source to Spark's sink."""
         with Client(self.target) as client:
             client.create_topic(topic, audits.PARTITIONS, {"retention.ms": "-1"})
         frame = self._kafka().select("key", "value", "partition", "headers")
@@ -157,7 +157,7 @@ class Bench(NamedTuple):
         return 0.0
 
     def replay(self, topic: str) -> float:
-        """`mirror`, with times; returns the CPU seconds of its tasks."""
+        """Run `mirror`, with times; return the CPU seconds of its tasks."""
         given = ["mirror", "--brokers", self.source, "--to-brokers", self.target]
         given += ["--topics", audits.TOPIC, "--rename", f"{audits.TOPIC}={topic}", "--create"]
         given += ["--out", str(self.out), "--run", topic, "--report", "json"]
@@ -179,7 +179,7 @@ class Bench(NamedTuple):
     # -- all ------------------------------------------------------------------------------------
 
     def turn(self, number: int) -> Iterator[tuple[str, str, dict[str, float]]]:
-        """Do each once, alternating: yields (row or group of rows, who, figures)."""
+        """Run each once, alternating; yield (row or group of rows, program, figures)."""
         rows: list[Any] = []
         logs = ("--logs", str(self.log_dir), "--upto", "log-end")
         name = f"n{number + 1}"
@@ -200,7 +200,7 @@ class Bench(NamedTuple):
 
 
 def measure(bench: Bench, results: table.Results, turns: list[int]) -> None:
-    """Do the turns that are missing, after one that is thrown away."""
+    """Run the missing turns, after one that is dropped."""
     for number in (_WARM_UP, *turns):
         for row, who, figures in bench.turn(number):
             told = "  ".join(f"{key} {value:,.0f} k/s" for key, value in figures.items())
@@ -232,7 +232,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run, print the table; 3 if something it needs cannot be had."""
+    """Run and print the table; return 3 if a requirement is not available."""
     options = _options()
     for usable in (available(KAFKA_VERSION), spark_kafka.fetch()):
         if not usable:

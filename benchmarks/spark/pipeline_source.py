@@ -1,12 +1,13 @@
-"""How fast the pipeline reads: decoding on one core, and whole rows into Spark beside Spark's own source.
+"""How fast the pipeline reads: decoding on one core, and rows into Spark beside Spark's own source.
 
     python benchmarks/spark/pipeline_source.py                  decoding alone: no Java needed
-    python benchmarks/spark/pipeline_source.py --spark          and rows into Spark, from a broker of ours
+    python benchmarks/spark/pipeline_source.py --spark          and rows into Spark, from a tidelog broker
     python benchmarks/spark/pipeline_source.py --spark --kafka  and from Apache Kafka 3.9.1
 
-The records have 100 bytes of value and a key of 10. Decoding is CPU time of one process, the best of
---repeat; Spark's rows are wall time on local[2], the median, and CPU time of the JVM and its workers, the
-least: count, sum of value sizes, first and last time.
+The records have 100 bytes of value and a key of 10. Decoding is CPU time of one process, the best
+of --repeat. Spark's rows are wall time on local[2], the median, and CPU time of the JVM and its
+workers, the least: count, sum of value sizes, first and last time.
+
 Spark's own source is tuned (50,000 records a poll, 16 MB a fetch): without that it is half as fast.
 """
 
@@ -47,7 +48,7 @@ TUNED = {"kafka.max.poll.records": "50000", "kafka.max.partition.fetch.bytes": s
 
 
 def batch(codec: int, number: int) -> bytes:
-    """One batch; half of each value is not to be compressed away."""
+    """Return one batch; half of each value is incompressible."""
     records = [
         Record(
             i,
@@ -61,7 +62,7 @@ def batch(codec: int, number: int) -> bytes:
 
 
 def batches(codec: int, count: int):
-    """Batches at the offsets they will have: the same few, moved, for what is before the CRC may be."""
+    """Yield a few batches at ascending offsets, which are before the CRC and so can be changed."""
     made = [batch(codec, number) for number in range(8)]
     for number in range(count // PER_BATCH):
         yield (number * PER_BATCH).to_bytes(8, "big") + made[number % 8][8:]
@@ -115,7 +116,7 @@ def produce(bootstrap: str, topic: str, codec: int, count: int, partitions: int)
 
 
 def cpu_seconds(root: int) -> float:
-    """CPU time so far of a process and of all below it, those that ended and were waited for included."""
+    """Return the CPU time of a process and its descendants, including those that have ended."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -193,7 +194,7 @@ def spark_rows(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the requested measurements."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--repeat", type=int, default=3)

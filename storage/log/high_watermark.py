@@ -23,7 +23,7 @@ class HighWatermarkPolicy(Protocol):
         """Tell whether an append is above the high watermark until it is durable."""
 
     def readable_after_append(self, end_offset: int) -> int:
-        """Return the new high watermark of a log that ends at `end_offset`; 0 leaves it unchanged."""
+        """Return the high watermark of a log that ends at `end_offset`; 0 leaves it unchanged."""
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """Handle a flush: the log is now durable up to `durable_offset`."""

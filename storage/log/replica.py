@@ -89,7 +89,7 @@ class Replica:
         return state.ends.log_end_offset
 
     def _begin_at_first(self, first: Received) -> None:
-        """Check that a batch follows the log; an empty log begins with the batch that has its start.
+        """Check that a batch follows the log; an empty log begins with the batch at its start.
 
         A leader's log may start within a batch, and a follower that begins there gets the whole
         batch.
