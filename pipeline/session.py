@@ -170,7 +170,7 @@ class Session:
         return [*done, *(unpack(packed) for packed in found)]
 
     def _until_s(self, size_bytes: int | None) -> float:
-        """Returns how many seconds items are started in this process."""
+        """Returns the time.monotonic() until which items are started in this process."""
         if self.is_inline:
             return math.inf
         if self.master == AUTO and size_bytes is not None and size_bytes < SMALL_BYTES:

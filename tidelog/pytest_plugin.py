@@ -26,7 +26,7 @@
 `tidelog_broker` is one broker for the whole session, so give topics their own names. Under
 pytest-xdist every worker has its own broker. `tidelog_broker_factory` starts brokers that live as
 long as the test. Both give a tidelog.process.BrokerProcess: `.bootstrap` and `.http` are host:port,
-`.log_dir` is the directory of its files, `.pid` its process id, `.log()` returns its log. `.stop()`,
+`.log_dir` is the directory of its files, `.pid` its process id, `.log()` its log. `.stop()`,
 `.kill()`, `.restart()`, `.pause()` and `.resume()` control the process. `.clock`, `.faults` and
 `.sweep()` need a broker that was started with them (docs/testing.md). Brokers run as processes of
 their own, listen on free ports of 127.0.0.1, keep their files below pytest's temporary directory,

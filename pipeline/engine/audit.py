@@ -350,7 +350,7 @@ class Auditor:
 
 
 def better(name: str, one: Example, other: Example) -> Example:
-    """Return which of two examples to show: the farthest in the future, else the first."""
+    """Return which of two examples to show: the later time for "future", else the first."""
     if name == "future":
         return min(one, other, key=lambda each: (-each.timestamp_ms, each.offset))
     return min(one, other)

@@ -301,7 +301,7 @@ class Comparison:
         """Add an unread record of the source."""
         self._found.unread += 1
         self._open[record] += 1
-        self._offsets[record] = offset  # of equal records the last: so the fewest count as lost
+        self._offsets[record] = offset  # of equal records the last counts as lost
         self._check(self._open)
 
     def add_after(self, record: Print) -> None:

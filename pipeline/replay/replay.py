@@ -124,7 +124,10 @@ def replay(session: Session, tasks: Sequence[Task], progress: Progress) -> list[
 
 
 def stopped(outcomes: Sequence[Outcome], topics: Collection[str]) -> list[Outcome]:
-    """Returns the outcomes, as stopped for source topics that were created again since the plan."""
+    """Returns the outcomes, with an error for each of these source topics.
+
+    They were created again since the plan.
+    """
     return [
         replace(one, error=one.error or identities.sentence(one.map.source_topic, "source"))
         if one.map.source_topic in topics
@@ -179,7 +182,7 @@ def replay_partition(task: Task) -> Outcome:
 
 
 class _Patience:
-    """Decides how long a task begins again: while records arrive, else for `timeout_s` seconds."""
+    """Decides how long a task may begin again: `timeout_s` seconds after the last new record."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s

@@ -168,9 +168,9 @@ def settle(
     *,
     left: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Returns the facts about the target that the plan stores: delivery, producers, end offsets.
+    """Returns the facts about the target for the plan: delivery, producer id, ends, topic ids.
 
-    A partition is exclusively ours if it is empty, if it ends where we `left` it, or if an option
+    The partitions are exclusively ours if each is empty or ends where we `left` it, or if an option
     says so.
     """
     ends, is_ours = {}, True
@@ -188,9 +188,10 @@ def settle(
 
 
 def refuse_anew(client: Client, notes: Mapping[str, Any]) -> None:
-    """Raises PipelineError if the record of progress belongs to an earlier topic of the same name.
+    """Raises PipelineError if a target topic was created again since the plan, with transactions.
 
-    The progress of transactions is in a topic of its own; the other modes ask the target itself.
+    The progress of transactions is in another topic and would count the records of the earlier one.
+    The other modes ask the target itself.
     """
     if notes["delivery"] == TRANSACTIONS:
         for name in identities.made_anew(client, notes.get("target_ids", {})):

@@ -247,7 +247,7 @@ class Auditing:
 
 
 def _farthest(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the examples of a topic: the farthest future, else the first partition's."""
+    """Return the examples of a topic: for "future" the farthest, else the first partition's."""
     found: dict[str, Any] = {}
     for each in partitions:
         for name, example in each["examples"].items():

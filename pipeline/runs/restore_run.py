@@ -46,7 +46,7 @@ _NOT_RESTORED: Final = frozenset(
     }
 )
 _JUDGED: Final = OF_RETENTION | {"segment.bytes", "segment.ms", "segment.min.roll.interval.ms"}
-_RECORD_BYTES: Final = 54  # the factor by which a record is smaller in a batch than in columns
+_RECORD_BYTES: Final = 54  # the bytes that a record saves in a batch, compared to columns
 
 
 class Item(NamedTuple):
