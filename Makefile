@@ -19,7 +19,7 @@ help: ## list the commands
 
 setup: $(STAMP) ## make .venv with everything needed to serve, test and check
 
-$(STAMP): pyproject.toml setup.py protocol/records/_kernels.pyx
+$(STAMP): pyproject.toml setup.py protocol/records/_kernels.pyx $(wildcard protocol/records/*.pxi)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or newer ($(PYTHON) is older)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment (on Debian: apt install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from config import load, topic_config
 from storage import checkpoints, filenames
 from storage.directory.store import LogStore
-from storage.log import partition_times
+from storage.log.times import partition_times
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _TIMES = struct.Struct(">qq")

@@ -15,8 +15,8 @@ from pipeline.engine.whatif import Future, Log, Retained
 from protocol.errors import CorruptMessage
 from protocol.records.batch import find_time
 from storage import checkpoints, filenames
-from storage.log import partition_times
 from storage.log.recovery import loading
+from storage.log.times import partition_times
 from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes
 from storage.segment.log_file import Tail
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from storage.log.partition_times import PartitionTimes
+    from storage.log.times.partition_times import PartitionTimes
     from storage.segment.offset_index import OffsetIndex
     from storage.segment.time_index import TimeIndex
 

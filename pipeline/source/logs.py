@@ -29,7 +29,7 @@ from pipeline.source.splits import (
 )
 from pipeline.source.transactions import last_stable_offset
 from storage import checkpoints, filenames
-from storage.log import partition_times
+from storage.log.times import partition_times
 from storage.segment import offset_index, transaction_index
 from storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pipeline.source.splits import Key, Selection
-    from storage.log.partition_times import PartitionTimes
+    from storage.log.times.partition_times import PartitionTimes
 
 _SMALL = 1 << 20  # a log up to this size is read from its start, without its index
 

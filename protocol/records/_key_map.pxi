@@ -8,8 +8,8 @@ from libc.string cimport memset
 
 import os as _os
 
-from protocol.records.key_map import MASK_LENGTH as _MASK_LENGTH
-from protocol.records.key_map import Sifted
+from protocol.records.kernels.key_map import MASK_LENGTH as _MASK_LENGTH
+from protocol.records.kernels.key_map import Sifted
 
 cdef enum:
     FIRST_SLOTS = 1024

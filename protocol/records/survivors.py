@@ -26,7 +26,7 @@ from protocol.records.layout import (
 from protocol.records.legacy import write_wrapper
 
 if TYPE_CHECKING:
-    from protocol.records.key_map import KeyMap, Sifted
+    from protocol.records.kernels.key_map import KeyMap, Sifted
     from protocol.records.layout import Batch, Buffer, Region
 
 _EVERYTHING = 2**63 - 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from protocol.records.key_map import Sifted
+    from protocol.records.kernels.key_map import Sifted
     from protocol.records.layout import Batch
     from storage.segment.append_entries import Entry
     from storage.segment.log_file import Found

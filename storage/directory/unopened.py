@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage import filenames
-from storage.log import partition_times
 from storage.log.recovery import loading
+from storage.log.times import partition_times
 from storage.time.retention import Candidate, retention_of, segments_to_delete, with_inherited_times
 from storage.time.timestamp import later
 

@@ -18,9 +18,9 @@ from storage.log.compactor import Compactor
 from storage.log.flusher import Flusher
 from storage.log.reader import Reader
 from storage.log.recovery.opening import open_log
-from storage.log.replica import Replica
+from storage.log.replication.replica import Replica
+from storage.log.replication.truncater import Truncater
 from storage.log.retainer import Retainer
-from storage.log.truncater import Truncater
 
 if TYPE_CHECKING:
     import uuid

@@ -32,14 +32,14 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from storage import files
-from storage.log import partition_times
 from storage.log.high_watermark import AFTER_FLUSH, AT_ONCE, FOLLOWER
-from storage.log.largest_event import LargestEvent
-from storage.log.partition_times import Cut
 from storage.log.producers.recovered_producers import load_producers
 from storage.log.retention import deletion
 from storage.log.retention.pending_deletes import PendingDeletes
 from storage.log.settings import NEWEST_MAGIC, settings_of
+from storage.log.times import partition_times
+from storage.log.times.largest_event import LargestEvent
+from storage.log.times.partition_times import Cut
 from storage.log.version import Ends, Version
 from storage.segment.segment_line import SegmentLine
 from storage.time.arrivals import Arrivals

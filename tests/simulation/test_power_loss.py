@@ -22,7 +22,7 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
 from storage import files
 from storage.directory.store import LogStore
-from storage.log import partition_times
+from storage.log.times import partition_times
 from tests.simulation.power_loss import Disk, PowerLoss
 
 LOSSES = int(os.environ.get("TIDELOG_POWER_LOSSES", "30"))

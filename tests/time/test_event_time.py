@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from config.topic import TopicConfig
-from storage.log import partition_times
-from storage.log.largest_event import LargestEvent
+from storage.log.times import partition_times
+from storage.log.times.largest_event import LargestEvent
 from storage.time.event_time import capped
 from storage.time.lookup import reaches
 from storage.time.retention import _EventTimes, expires_from, has_expired, outdated_by

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from protocol.records import kernels
-from storage.log import partition_times
-from storage.log.largest_event import LargestEvent
+from storage.log.times import partition_times
+from storage.log.times.largest_event import LargestEvent
 from storage.segment.append_times import AppendTimes
 from storage.segment.segment import Segment
 from storage.time.lookup import reaches

@@ -19,9 +19,9 @@ import os
 
 import pytest
 
-from storage.log import partition_times
 from storage.log.producers.producer_state import Producers
 from storage.log.recovery import loading
+from storage.log.times import partition_times
 from storage.segment.append_times import AppendTimes
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.segment import Segment

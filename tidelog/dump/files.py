@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import checkpoints, filenames
-from storage.log import partition_times
 from storage.log.producers import producer_snapshots
+from storage.log.times import partition_times
 from storage.time.timestamp import or_none
 from tidelog.dump.indexes import (
     read_append_times,

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from protocol.records import key_map
-from protocol.records.kernels import kernels_py
+from protocol.records.kernels import kernels_py, key_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from storage.log.partition_times import PartitionTimes
+    from storage.log.times.partition_times import PartitionTimes
 
 _log = logging.getLogger("tidelog.storage")
 

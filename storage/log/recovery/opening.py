@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
 from storage import files
-from storage.log import partition_times, reading
+from storage.log import reading
 from storage.log.epochs import NO_EPOCH, LeaderEpochs
 from storage.log.recovery import loading
 from storage.log.state import LogState
+from storage.log.times import partition_times
 
 if TYPE_CHECKING:
     import uuid
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config.topic import TopicConfig
-    from storage.log.partition_times import Cut
+    from storage.log.times.partition_times import Cut
     from storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")

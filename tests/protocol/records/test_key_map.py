@@ -8,8 +8,8 @@ import random
 import pytest
 
 from protocol.errors import BrokerError, InvalidRecord
-from protocol.records import key_map
 from protocol.records.batch import Record, build, scan, stored_region
+from protocol.records.kernels import key_map
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
 from tests.protocol.records.test_kernels import mutated, regions
 

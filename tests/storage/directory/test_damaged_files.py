@@ -22,8 +22,8 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
 from storage.directory import log_directory
 from storage.directory.store import LogStore
-from storage.log import partition_times
 from storage.log.recovery import loading, verification
+from storage.log.times import partition_times
 from storage.segment import append_entries
 from storage.segment.append_times import AppendTimes
 from storage.segment.segment import Segment

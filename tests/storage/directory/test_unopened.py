@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from storage.directory.store import LogStore
-from storage.log import lookup, partition_times
+from storage.log import lookup
+from storage.log.times import partition_times
 from storage.time.lookup import Target
 from storage.would_block import WouldBlock
 

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.errors import KafkaStorageError
 from storage import files
-from storage.log import partition_times
+from storage.log.times import partition_times
 from storage.segment.append_entries import END
 from tests.simulation.disks import Disk
 
@@ -209,7 +209,7 @@ def boot(log, name):
     kept = partition.directory / "partition.times"
     data = bytearray(kept.read_bytes())
     assert data  # of a boot without a name
-    from storage.log import partition_times
+    from storage.log.times import partition_times
 
     known = partition_times.read(partition.directory)
     partition_times.write(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.log.partition_times import Cut, PartitionTimes, pack, parse
+from storage.log.times.partition_times import Cut, PartitionTimes, pack, parse
 
 TIMES = PartitionTimes(5, 6, 7, 8, "boot", ())
 

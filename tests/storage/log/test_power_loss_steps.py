@@ -12,7 +12,7 @@ import pytest
 from config.topic import TopicConfig
 from storage import filenames, files
 from storage.directory.store import LogStore
-from storage.log import partition_times
+from storage.log.times import partition_times
 from storage.segment.append_entries import END, HEADER, UNKNOWN
 from storage.segment.append_times import AppendTimes
 from storage.segment.offset_index import OffsetIndex

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import Record, build
-from storage.log.received import AppendedFrom, receive, unpacked
+from storage.log.replication.received import AppendedFrom, receive, unpacked
 from storage.segment.append_entries import ENTRY, UNKNOWN
 
 

@@ -12,8 +12,9 @@ import pytest
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from protocol.records.batch import scan
 from storage import files
-from storage.log import partition_times, reader, reading, retainer
+from storage.log import reader, reading, retainer
 from storage.log.retainer import Retainer
+from storage.log.times import partition_times
 from tests.simulation.disks import Disk
 
 VALUE = [b"x" * 200]

@@ -5,7 +5,7 @@ import pytest
 from protocol.errors import OffsetOutOfRange
 from protocol.records.batch import Record, build
 from storage.log import lookup
-from storage.log.partition_times import FILE_NAME
+from storage.log.times.partition_times import FILE_NAME
 from storage.segment.append_times import AppendTimes
 
 

@@ -9,8 +9,8 @@ from protocol.errors import CorruptMessage, KafkaStorageError, NotLeaderOrFollow
 from protocol.records.batch import Record, build
 from storage import files
 from storage.checkpoints import EpochStart
-from storage.log.received import AppendedFrom
-from storage.log.replica import LeaderState
+from storage.log.replication.received import AppendedFrom
+from storage.log.replication.replica import LeaderState
 from tests.simulation.disks import Unsynced
 
 LEADER = LeaderState(0, 0, None, None)

@@ -17,8 +17,8 @@ from protocol.records.batch import Record, build
 from storage import files
 from storage.checkpoints import EpochStart
 from storage.directory.store import LogStore
-from storage.log.received import AppendedFrom
-from storage.log.replica import LeaderState
+from storage.log.replication.received import AppendedFrom
+from storage.log.replication.replica import LeaderState
 from tests.simulation.power_loss import Disk, PowerLoss
 from tests.storage.log_model import agreement
 from tests.storage.log_model.model import Batch, ModelLog, Row

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.log import partition_times, replica, truncater
 from storage.log.epochs import LeaderEpochs
-from storage.log.largest_event import LargestEvent
-from storage.log.partition_times import Cut
+from storage.log.replication import replica, truncater
+from storage.log.replication.truncater import Truncater
 from storage.log.state import LogState
-from storage.log.truncater import Truncater
+from storage.log.times import partition_times
+from storage.log.times.largest_event import LargestEvent
+from storage.log.times.partition_times import Cut
 from storage.segment.append_times import AppendTimes
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex

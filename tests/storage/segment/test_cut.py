@@ -4,7 +4,7 @@ import pytest
 
 from protocol.records.batch import Record, build, scan
 from storage import filenames
-from storage.log.received import receive
+from storage.log.replication.received import receive
 from storage.segment import transaction_index
 from storage.segment.transaction_index import Aborted
 

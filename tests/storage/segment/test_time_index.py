@@ -15,8 +15,8 @@ from protocol.errors import OffsetOutOfRange
 from protocol.records.batch import records
 from storage import files
 from storage.directory.store import LogStore
-from storage.log import partition_times
-from storage.log.partition_times import PartitionTimes
+from storage.log.times import partition_times
+from storage.log.times.partition_times import PartitionTimes
 from storage.segment import log_file
 from storage.segment.segment_line import SegmentLine
 from storage.segment.time_index import TimeIndex

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.errors import KafkaStorageError
-from storage.log import partition_times
+from storage.log.times import partition_times
 from storage.time.append_time import ahead
 
 WRONG_MS, RIGHT_MS = 10**15, 1_000

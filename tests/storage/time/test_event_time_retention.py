@@ -19,8 +19,8 @@ import pytest
 from config import BrokerConfig, topic_config
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
-from storage.log.largest_event import LargestEvent
 from storage.log.partition import Partition
+from storage.log.times.largest_event import LargestEvent
 from storage.time.retention import _EventTimes, expires_from
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import later

@@ -15,8 +15,8 @@ import pytest
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage.directory.store import LogStore
-from storage.log import partition_times
 from storage.log.recovery import loading
+from storage.log.times import partition_times
 from storage.segment import survey
 from storage.segment.append_times import AppendTimes
 from storage.segment.offset_index import OffsetIndex

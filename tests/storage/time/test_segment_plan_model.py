@@ -18,8 +18,8 @@ from itertools import count
 
 import pytest
 
-from storage.log import partition_times
-from storage.log.largest_event import LargestEvent
+from storage.log.times import partition_times
+from storage.log.times.largest_event import LargestEvent
 from storage.segment import survey
 from storage.segment.append_times import AppendTimes
 from storage.segment.offset_index import OffsetIndex

@@ -12,7 +12,7 @@ import pytest
 from crc32c import crc32c
 
 from protocol.records.batch import Record, build
-from storage.log.partition_times import PartitionTimes, pack
+from storage.log.times.partition_times import PartitionTimes, pack
 from storage.segment.segment_line import SegmentLine
 from storage.time.segment_times import SegmentTimes
 from tests.tidelog.dump.conftest import HEADERS, encoded

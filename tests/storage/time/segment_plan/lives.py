@@ -6,7 +6,7 @@ import zlib
 
 import crc32c
 
-from storage.log import partition_times
+from storage.log.times import partition_times
 from tests.storage.time.segment_plan.life import Life, seen
 from tests.storage.time.segment_plan.questions import ask_append_times, look_up, look_up_appended
 from tests.storage.time.segment_plan.stops import headers, kill, kill_in_write, lose_power, stop

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from storage import filenames, files
 from storage.log import reading
-from storage.log.partition_times import Cut
 from storage.log.recovery import loading
+from storage.log.times.partition_times import Cut
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
 

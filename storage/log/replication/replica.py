@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import CorruptMessage, KafkaStorageError
 from storage.checkpoints import EpochStart
 from storage.log.producers.recovered_producers import sequenced
-from storage.log.received import receive
+from storage.log.replication.received import receive
 from storage.time.append_time import goes_back
 from storage.time.event_time import capped
 from storage.time.rolling import should_roll
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from storage import files
     from storage.log.appender import Appender
-    from storage.log.received import AppendedFrom, Received
+    from storage.log.replication.received import AppendedFrom, Received
+    from storage.log.replication.truncater import Truncater
     from storage.log.retainer import Retainer
     from storage.log.state import LogState
-    from storage.log.truncater import Truncater
     from storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
