@@ -1,4 +1,4 @@
-"""Many clients in one process, made of bytes as in raw.py: group members, committers, consumers.
+"""Many clients in one process, with prepared frames as in raw.py: members, committers, consumers.
 
 All run on one event loop. Every result has the client's own cost, so that a table can say whether
 the client was the bottleneck. Responses are checked: error codes, generations, and the number of
@@ -158,7 +158,7 @@ class Member:
         return int(code)
 
     async def sync(self) -> int:
-        """SyncGroup v3, with all assignments if it leads; return 0 or an error. Raises RawError."""
+        """SyncGroup v3, with all assignments if it leads; return 0, or that it must rejoin."""
         body = _string(self.group) + struct.pack(">i", self.generation) + _string(self.member_id)
         body += struct.pack(">hi", -1, len(self.others))
         body += b"".join(_string(member_id) + _bytes(_ASSIGNMENT) for member_id in self.others)

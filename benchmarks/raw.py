@@ -1,4 +1,4 @@
-"""A client made of bytes: prepared frames for both brokers, and responses that are only counted.
+"""A client of prepared frames, the same for both brokers, that only counts responses.
 
 Such a client costs little and is independent of the broker's own codecs: Produce v9 with one record
 in a format-2 batch, Produce v2 and Fetch v2 as a client of 0.10 sends them, Fetch v11 of many

@@ -1,7 +1,7 @@
 """Generates the decoder of one message in one version.
 
-What comes out is a single function `decode(buffer, position) -> (message, end)` with every nested
-struct and array written out in place, for example for a partition of Produce v9:
+The result is a single function `decode(buffer, position) -> (message, end)` with the code of every
+nested struct and array inline, for example for a partition of Produce v9:
 
     o2 = new(PartitionProduceData)
     o2.index, n = unpack_from_iB(buffer, position)
@@ -11,7 +11,7 @@ struct and array written out in place, for example for a partition of Produce v9
 
 Objects are made by `object.__new__` and filled slot by slot, which costs half of a constructor
 call. The one-byte case of a varint is read inside a run, like any other byte. A count is compared
-with the bytes that remain, and with a budget for the whole message, before a list is made.
+with the remaining bytes, and with a limit for the whole message, before a list is made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Generates the encoder of one message in one version.
 
-What comes out is a single function `encode(message) -> list of buffers`. Small pieces are collected
-and joined; records are handed on as they came, never copied, so an answer to a fetch is a list
-like [head, records, head, records, ..., tail]. For example, the partitions of Produce v9:
+The result is a single function `encode(message) -> list of buffers`. Small pieces are collected and
+joined; records are passed on without a copy, so a fetch response is a list like [head, records,
+head, records, ..., tail]. For example, the partitions of Produce v9:
 
     for o2 in a2:
         a3 = o2.record_errors
@@ -10,7 +10,7 @@ like [head, records, head, records, ..., tail]. For example, the partitions of P
         out += (pack_ihqqq(o2.index, ...), UVARINTS[n3 + 1])
         ...
 
-A field that the version lacks is dropped if it is ignorable, and must be at its default otherwise.
+A field that the version lacks is dropped if it is ignorable; any other must have its default.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class BrokerError(Exception):
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def __init_subclass__(cls, *, code: ErrorCode) -> None:
-        """Declare the code of a subclass. Raises TypeError if a class that is no base of it has it."""
+        """Declare the code of a subclass. Raises TypeError if a class other than a base has it."""
         super().__init_subclass__()
         known = _CLASSES.setdefault(code, cls)
         if not issubclass(cls, known):
@@ -85,7 +85,7 @@ class CorruptMessage(BrokerError, code=ErrorCode.CORRUPT_MESSAGE):
 
 
 class UnpackedTooLarge(CorruptMessage, code=ErrorCode.CORRUPT_MESSAGE):
-    """A compressed batch unpacks to more bytes than whoever unpacks it allows."""
+    """A compressed batch exceeds the caller's limit when it is decompressed."""
 
 
 class MessageTooLarge(BrokerError, code=ErrorCode.MESSAGE_TOO_LARGE):

@@ -172,7 +172,7 @@ async def _wait(
     if outcome is None:
         outcome = await _attempt_anywhere(node, request, context)
     while not _is_enough(request, outcome):
-        if _has_grown(request, outcome):  # since it was read, and nobody was told
+        if _has_grown(request, outcome):  # since the read, before the request waited
             outcome = await _attempt_anywhere(node, request, context)
             continue
         left_s = deadline_s - node.clock.monotonic_s()

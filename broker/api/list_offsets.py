@@ -103,7 +103,7 @@ def _look_up(
     version: int,
     may_block: bool,
 ) -> ListOffsetsPartitionResponse:
-    """Answer for one partition; raises WouldBlock only without `may_block`."""
+    """Return the result of one partition. Raises WouldBlock only without `may_block`."""
     target = wanted.timestamp
     if is_target(target) and _TARGET_SINCE[Target(target)] > version:
         raise UnsupportedVersion(f"version {version} does not know the value {target}")

@@ -80,7 +80,7 @@ def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[T
 async def _read_and_answer(
     node: Node, request: MetadataRequest, context: Context, unread: list[tuple[str, int]]
 ) -> MetadataResponse:
-    """Read the leader epochs of partitions that are closed, then answer."""
+    """Read the leader epochs of closed partitions, then return the response."""
     await node.pools.reads.run(node.store.read_leader_epochs, unread)
     answer = _answer(node, request, context)
     return await answer if isinstance(answer, Coroutine) else answer
@@ -119,7 +119,7 @@ def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
 async def _create_and_answer(
     node: Node, request: MetadataRequest, wanted: list[MetadataRequestTopic], context: Context
 ) -> MetadataResponse:
-    """Create the topics that are missing, then answer."""
+    """Create the missing topics, then return the response."""
 
     async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         if topic.name is not None and topic.name not in node.metadata.image.topics:

@@ -211,8 +211,8 @@ async def _finish(
     try:
         per_partition(node, "produce", pending, finish, partial(_failed, node, version))
     finally:
-        # An error's traceback leads to this frame, and from here to the error: without the future there
-        # is no cycle, and what the append has unpacked is given back at once.
+        # An error's traceback refers to this frame, and this frame to the error. Without the future
+        # there is no cycle, so the append's decompressed records are freed at once.
         for each in pending:
             each.pending = None
     return _answer(request, response)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.topics")
 
-# Settings of a topic whose logs an operator copied here: nothing of it is deleted.
+# Settings of a topic whose logs an operator copied here: no data is deleted.
 KEEP: Mapping[str, str] = MappingProxyType(
     {
         "cleanup.policy": "delete",

@@ -147,7 +147,7 @@ def _plain_messages(
     return Prepared([data], len(data), prepared, plan.first_offset, last, count, converted)
 
 
-# --- bytes written anew --------------------------------------------------------------------------
+# --- bytes encoded again -------------------------------------------------------------------------
 
 
 def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: int) -> Prepared:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.storage")
 
 _EMPTY_SET = -1
-_SHORT_UNPACK_BYTES = 4 << 20  # what is unpacked where others wait, whatever its packed size
+_SHORT_UNPACK_BYTES = 4 << 20  # decompressed where others wait, whatever the compressed size
 
 
 class Appended(NamedTuple):
@@ -81,13 +81,14 @@ class Appender:
         internal: bool = False,
         may_block: bool = True,
     ) -> Appended:
-        """Store a produced record set; return where it went and what the producer is told.
+        """Store a produced record set; return its offsets and the other facts of the response.
 
-        `internal`: the broker's own append, or one to a topic of its own, which is format 2
-        whatever the settings say, and may hold control batches. Raises what `inspect` and `prepare`
-        raise, the producers' errors, InvalidTxnState (48) for a transactional batch, which is not
-        served yet, RecordListTooLarge and KafkaStorageError; without `may_block` also WouldBlock,
-        and nothing is stored, where the log has to be read first or the records unpack to much.
+        `internal` is for the broker's own appends and for internal topics, which have format 2
+        whatever the settings are, and may hold control batches. Raises the errors of `inspect` and
+        `prepare`, the producers' errors, InvalidTxnState (48) for a transactional batch, which is
+        not served yet, RecordListTooLarge and KafkaStorageError. Without `may_block` also raises
+        WouldBlock, and stores nothing, if the log has to be read first or the records decompress to
+        many bytes.
         """
         state = self._state
         if not state.is_read:
@@ -244,10 +245,10 @@ class Appender:
         )
 
     def read_for_appends(self, *, may_block: bool = True) -> None:
-        """Read what an append may need of the log: its producers, its times.
+        """Read what appends need of the log: its producers and its times.
 
-        Up to a segment is read. The first append does it if nobody did. Raises KafkaStorageError;
-        without `may_block` WouldBlock if it was not read yet.
+        This reads up to a segment. The first append does it if it has not been done. Raises
+        KafkaStorageError; without `may_block` WouldBlock if it has not been read yet.
         """
         state = self._state
         if not may_block and not state.is_read:

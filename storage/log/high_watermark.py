@@ -58,16 +58,16 @@ class AfterFlush:
 
 
 class Follower:
-    """Others may read what the leader says: an append and a flush move nothing."""
+    """Others may read up to the leader's high watermark; appends and flushes do not move it."""
 
     waits_for_flush = True
 
     def readable_after_append(self, end_offset: int) -> int:  # noqa: ARG002
-        """Wait for the leader's word."""
+        """Wait for the leader's high watermark."""
         return 0
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
-        """Wait for the leader's word."""
+        """Wait for the leader's high watermark."""
 
 
 AT_ONCE = AtOnce()

@@ -82,7 +82,7 @@ class Partition:
 
     @property
     def topic_id(self) -> uuid.UUID | None:
-        """The topic's id; None where nobody has written it down."""
+        """The topic's id; None if the directory has none."""
         return self.state.topic_id
 
     @topic_id.setter

@@ -258,7 +258,7 @@ class Reader:
     def offsets_before_v0(
         self, timestamp: int, max_offsets: int, *, may_block: bool = True
     ) -> list[int]:
-        """Answer ListOffsets v0; see `lookup.offsets_before`.
+        """Return the result of ListOffsets v0; see `lookup.offsets_before`.
 
         Raises UnsupportedVersion, NotLeaderOrFollower and KafkaStorageError; without `may_block`
         also WouldBlock.

@@ -295,27 +295,27 @@ class LogState:
     # --- ends -------------------------------------------------------------------------------------
 
     def follow(self, is_follower: bool) -> None:
-        """Have a leader advance the high watermark from now on, or the log's own policy again."""
+        """Let a leader decide the high watermark from now on, or the log's own policy again."""
         with self.append_lock:
             self.is_follower = is_follower
             self.choose_policy()
 
     def choose_policy(self) -> None:
-        """Go by the high watermark policy that the role and the settings ask for."""
+        """Choose the high watermark policy for the role and the settings."""
         own = AFTER_FLUSH if self._config.flush_messages == 1 else AT_ONCE
         self.policy: HighWatermarkPolicy = FOLLOWER if self.is_follower else own
 
     def cut_ends(self, end_offset: int, high_watermark: int) -> None:
-        """Let a truncated log end at an offset; under the append lock."""
+        """Set the end of a truncated log; needs the append lock."""
         self.ends = Ends(end_offset, high_watermark, high_watermark)
         self.durable_offset = min(self.durable_offset, end_offset)
         self.producers, self.is_read = None, False
 
     def publish(self, end_offset: int) -> None:
-        """Let the log end at an offset, behind a batch that is stored; under the append lock.
+        """Set the log's end after a batch has been stored; needs the append lock.
 
-        The policy says how far others may read then. It is `advance_high_watermark` without its
-        calls, for every append comes here.
+        The policy decides up to where others may then read. This inlines `advance_high_watermark`,
+        because every append calls it.
         """
         _, high_watermark, stable = self.ends
         readable_offset = self.policy.readable_after_append(end_offset)
