@@ -113,7 +113,7 @@ def _measure(place: Place) -> dict[str, float]:
     while _cleaned_offset(broker, topic) < end:
         if time.perf_counter() - began > _TIMEOUT_S:
             raise loads.LoadError(f"{broker.name}: not cleaned in {_TIMEOUT_S} s")
-        time.sleep(0.005)  # a foreign process can only be polled
+        time.sleep(0.005)  # another process can only be polled
     took, used = time.perf_counter() - began, _cpu_with_children_s(broker) - before
     left = sum(path.stat().st_size for path in directory.glob("*.log") if int(path.stem) < end)
     loads.drop_topic(broker, topic)

@@ -94,7 +94,7 @@ def _wait_for(broker: Broker, topic: str, end_offset: int) -> None:
     while loads.end_offset(broker, topic) != end_offset:
         if time.monotonic() > deadline:
             raise loads.LoadError(f"{broker.name} serves {topic} only in part")
-        time.sleep(0.05)  # a foreign process can only be polled
+        time.sleep(0.05)  # another process can only be polled
 
 
 # --- lookups by time -----------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def _serves(broker: Broker, topic: str, index: int) -> None:
         with contextlib.suppress(raw.RawError), raw.connect(broker.port) as connection:
             raw.look_up(connection, raw.list_offsets_v7(topic, index, -1))
             return
-        time.sleep(0.02)  # a foreign process can only be polled
+        time.sleep(0.02)  # another process can only be polled
     raise loads.LoadError(f"{broker.name}: {topic}-{index} does not answer")
 
 

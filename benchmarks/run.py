@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         bench = Bench(Path(work), results, options)
         try:
-            met = rows if options.full or options.only else first  # eight minutes are not for all
+            met = rows if options.full or options.only else first  # a short run has fewer rows
             if met and not options.skip_fresh:
                 bench.fresh(met)
             for row in (*(() if options.skip_warm else rows), *factors):

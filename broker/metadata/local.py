@@ -1,4 +1,4 @@
-"""The metadata of a broker that keeps them in one file beside its logs."""
+"""The metadata of a broker that stores them in one file beside its logs."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Compactor:
         try:
             with self._state.flush_lock:
                 self._state.check_usable()
-                swap.discard_all(self._state.directory)  # also of failed removals
+                swap.discard_all(self._state.directory)  # of lost cleanings, failed removals
         except (BrokerError, OSError):
             self.end_cleaning(None)
             raise

@@ -91,7 +91,7 @@ class Partition:
 
     @property
     def config(self) -> TopicConfig:
-        """The topic's settings; a replacement holds from the next append on."""
+        """The topic's settings; a replacement applies from the next append on."""
         return self.state.config
 
     @config.setter
@@ -100,7 +100,7 @@ class Partition:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch that is led in: the last one that began in this directory."""
+        """The current leader epoch: the last one that began in this directory."""
         return self.state.leader_epoch
 
     @leader_epoch.setter
@@ -114,7 +114,7 @@ class Partition:
 
     @property
     def must_commit(self) -> bool:
-        """Whether flush.messages has been reached: nothing is acknowledged before a `commit`."""
+        """Whether flush.messages is reached: acknowledgements must wait for a `commit`."""
         return self.flusher.must_commit
 
     # --- offsets ----------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which every transaction is decided."""
+        """The offset below which every transaction is complete."""
         return self.state.ends.last_stable_offset
 
     @property
@@ -167,7 +167,7 @@ class Partition:
 
     @property
     def size(self) -> int:
-        """The bytes of all segments' logs."""
+        """The bytes of the `.log` files of all segments."""
         return self.state.size
 
     @property

@@ -173,7 +173,7 @@ class LogState:
         self.is_deleted = False
         self.offline: str | None = None  # why, from a failed sync to the end of the process
         self.is_closed = False
-        self.is_stopped = False  # deleted, offline or closed: takes no batch
+        self.is_stopped = False  # deleted, offline or closed: accepts no batches
         self.logged_errors: set[tuple[str, str]] = set()  # logged once, until a flush succeeds
         self.cutting: tuple[int, bool] | tuple[()] = ()  # a truncation in progress, see `Cut`
         self.was_cut = was_cut  # truncated since the last clean stop: checkpoints may be older
@@ -188,7 +188,7 @@ class LogState:
 
     @property
     def config(self) -> TopicConfig:
-        """The topic's settings; a replacement holds from the next append on."""
+        """The topic's settings; a replacement applies from the next append on."""
         return self._config
 
     @config.setter
@@ -207,7 +207,7 @@ class LogState:
 
     @property
     def size(self) -> int:
-        """The bytes of all segments' logs."""
+        """The bytes of the `.log` files of all segments."""
         return sum(segment.tail.size for segment in self.version.segments)
 
     def hold(self) -> Version:

@@ -1,5 +1,6 @@
-"""What a follower does to its log: appends as its leader says, truncation, beginning anew.
+"""Changes that a follower makes to its log: appends of the leader's batches, truncation, restart.
 
-Begin with `replica.py`. `received.py` takes apart what a leader sends, and `truncater.py` cuts a
-log so that a crash at any step leaves it as it was or as it should be.
+Promises that a crash during a truncation leaves the log as it was, or that the next start completes
+the truncation. Begin with `replica.py`. `received.py` parses and checks what a leader sends, and
+`truncater.py` truncates a log.
 """

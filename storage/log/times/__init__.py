@@ -1,5 +1,5 @@
-"""What a partition keeps of its times beside the log: the file `partition.times`.
+"""The times that a partition stores beside its log: the file `partition.times`.
 
-Begin with `partition_times.py`, the file's contents. `largest_event.py` is partition.maxEventTime
-while the log is open.
+Begin with `partition_times.py`, which reads and writes the file. `largest_event.py` computes
+partition.maxEventTime while the log is open.
 """

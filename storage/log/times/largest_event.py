@@ -1,7 +1,7 @@
 """The largest event time that a partition has ever shown its consumers: partition.maxEventTime.
 
 It is the maximum over all data records that were ever below the high watermark. Each counts at most
-as its append time plus a limit (`timestamps.event_limit`), so that one absurd time does not expire
+as its append time plus a limit (`event_time.event_limit`), so that one absurd time does not expire
 the log. A record that was counted once stays counted after it is gone. Records above the high
 watermark are not counted yet: in flush mode no consumer has seen them, and a crash may remove them.
 """
@@ -62,7 +62,7 @@ class LargestEvent:
             self.keep(pending.popleft().event)
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget what lay above the high watermark and has been cut off."""
+        """Drop the appends above the high watermark that have been truncated."""
         while self._pending and self._pending[-1].end_offset > end_offset:
             self._pending.pop()
 
