@@ -17,8 +17,8 @@ of its last mention, at the position of its first.
 Fetch sessions (KIP-227) are answered statelessly: session id 0, every partition in every response.
 
 From version 12 on, a client that asks for append times, by a tag that is our extension, gets the
-append time of each whole batch (decision 13). They are added to the limits: twelve bytes for each
-append time entry.
+append time of each whole batch (decision 13). Their bytes do not count towards the limits: twelve
+bytes for each different append time.
 
 Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offset; 5 log start
 offset; 7 sessions; 9 leader epoch; 11 rack and preferred replica; 12 flexible, diverging epoch; 13

@@ -274,10 +274,10 @@ def build(
 ) -> bytes:
     """Write records as one batch: format 2, a wrapper, or (formats 0/1) plain messages.
 
-    Offsets must ascend; gaps are kept. With `timestamp_type` 1 (LogAppendTime) the append time is
-    written as a broker writes it: into the header of format 2, into the wrapper, or into the plain
-    messages of format 1. The header's largest time is that of the records that have one. Formats 0
-    and 1 drop headers. Raises ValueError for no records and for offsets that do not ascend.
+    Offsets must ascend; gaps are kept. `timestamp_type` 1 (LogAppendTime) writes the append time as
+    a broker does: into the header of format 2, the wrapper, or plain messages of format 1. The
+    header's largest time is over the records that have one. Formats 0 and 1 drop headers. Raises
+    ValueError for no records and for offsets that do not ascend.
     """
     if not records:
         raise ValueError("a batch needs a record")
