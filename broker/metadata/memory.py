@@ -80,7 +80,7 @@ class MemoryStore:
 
     def watch(self, after: int) -> AsyncIterator[list[Change]]:
         """See KeyValueStore."""
-        return self._watches.watch(after, self.changes, None)
+        return self._watches.watch(after, self.changes)
 
     def _check_open(self) -> None:
         if not self._is_open:

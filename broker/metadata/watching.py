@@ -37,9 +37,14 @@ class Watches:
         self,
         after: int,
         changes: Callable[[int], Awaitable[list[Change]]],
-        interval_s: float | None,
+        interval_s: float | None = None,
+        may_have_changed: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[list[Change]]:
-        """Yield what `changes` returns after each revision, whenever it is not empty."""
+        """Yield what `changes` returns after each revision, whenever it is not empty.
+
+        It is asked after every commit of this process, and every `interval_s` if `may_have_changed`
+        says that another process may have committed.
+        """
         watcher = asyncio.Event()
         self._watchers.add(watcher)
         try:
@@ -50,8 +55,11 @@ class Watches:
                     after = found[-1].revision
                     yield found
                     continue
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(interval_s):
-                        await watcher.wait()
+                while not watcher.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(interval_s):
+                            await watcher.wait()
+                    if may_have_changed():
+                        break
         finally:
             self._watchers.discard(watcher)
