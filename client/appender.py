@@ -121,7 +121,7 @@ class Appender:
             except RequestError as error:
                 if error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                     return Appended(self._waiting.popleft(), UNKNOWN_OFFSET, -1)
-                if error.code in _FENCED:
+                if error.code in _FENCED or self._has_ended(error):
                     raise Fenced(
                         f"{where}: a newer task of this run writes here ({error})"
                     ) from error
@@ -132,6 +132,10 @@ class Appender:
                 self._recover()
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _has_ended(self, error: RequestError) -> bool:
+        """Whether the transaction has been ended elsewhere: nobody but a newer task ends it."""
+        return self._transactional_id is not None and error.code is ErrorCode.INVALID_TXN_STATE
 
     def _send(self, connection: Connection, batch: EncodedBatch) -> None:
         request = produce_request(

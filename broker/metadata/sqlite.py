@@ -5,7 +5,7 @@ return is applied whole or not at all. One thread owns the connection. Several s
 several processes on one machine, may have the same file open: the watch of each sees the commits of
 the others after `poll_interval_s`. It looks at the file's state before it reads the file, so that a
 broker that is alone costs next to nothing. A commit in the same tick of the file system's clock as
-one that was seen is found when the file is read all the same, every 25 intervals.
+one that was seen is found when the file is read all the same, every fifth time.
 
 Tables: `kv` holds the keys with both revisions, `change` the changes of the last revisions,
 `counter` the newest revision and the revision up to which changes are no longer kept. `PRAGMA
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _BUSY_TIMEOUT_S = 10.0
-_LOOKS = 24  # at the file's state alone, before the file is read all the same
+_LOOKS = 4  # at the file's state alone, before the file is read all the same
 _CHANGE_COUNTER = (4, 24)  # size and position in the file's header
 _REVISION, _COMPACTED = "revision", "compacted"
 # The first release of each branch with the fix of the WAL-reset bug; newer branches all have it.
@@ -109,7 +109,7 @@ class SqliteStore:
         path: Path,
         *,
         kept_revisions: int = KEPT_REVISIONS,
-        poll_interval_s: float | None = 0.2,
+        poll_interval_s: float | None = 1.0,
     ) -> None:
         """Name the file for `open`. Without an interval, commits of others are not watched."""
         self._path = path
