@@ -3,7 +3,7 @@
 `load` reads a broker's settings from a properties file, KAFKA_* environment variables and flags;
 `topic_config` applies a topic's own settings over them; `topic_entries` and `broker_entries`
 describe both. Every error is a ConfigError of one sentence. Begin with `setting.py`, which says how
-a setting is declared.
+a setting is declared; `environment.py` reads KAFKA_* names, `properties.py` files.
 """
 
 from config.broker import BROKER_SETTINGS, BrokerConfig

@@ -72,7 +72,7 @@ class StoredGroup:
             self.offsets[name] = committed
 
     def take_in(self, offsets: Mapping[Name, Committed], log: Log, base_offset: int) -> None:
-        """Take offsets that are in a log, one after another from an offset on."""
+        """Remember committed offsets once they are stored: the first record is at `base_offset`."""
         for at, (name, committed) in enumerate(offsets.items(), base_offset):
             offset, epoch, metadata, commit_ms, expire_ms, _, _ = committed
             self.commit(name, Committed(offset, epoch, metadata, commit_ms, expire_ms, at, log))

@@ -60,7 +60,7 @@ class Controller:
         settings: Settings,
         unclaimed: Callable[[str], frozenset[int]],
     ) -> None:
-        """`unclaimed` returns the partitions of a name whose logs are here and name no topic."""
+        """`unclaimed` returns the partitions of a name whose logs are here without a topic id."""
         self._metadata = metadata
         self._settings = settings
         self._unclaimed = unclaimed

@@ -1,1 +1,5 @@
-"""Archives: topics as Parquet files by event date, with manifests that list the files in force."""
+"""Archives: topics as Parquet files by event date, with manifests that list the files in force.
+
+Begin with `layout.py`, which says what is where. `manifests.py` are the lists, `store.py` the
+directory or object store, `writing.py` and `reading.py` the Parquet files.
+"""

@@ -1,4 +1,4 @@
-"""The home of time: the broker compares two times only here.
+"""The home of time: the times of logs are compared here and nowhere else.
 
 A time is an int of milliseconds since the epoch. Negative times are real; None means that there is
 no time. Each file holds the rules of one subject: `stamping.py` says what an append does to times,
