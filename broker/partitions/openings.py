@@ -46,7 +46,7 @@ class Openings:
     async def open(self, names: Iterable[Name]) -> Failures:
         """Open partitions, if there are any by these names; return what went wrong, by name."""
         wanted = self.closed(names)
-        missing = [name for name in wanted if name not in self._under_way]
+        missing = [name for name in dict.fromkeys(wanted) if name not in self._under_way]
         if missing:
             work = self._pool.submit(self._open, missing)
             self._under_way.update(dict.fromkeys(missing, work))

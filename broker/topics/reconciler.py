@@ -122,7 +122,7 @@ class Reconciler:
 
     async def _work(self) -> None:
         image, before = self._metadata.image, self._applied
-        failed, self._failures = self._failures, {}
+        failed = dict(self._failures)  # each stays recorded until it has been tried again
         self._settings.use(image)
         for topic_id, name in image.deletions.items():
             # If the topic was never complete, a log that names no topic is not the topic's.
@@ -134,6 +134,8 @@ class Reconciler:
             changed = known is None or known.assignments != topic.assignments
             if changed or topic.topic_id in failed:
                 await self._make_whole(topic)
+        for topic_id in failed.keys() - image.topics_by_id.keys() - image.deletions.keys():
+            self._failures.pop(topic_id, None)
         self._applied = image
 
     # -- deletion -------------------------------------------------------------------------------
@@ -151,8 +153,12 @@ class Reconciler:
             self._failures[topic_id] = error
             log.error("%s", error.message, extra={"topic": name})  # noqa: TRY400 - the sentence says it
             return
+        self._failures.pop(topic_id, None)
         self._removed(Removed(name, opened))
-        self.removed.append(name)
+        if (
+            name not in self._metadata.image.topics
+        ):  # what groups committed since is the new topic's
+            self.removed.append(name)
 
     def _delete_logs(self, topic_id: UUID, name: str, served: Topic | None) -> None:
         """Delete logs, in a thread. Logs of a served topic are its own even if they name none."""
@@ -207,6 +213,8 @@ class Reconciler:
             log.error(  # noqa: TRY400 - the sentence says it
                 "topic is not whole: %s", error.message, extra={"topic": topic.name}
             )
+        else:
+            self._failures.pop(topic.topic_id, None)
 
     def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
         """Create missing logs, in a thread, then take over those that name no topic.

@@ -205,7 +205,8 @@ class LogStore:
     def topic_id(self, topic: str, index: int) -> uuid.UUID | None:
         """Return the topic id written in a partition's directory, without opening the partition.
 
-        None if there is no such partition, or no readable id.
+        None if there is no such partition, or no readable id. Raises KafkaStorageError if the disk
+        does not give the file: the log may be anybody's then.
         """
         partition = self._open.get((topic, index))
         if partition is not None:
@@ -217,6 +218,10 @@ class LogStore:
             return checkpoints.read_topic_id(path)
         except checkpoints.CheckpointError:
             return None
+        except OSError as error:
+            raise KafkaStorageError(
+                f"{topic}-{index}: the topic id cannot be read: {error.strerror or error}"
+            ) from error
 
     def leader_epoch(self, topic: str, index: int) -> int | None:
         """Return a partition's leader epoch; None if `read_leader_epochs` must read it first."""

@@ -205,3 +205,65 @@ async def test_a_topic_id_damaged_while_the_log_was_closed_is_written_anew(tmp_p
         partition = await broker.node.open_partition("t", 0)
         assert partition.topic_id == broker.metadata.image.topics["t"].topic_id
         assert path.read_bytes() == whole
+
+
+async def test_an_unreadable_topic_id_is_an_error_and_deletes_nothing(tmp_path, monkeypatch):
+    async with Broker(tmp_path) as broker:
+        await _create_and_fill(broker)
+
+    async with Broker(tmp_path) as broker:
+
+        def unreadable(_):
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("storage.checkpoints.read_topic_id", unreadable)
+            with pytest.raises(KafkaStorageError, match="cannot be read: Input/output error"):
+                broker.store.topic_id("t", 0)
+        assert broker.node.partition("t", 0).log_end_offset == 1
+
+
+async def test_a_pass_that_breaks_off_loses_no_failure(tmp_path, monkeypatch):
+    async with Broker(tmp_path) as broker:
+        reconciler = broker.node.topics._reconciler
+        with monkeypatch.context() as patched:
+
+            def full(*_, **__):
+                raise KafkaStorageError("the disk is full")
+
+            patched.setattr(broker.store, "create_partition", full)
+            await broker.metadata.create_topic("a", partitions=1, configs={})
+            await reconciler.reconcile()
+            topic = broker.metadata.image.topics["a"]
+            assert reconciler.failure(topic.topic_id) is not None
+
+            def broken(*_):
+                raise RuntimeError("something nobody thought of")
+
+            patched.setattr(reconciler, "_apply_configs", broken)
+            with pytest.raises(RuntimeError):
+                await reconciler._one_pass()
+            assert reconciler.failure(topic.topic_id) is not None
+        await reconciler._one_pass()
+        assert reconciler.failure(topic.topic_id) is None
+        assert broker.logs("a") == [0]
+
+
+async def test_a_late_deletion_leaves_the_offsets_of_the_new_topic(tmp_path, monkeypatch):
+    async with Broker(tmp_path) as broker:
+        await _create_and_fill(broker)
+        reconciler = broker.node.topics._reconciler
+        old = broker.metadata.image.topics["t"]
+        with monkeypatch.context() as patched:
+
+            def fails(*_):
+                raise KafkaStorageError("the disk fails")
+
+            patched.setattr(broker.store, "delete_partition", fails)
+            await broker.metadata.delete_topic("t")
+            await reconciler.reconcile()
+            assert reconciler.failure(old.topic_id) is not None
+            await broker.metadata.create_topic("t", partitions=1, configs={})
+        await reconciler._one_pass()
+        assert reconciler.failure(old.topic_id) is None
+        assert "t" not in reconciler.removed
