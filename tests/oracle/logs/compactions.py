@@ -350,6 +350,6 @@ def early(broker: Broker) -> list[Left]:
 
 def given_up(broker: Broker) -> bool:
     """Whether Apache Kafka has said that it will not clean the log of `early` any more."""
-    path = broker.log_dir.parent / "broker.structured_log"
+    path = broker.log_dir.parent / "broker.log"
     said = path.read_text() if path.exists() else ""
     return f"Marking its partition ({EARLY}-0) as uncleanable" in said
