@@ -95,9 +95,12 @@ class _Answers:
             time.sleep(_TELL_S)
 
     def _write(self, line: dict[str, Any]) -> None:
-        with self._lock:
-            self._target.write(json.dumps(line) + "\n")
-            self._target.flush()
+        try:
+            with self._lock:
+                self._target.write(json.dumps(line) + "\n")
+                self._target.flush()
+        except BrokenPipeError:
+            os._exit(0)  # the broker has been killed; nobody waits for the answer
 
 
 def _read(source: TextIO, lines: queue.SimpleQueue[str]) -> None:
