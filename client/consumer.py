@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from client.sync_client import Client
     from protocol.records.layout import Batch, Record
+    from protocol.topic_partition import TopicPartition
 
-TopicPartition = tuple[str, int]
 
 _ABORT: Final = 0  # the type of a transaction marker
 PARTITION_BYTES: Final = 1 << 20

@@ -7,9 +7,12 @@ code.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import ERRORS, ErrorCode
+
+if TYPE_CHECKING:
+    from protocol.topic_partition import TopicPartition
 
 # Not retriable in Kafka's table, but solved by fresh metadata.
 _STALE_METADATA: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
@@ -63,7 +66,7 @@ class RequestError(ClientError):
 class PartitionRefused(RequestError):
     """A broker refused a request for one partition."""
 
-    def __init__(self, code: int, doing: str, place: tuple[str, int]) -> None:
+    def __init__(self, code: int, doing: str, place: TopicPartition) -> None:
         super().__init__(code, f"{doing} {place[0]}-{place[1]}")
         self.topic, self.partition = place
 

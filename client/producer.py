@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from client.sync_client import Client
     from protocol.records.layout import Record
+    from protocol.topic_partition import TopicPartition
 
 ACKS_ALL: Final = -1
 _SEQUENCES: Final = 2**31
@@ -45,7 +46,7 @@ class Producer:
         self._acks = acks
         self._compression = compression
         self._producer: tuple[int, int] | None = None
-        self._sequences: dict[tuple[str, int], int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
 
     def write(self, topic: str, partition: int, records: Sequence[Record]) -> Iterator[Refused]:
         """Writes records in order, in as few batches as their times allow; ignores their offsets.

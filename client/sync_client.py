@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from client.flow import Call, Steps
     from client.frames import Authenticator
     from protocol.records.layout import Buffer
+    from protocol.topic_partition import TopicPartition
 
 Result = TypeVar("Result")
 
@@ -211,11 +212,11 @@ class Client:
 
     # --- groups ----------------------------------------------------------------------------------
 
-    def offset_fetch(self, group: str) -> dict[tuple[str, int], GroupOffset]:
+    def offset_fetch(self, group: str) -> dict[TopicPartition, GroupOffset]:
         """Returns every committed offset of a group, by topic and partition; else an empty dict."""
         return self.perform(groups.fetch_offsets(group))
 
-    def offset_commit(self, group: str, offsets: Mapping[tuple[str, int], GroupOffset]) -> None:
+    def offset_commit(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
         """Commits offsets from outside the group, which must have no members.
 
         Raises RequestError: UNKNOWN_MEMBER_ID while the group has members.

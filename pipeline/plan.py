@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.source.splits import Key, Split
+    from pipeline.source.splits import Split
+    from protocol.topic_partition import TopicPartition
 
 _VERSION: Final = 1
 PLAN: Final = "plan.json"
@@ -45,7 +46,7 @@ class Plan:
     run: str
     created_ms: int
     arguments: Mapping[str, Any]
-    offsets: Mapping[Key, tuple[int, int]]
+    offsets: Mapping[TopicPartition, tuple[int, int]]
     notes: Mapping[str, Any] = field(default_factory=dict)
     splits: Sequence[tuple[str, int, int, int, int]] = ()
     is_new: bool = True
@@ -224,7 +225,7 @@ def at_work(directory: Path) -> Iterator[None]:
 
 def described(plan: Plan) -> str:
     """Returns the text of a dry run: each partition's range and splits, and the total."""
-    counts: dict[Key, list[int]] = {}
+    counts: dict[TopicPartition, list[int]] = {}
     for topic, partition, _, _, size_bytes in plan.splits:
         seen = counts.setdefault((topic, partition), [0, 0])
         seen[0] += 1

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from protocol.topic_partition import TopicPartition
+
 _VERSION = "0"
 
 
@@ -38,7 +40,7 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
-def read_offsets(path: Path) -> dict[tuple[str, int], int]:
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """Read an offset checkpoint: (topic, partition) -> offset. A missing or empty file has no entries.
 
     Raises CheckpointError.
@@ -46,7 +48,7 @@ def read_offsets(path: Path) -> dict[tuple[str, int], int]:
     return _offsets(path, _read_lines(path))
 
 
-def parse_offsets(name: str, data: bytes) -> dict[tuple[str, int], int]:
+def parse_offsets(name: str, data: bytes) -> dict[TopicPartition, int]:
     """Parse the bytes of an offset checkpoint; `name` stands in error messages.
 
     Raises CheckpointError.
@@ -54,7 +56,7 @@ def parse_offsets(name: str, data: bytes) -> dict[tuple[str, int], int]:
     return _offsets(name, _lines(name, data.decode(errors="replace")))
 
 
-def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace an offset checkpoint; raises OSError."""
     _write_lines(
         path, [f"{topic} {index} {offset}" for (topic, index), offset in sorted(offsets.items())]
@@ -119,7 +121,7 @@ def parse_topic_id(text: str) -> uuid.UUID:
         raise CheckpointError(f"'{text}' is not a topic id") from error
 
 
-def _offsets(name: Path | str, lines: list[str]) -> dict[tuple[str, int], int]:
+def _offsets(name: Path | str, lines: list[str]) -> dict[TopicPartition, int]:
     offsets = {}
     for line in lines:
         fields = line.split()

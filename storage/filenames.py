@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from protocol.topic_partition import TopicPartition
+
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -77,7 +79,7 @@ def partition_directory(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def parse_partition_directory(name: str) -> tuple[str, int] | None:
+def parse_partition_directory(name: str) -> TopicPartition | None:
     """Return (topic, partition) of a directory name; None if it is not a partition's.
 
     A topic name may contain dashes and dots, so the last dash separates. Directories that Kafka has

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.api.describe_log_dirs import DescribeLogDirsRequest
     from protocol.errors import BrokerError
+    from protocol.topic_partition import TopicPartition
     from storage.directory.disk_usage import DiskUsage
     from storage.directory.store import LogStore
 
-    Key = tuple[str, int]
 
 log = logging.getLogger("tidelog.node")
 
@@ -58,7 +58,7 @@ def _weigh(store: LogStore, request: DescribeLogDirsRequest) -> DescribeLogDirsR
 
 
 def _result(
-    path: Path, opened: Mapping[Key, int], wanted: Collection[Key]
+    path: Path, opened: Mapping[TopicPartition, int], wanted: Collection[TopicPartition]
 ) -> DescribeLogDirsResult:
     """Measure one directory."""
     name = str(path.absolute())

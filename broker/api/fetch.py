@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
     from protocol.errors import BrokerError, ErrorCode
     from protocol.records.batch import Batch
+    from protocol.topic_partition import TopicPartition
     from storage.log.partition import Partition
     from storage.log.reading import Fetched
 
@@ -199,7 +200,7 @@ async def _attempt_anywhere(node: Node, request: FetchRequest, context: Context)
     return await offload(node, _names(node, request, context.version), attempt)
 
 
-def _names(node: Node, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
+def _names(node: Node, request: FetchRequest, version: int) -> Iterator[TopicPartition]:
     """Yield the requested partitions that may be here."""
     for topic in request.topics:
         name = topic.topic

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
     from protocol.errors import BrokerError
+    from protocol.topic_partition import TopicPartition
 
 _AUTO_CREATE_FLAG_SINCE = 4
 _BY_ID_SINCE = 12
@@ -78,7 +79,7 @@ def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[T
 
 
 async def _read_and_answer(
-    node: Node, request: MetadataRequest, context: Context, unread: list[tuple[str, int]]
+    node: Node, request: MetadataRequest, context: Context, unread: list[TopicPartition]
 ) -> MetadataResponse:
     """Read the leader epochs of closed partitions, then return the response."""
     await node.pools.reads.run(node.store.read_leader_epochs, unread)

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
-    from broker.groups.store import Name
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
     from protocol.errors import BrokerError
+    from protocol.topic_partition import TopicPartition
 
-    _Wanted = tuple[Name, OffsetCommitRequestPartition]
+    _Wanted = tuple[TopicPartition, OffsetCommitRequestPartition]
 
 NO_TIME = -1  # a time field that the request leaves unset
 
@@ -77,8 +77,8 @@ class _Commit:
         self._node = node
         self._request = request
         self._now_ms = node.coordinator.now_ms()
-        self._offsets: dict[Name, Committed] = {}
-        self._codes: dict[Name, int] = {}
+        self._offsets: dict[TopicPartition, Committed] = {}
+        self._codes: dict[TopicPartition, int] = {}
 
     def accept(self, wanted: _Wanted) -> None:
         """Note that an offset will be stored."""
@@ -147,7 +147,7 @@ def _committed(
 
 
 def _answer(
-    request: OffsetCommitRequest, codes: dict[Name, int], otherwise: int
+    request: OffsetCommitRequest, codes: dict[TopicPartition, int], otherwise: int
 ) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[

@@ -29,11 +29,11 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.groups.store import Name
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.offset_delete import OffsetDeleteRequest
     from protocol.errors import BrokerError
+    from protocol.topic_partition import TopicPartition
 
 
 async def handle(
@@ -49,18 +49,18 @@ async def handle(
         if not kept.is_of_consumers:
             raise NonEmptyGroup(f"group {request.group_id} has members")
         in_use = kept.topics_in_use()
-    codes: dict[Name, int] = {}
-    going: list[Name] = []
+    codes: dict[TopicPartition, int] = {}
+    going: list[TopicPartition] = []
     asked = dict.fromkeys(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
 
-    def check(name: Name) -> None:
+    def check(name: TopicPartition) -> None:
         node.authorizer.require(context.session, Operation.READ, ResourceType.TOPIC, name[0])
         _check(node, name, in_use)
         going.append(name)
 
-    def failed(name: Name, error: BrokerError) -> None:
+    def failed(name: TopicPartition, error: BrokerError) -> None:
         codes[name] = error.code
 
     per_partition(node, "offset_delete", asked, check, failed)
@@ -79,7 +79,7 @@ async def handle(
     )
 
 
-def _check(node: Node, name: Name, in_use: set[str] | None) -> None:
+def _check(node: Node, name: TopicPartition, in_use: set[str] | None) -> None:
     topic = node.metadata.image.topics.get(name[0])
     if topic is None or not 0 <= name[1] < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         OffsetFetchRequestTopics,
     )
     from protocol.errors import BrokerError
+    from protocol.topic_partition import TopicPartition
 
 _SEVERAL_SINCE = 8
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -75,7 +76,7 @@ def _found(
 ) -> Found:
     """Return offsets by topic: of the named partitions, each once, or of all that have one."""
     offsets = {} if kept is None else kept.offsets
-    names: Iterable[tuple[str, int]]
+    names: Iterable[TopicPartition]
     if wanted is None:
         names = sorted(offsets)
     else:

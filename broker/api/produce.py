@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
     from broker.network.context import Context
     from broker.node import Node
-    from broker.partitions.openings import Failures, Name
+    from broker.partitions.openings import Failures
     from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from protocol.errors import BrokerError
+    from protocol.topic_partition import TopicPartition
 
 Buffer = bytes | bytearray | memoryview
 
@@ -98,7 +99,7 @@ def handle(
     return _append(node, request, context, {})
 
 
-def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[Name]:
+def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[TopicPartition]:
     """Yield the partitions to append to, if they are here."""
     for topic in request.topic_data:
         name = topic.name
@@ -112,7 +113,7 @@ def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[Name]:
 
 
 async def _open_and_append(
-    node: Node, request: ProduceRequest, context: Context, closed: list[Name]
+    node: Node, request: ProduceRequest, context: Context, closed: list[TopicPartition]
 ) -> ProduceResponse | None:
     answer = _append(node, request, context, await node.openings.open(closed))
     return await answer if isinstance(answer, Coroutine) else answer

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.groups.group import Action
-    from broker.groups.store import Name, Written
+    from broker.groups.store import Written
     from broker.node import Node
+    from protocol.topic_partition import TopicPartition
 
 log = logging.getLogger("tidelog.groups")
 
@@ -214,7 +215,7 @@ class Coordinator(GroupRegistry):
         member_id: str,
         instance_id: str | None,
         generation: int,
-        offsets: Mapping[Name, Committed],
+        offsets: Mapping[TopicPartition, Committed],
     ) -> bool:
         """Store offsets if that needs no waiting; return whether they are stored.
 
@@ -240,7 +241,7 @@ class Coordinator(GroupRegistry):
         member_id: str,
         instance_id: str | None,
         generation: int,
-        offsets: Mapping[Name, Committed],
+        offsets: Mapping[TopicPartition, Committed],
     ) -> None:
         """Store offsets, all or none; raises the error that the client gets."""
         kept = self._committing(group_id, member_id, instance_id, generation)

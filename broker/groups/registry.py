@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.clock import Clock
-    from broker.groups.store import Name, StoredGroup
+    from broker.groups.store import StoredGroup
     from broker.node import Node
+    from protocol.topic_partition import TopicPartition
 
 log = logging.getLogger("tidelog.groups")
 
@@ -92,7 +93,7 @@ class GroupRegistry:
         self._groups.pop(group_id, None)
         log.info("group deleted", extra={"group": group_id, "offsets": len(kept.offsets)})
 
-    async def forget_offsets(self, group_id: str, names: Sequence[Name]) -> None:
+    async def forget_offsets(self, group_id: str, names: Sequence[TopicPartition]) -> None:
         """Delete offsets of a group, and the group too if it is empty and has no more offsets."""
         kept = self.find(group_id, may_be_empty=True)
         if kept is None:

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
+    from protocol.topic_partition import TopicPartition
+
 log = logging.getLogger("tidelog.groups")
 
 _NEVER = -1
 _CONSUMER = "consumer"
 
-Name = tuple[str, int]  # topic and partition
 Written = tuple[bytes, bytes | None]  # key and value of a record
 Log = tuple["UUID | None", int]  # topic id and partition of the log a group is kept in
 
@@ -52,7 +53,7 @@ class StoredGroup:
     """A group, its offsets, and since when it is in its state."""
 
     group: Group
-    offsets: dict[Name, Committed] = field(default_factory=dict)
+    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
     since_ms: int = 0
     seen: State = State.EMPTY
 
@@ -61,7 +62,7 @@ class StoredGroup:
         if self.group.state is not self.seen:
             self.seen, self.since_ms = self.group.state, now_ms
 
-    def commit(self, name: Name, committed: Committed) -> None:
+    def commit(self, name: TopicPartition, committed: Committed) -> None:
         """Take an offset that is in the log, unless a later record has another one.
 
         The records are compared only within one log: a topic that was created again, or has got
@@ -71,7 +72,9 @@ class StoredGroup:
         if before is None or before.log != committed.log or before.at <= committed.at:
             self.offsets[name] = committed
 
-    def take_in(self, offsets: Mapping[Name, Committed], log: Log, base_offset: int) -> None:
+    def take_in(
+        self, offsets: Mapping[TopicPartition, Committed], log: Log, base_offset: int
+    ) -> None:
         """Remember committed offsets once they are stored: the first record is at `base_offset`."""
         for at, (name, committed) in enumerate(offsets.items(), base_offset):
             offset, epoch, metadata, commit_ms, expire_ms, _, _ = committed
@@ -106,7 +109,7 @@ class StoredGroup:
             found |= topics
         return found
 
-    def expired(self, now_ms: int, retention_ms: int) -> list[Name]:
+    def expired(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """Return the offsets that have expired.
 
         The retention time counts from when an empty group became empty, and from the commit if the
@@ -158,7 +161,7 @@ class StoredGroup:
         )
         return group_records.group_key(group.group_id), group_records.group_value(value)
 
-    def offset_record(self, name: Name, committed: Committed | None) -> Written:
+    def offset_record(self, name: TopicPartition, committed: Committed | None) -> Written:
         """Return an offset as a record; None as its tombstone."""
         key = group_records.offset_key(self.group.group_id, *name)
         if committed is None:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.metadata.image import Topic
+    from protocol.topic_partition import TopicPartition
     from storage.compaction.plan import DirtySection
 
 
@@ -37,7 +38,7 @@ class CompactionFigures:
         self.last_look_ms: int | None = None  # when a round last began, by the steady clock
         self.max_dirty_ratio = 0.0  # as of the last round
         self.max_delay_ms = 0
-        self.uncleanable: dict[tuple[str, int], Uncleanable] = {}
+        self.uncleanable: dict[TopicPartition, Uncleanable] = {}
         self.processes: set[int] = set()  # the pids of running cleanings
         self._ratio, self._delay_ms = 0.0, 0
 

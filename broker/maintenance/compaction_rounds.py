@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from storage.compaction.plan import DirtySection
     from storage.log.partition import Partition
 
-    Name = tuple[str, int]
 
 log = logging.getLogger("tidelog.compaction")
 

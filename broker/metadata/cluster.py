@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.metadata.store import Change, Compare, KeyValueStore, Operation, Snapshot
+    from protocol.topic_partition import TopicPartition
 
 log = logging.getLogger("tidelog.metadata")
 
@@ -228,7 +229,7 @@ class ClusterMetadata:
                 raise ChangedMeanwhileError
 
     async def put_partitions(
-        self, partitions: Mapping[tuple[str, int], PartitionRecord], *, since: Image
+        self, partitions: Mapping[TopicPartition, PartitionRecord], *, since: Image
     ) -> None:
         """Change the assignments of partitions, all or none; (topic, partition) names each.
 

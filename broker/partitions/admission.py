@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from broker.node import Node
     from broker.security.session import Session
+    from protocol.topic_partition import TopicPartition
     from protocol.wire import Buffer
     from storage.log.partition import Partition
 
@@ -83,7 +84,7 @@ def _is_transactional(records: Buffer) -> bool:
 
 
 def admit_commit(
-    node: Node, session: Session, group_id: str, partition: tuple[str, int], note: str
+    node: Node, session: Session, group_id: str, partition: TopicPartition, note: str
 ) -> asyncio.Future[None] | None:
     """Accept an offset of a partition, with its note, that a group commits; None is yes.
 

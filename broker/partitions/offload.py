@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from broker.node import Node
-    from broker.partitions.openings import Name
     from broker.pools import Permit
+    from protocol.topic_partition import TopicPartition
     from storage.log.partition import Partition
 
 _Answer = TypeVar("_Answer")
@@ -29,7 +29,7 @@ class WouldConvert(WouldBlock):
 
 
 def answer(
-    node: Node, names: Iterable[Name], attempt: Callable[[Permit], _Answer]
+    node: Node, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
 ) -> _Answer | Coroutine[Any, Any, _Answer]:
     """Return what `attempt` answers on the loop, or a coroutine that answers as `offload` does."""
     try:
@@ -39,7 +39,7 @@ def answer(
 
 
 async def offload(
-    node: Node, names: Iterable[Name], attempt: Callable[[Permit], _Answer]
+    node: Node, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
 ) -> _Answer:
     """Open the partitions of `names`, then answer on the loop or in the right pool.
 

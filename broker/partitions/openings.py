@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from broker.pools import Pool
+    from protocol.topic_partition import TopicPartition
     from storage.directory.store import LogStore
     from storage.log.partition import Partition
 
-    Name = tuple[str, int]  # topic and partition
-    Failures = dict[Name, BrokerError]
+    Failures = dict[TopicPartition, BrokerError]
 
 
 class Openings:
@@ -37,13 +37,13 @@ class Openings:
         self._store = store
         self._open_log = open_log
         self._pool = pool
-        self._under_way: dict[Name, asyncio.Future[Failures]] = {}
+        self._under_way: dict[TopicPartition, asyncio.Future[Failures]] = {}
 
-    def closed(self, names: Iterable[Name]) -> list[Name]:
+    def closed(self, names: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those of the partitions that are here and have to be opened first."""
         return [name for name in names if self._store.is_closed(*name)]
 
-    async def open(self, names: Iterable[Name]) -> Failures:
+    async def open(self, names: Iterable[TopicPartition]) -> Failures:
         """Open partitions, if there are any by these names; return what went wrong, by name."""
         wanted = self.closed(names)
         missing = [name for name in dict.fromkeys(wanted) if name not in self._under_way]
@@ -56,7 +56,7 @@ class Openings:
             failures |= await asyncio.shield(work)
         return {name: failures[name] for name in wanted if name in failures}
 
-    def _open(self, names: Sequence[Name]) -> Failures:
+    def _open(self, names: Sequence[TopicPartition]) -> Failures:
         """In the thread: one after another, until the broker stops."""
         failures: Failures = {}
         for name in names:
@@ -68,6 +68,6 @@ class Openings:
                 failures[name] = error
         return failures
 
-    def _done(self, names: Sequence[Name], _work: asyncio.Future[Failures]) -> None:
+    def _done(self, names: Sequence[TopicPartition], _work: asyncio.Future[Failures]) -> None:
         for name in names:
             del self._under_way[name]

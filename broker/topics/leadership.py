@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.image import Image
     from broker.pools import Pool
+    from protocol.topic_partition import TopicPartition
     from storage.directory.store import LogStore
 
 log = logging.getLogger("tidelog.topics")
-
-Name = tuple[str, int]  # topic and partition
 
 
 def leadership(image: Image, node_id: int, topic: str, index: int) -> PartitionRecord:
@@ -64,7 +63,7 @@ async def claim_partitions(metadata: ClusterMetadata, store: LogStore, reads: Po
         return
 
 
-def _led_by_others(image: Image, node_id: int) -> dict[Name, PartitionRecord]:
+def _led_by_others(image: Image, node_id: int) -> dict[TopicPartition, PartitionRecord]:
     return {
         (topic.name, index): record
         for topic in image.topics.values()
@@ -73,7 +72,7 @@ def _led_by_others(image: Image, node_id: int) -> dict[Name, PartitionRecord]:
     }
 
 
-def _next_epoch(store: LogStore, name: Name, record: PartitionRecord) -> int:
+def _next_epoch(store: LogStore, name: TopicPartition, record: PartitionRecord) -> int:
     if record.leader_epoch == UNKNOWN_EPOCH:
         return store.leader_epoch(*name) or 0
     return record.leader_epoch + 1

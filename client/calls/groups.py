@@ -22,7 +22,8 @@ from protocol.api import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-TopicPartition = tuple[str, int]
+    from protocol.topic_partition import TopicPartition
+
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from protocol.records.layout import Buffer
+    from protocol.topic_partition import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -109,13 +110,13 @@ def fetch_records(
 
 def fetch_partitions(
     node_id: int,
-    positions: Mapping[tuple[str, int], int],
+    positions: Mapping[TopicPartition, int],
     *,
     max_bytes: int = 16 << 20,
     partition_max_bytes: int = 1 << 20,
     max_wait_ms: int = 500,
     isolation: int = READ_UNCOMMITTED,
-) -> Call[dict[tuple[str, int], Fetched | RequestError]]:
+) -> Call[dict[TopicPartition, Fetched | RequestError]]:
     """Reads batches of several partitions with the same leader, each from its own offset on.
 
     The answer of a partition that is refused is a RequestError.
@@ -138,7 +139,7 @@ def fetch_partitions(
         ],
     )
 
-    def read(answer: Any) -> dict[tuple[str, int], Fetched | RequestError]:
+    def read(answer: Any) -> dict[TopicPartition, Fetched | RequestError]:
         raise_for_code(answer.error_code, f"reading from broker {node_id}")
         return {
             (topic.topic, one.partition_index): RequestError(

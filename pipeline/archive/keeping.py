@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pipeline.archive.manifests import File
     from pipeline.archive.store import Store
-    from pipeline.source.splits import Key
+    from protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _check_file(store: Store, file: File) -> list[str]:
 
 def groups(store: Store, files: Sequence[File], file_bytes: int) -> list[Group]:
     """Returns the groups to merge: neighbouring small files of one partition and date."""
-    by_place: dict[tuple[Key, str], list[File]] = {}
+    by_place: dict[tuple[TopicPartition, str], list[File]] = {}
     for one in files:
         by_place.setdefault((one.key, one.event_date or ""), []).append(one)
     found: list[Group] = []

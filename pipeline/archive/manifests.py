@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pipeline.archive.store import Store
-    from pipeline.source.splits import Key
+    from protocol.topic_partition import TopicPartition
 
 DIRECTORY: Final = "_manifest"
 ARCHIVE: Final = "archive"
@@ -50,7 +50,7 @@ class File(NamedTuple):
     max_timestamp_ms: int | None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TopicPartition:
         """The partition of these records."""
         return self.topic, self.partition
 
@@ -68,7 +68,7 @@ class Range(NamedTuple):
     records: int = 0
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TopicPartition:
         """The partition of these offsets."""
         return self.topic, self.partition
 
@@ -176,16 +176,16 @@ class Archive:
         return sorted(found, key=lambda one: (one.key, one.first_offset, one.path))
 
     @property
-    def ranges(self) -> dict[Key, list[Range]]:
+    def ranges(self) -> dict[TopicPartition, list[Range]]:
         """Returns the ranges of each partition, in order."""
-        found: dict[Key, list[Range]] = {}
+        found: dict[TopicPartition, list[Range]] = {}
         for made in self.manifests:
             for one in made.ranges:
                 found.setdefault(one.key, []).append(one)
         return {key: sorted(found[key], key=lambda one: one[2:]) for key in sorted(found)}
 
     @property
-    def spans(self) -> dict[Key, tuple[int, int]]:
+    def spans(self) -> dict[TopicPartition, tuple[int, int]]:
         """Returns the first and the end offset of what is archived of each partition."""
         return {
             key: (ranges[0].start_offset, max(one.end_offset for one in ranges))
@@ -205,7 +205,7 @@ class Archive:
         found = []
         gaps = {one[:4] for made in self.manifests for one in made.gaps}
         files = self.files
-        there: Counter[Key] = Counter()
+        there: Counter[TopicPartition] = Counter()
         for file in files:
             there[file.key] += file.records
         for key, ranges in self.ranges.items():

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pipeline.runs.failover_run import Row
     from pipeline.runs.offset_maps import Mapped
     from pipeline.session import Session
-    from pipeline.source.splits import Key
+    from protocol.topic_partition import TopicPartition
 
 JOB: Final = "failover"
 AUTO: Final = "auto"
@@ -191,7 +191,7 @@ def _latency(text: str) -> int | None:
     return None if text == AUTO else shared.duration(text)
 
 
-def _committed(options: argparse.Namespace, client: Client) -> dict[Key, GroupOffset]:
+def _committed(options: argparse.Namespace, client: Client) -> dict[TopicPartition, GroupOffset]:
     """Returns the group's committed offsets of the selected topics."""
     names, pattern = shared.topics_of(options.topics)
     meant = source.Selection(topics=names, pattern=pattern)
@@ -210,7 +210,7 @@ def _committed(options: argparse.Namespace, client: Client) -> dict[Key, GroupOf
     return chosen
 
 
-def _uncommitted(client: Client, committed: Mapping[Key, GroupOffset]) -> list[str]:
+def _uncommitted(client: Client, committed: Mapping[TopicPartition, GroupOffset]) -> list[str]:
     """Returns the other partitions of the same topics, which have no committed offset."""
     return [
         f"{topic}-{partition}"
@@ -223,8 +223,8 @@ def _uncommitted(client: Client, committed: Mapping[Key, GroupOffset]) -> list[s
 def _rows(
     planner: Any,
     options: argparse.Namespace,
-    committed: Mapping[Key, GroupOffset],
-    known: Mapping[Key, Mapped],
+    committed: Mapping[TopicPartition, GroupOffset],
+    known: Mapping[TopicPartition, Mapped],
     theirs: Client,
 ) -> list[Row]:
     """Returns a row for each partition with a committed offset of the group."""

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pipeline.session import Session
-    from pipeline.source.splits import Key, Selection, Split
+    from pipeline.source.splits import Selection, Split
+    from protocol.topic_partition import TopicPartition
 
 JOB: Final = "mirror"
 _ROUND: Final = "round-{:06d}"
@@ -113,7 +114,7 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
     from pipeline.replay.conclusion import is_done
     from pipeline.source import brokers as cluster
 
-    ends: dict[Key, int] = {}
+    ends: dict[TopicPartition, int] = {}
     before: _Round | None = None
     rounds, worst = 0, OK
     for number in itertools.count():
@@ -150,7 +151,9 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
     return worst
 
 
-def _refuse_shorter(now: Mapping[Key, tuple[int, int]], ends: Mapping[Key, int]) -> None:
+def _refuse_shorter(
+    now: Mapping[TopicPartition, tuple[int, int]], ends: Mapping[TopicPartition, int]
+) -> None:
     """Raises PipelineError if a partition ends before what was already read of it."""
     for (topic, partition), end in sorted(ends.items()):
         if end > now.get((topic, partition), (0, end))[1]:
@@ -356,7 +359,7 @@ def _tasks(
     from pipeline.replay.replay import Task
 
     names = dict(options.rename)
-    by_partition: dict[Key, list[Split]] = {}
+    by_partition: dict[TopicPartition, list[Split]] = {}
     for split in splits:
         by_partition.setdefault((split.topic, split.partition), []).append(split)
     tasks = []

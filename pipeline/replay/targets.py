@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
+    from protocol.topic_partition import TopicPartition
+
 NO_LIMIT: Final = 2**63 - 1
 CODECS: Final = ("source", "none", "gzip", "snappy", "lz4", "zstd")
 _BATCH_OVERHEAD: Final = 1024
@@ -163,7 +165,7 @@ def prepare(
 
 def settle(
     client: Client,
-    places: Sequence[tuple[str, int]],
+    places: Sequence[TopicPartition],
     options: argparse.Namespace,
     *,
     left: Mapping[str, int] | None = None,

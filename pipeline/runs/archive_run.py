@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pipeline.archive.store import Store
     from pipeline.archive.writing import Written
     from pipeline.session import Session
-    from pipeline.source.splits import Key, Split
+    from pipeline.source.splits import Split
+    from protocol.topic_partition import TopicPartition
 
 _STAMP: Final = "message.timestamp.type"
 
@@ -134,7 +135,7 @@ class Run:
     def _place(self) -> dict[str, Any]:
         return {"logs": self.options.logs or (), "brokers": self.options.brokers}
 
-    def _plan_splits(self, spans: Mapping[Key, tuple[int, int]]) -> list[Split]:
+    def _plan_splits(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Split]:
         selection = dataclasses.replace(self.selection, offsets=spans)
         return covering(access.plan(selection, **self._place), spans) if spans else []
 
@@ -271,7 +272,9 @@ class Run:
             )
 
 
-def covering(splits: Sequence[Split], spans: Mapping[Key, tuple[int, int]]) -> list[Split]:
+def covering(
+    splits: Sequence[Split], spans: Mapping[TopicPartition, tuple[int, int]]
+) -> list[Split]:
     """Returns the splits, with offsets that compaction emptied counted to a neighbouring split."""
     found: list[Split] = []
     for one in splits:
@@ -288,7 +291,7 @@ def covering(splits: Sequence[Split], spans: Mapping[Key, tuple[int, int]]) -> l
 
 
 def _beginning(
-    key: Key, start: int, end: int, span: tuple[int, int] | None
+    key: TopicPartition, start: int, end: int, span: tuple[int, int] | None
 ) -> tuple[int, Range | None]:
     """Returns the first offset to archive of a log, and the range that is gone.
 
@@ -326,7 +329,7 @@ def _refuse_anew(name: str, now: Topic, before: Topic | None, done: str = "archi
 
 def _joined(ranges: Iterable[Range]) -> list[Range]:
     """Returns the ranges of the tasks, combined for each partition."""
-    found: dict[Key, Range] = {}
+    found: dict[TopicPartition, Range] = {}
     for one in sorted(ranges):
         before = found.get(one.key)
         if before is None:

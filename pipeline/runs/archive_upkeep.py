@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pipeline.archive.store import Store
     from pipeline.session import Session
-    from pipeline.source.splits import Key
+    from protocol.topic_partition import TopicPartition
 
 _SHOWN: Final = 50
 
@@ -35,7 +35,7 @@ def verify(
         size = sum(one.size_bytes for one in files)
         _say(f"{len(archive.manifests)} manifests, {len(files)} files, {size} bytes to read")
         return OK
-    partitions: dict[Key, list[Any]] = {}
+    partitions: dict[TopicPartition, list[Any]] = {}
     for one in files:
         partitions.setdefault(one.key, []).append(one)
     items = [Partition(store, tuple(each)) for _, each in sorted(partitions.items())]

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from pipeline.engine.whatif import Log, Outcome, Policy
     from pipeline.plan import Plan
     from pipeline.session import Session
-    from pipeline.source.splits import Key, Selection, Split
+    from pipeline.source.splits import Selection, Split
+    from protocol.topic_partition import TopicPartition
 
 _DAY: Final = 86_400_000
 _TRIED_MS: Final = (_DAY, 7 * _DAY, 30 * _DAY)
@@ -163,10 +164,10 @@ class Auditing:
 
     def _work(
         self, splits: Sequence[Split], settings: Settings, kept: Sequence[Kept]
-    ) -> tuple[dict[Key, Audit], list[tuple[Log, list[Outcome]]]]:
+    ) -> tuple[dict[TopicPartition, Audit], list[tuple[Log, list[Outcome]]]]:
         """Read all splits, some twice, and judge logs; return the audit of each partition."""
         items = [Item(split, self._reading, settings) for split in splits]
-        by_partition: dict[Key, list[int]] = defaultdict(list)
+        by_partition: dict[TopicPartition, list[int]] = defaultdict(list)
         for number, split in enumerate(splits):
             by_partition[split.topic, split.partition].append(number)
         total = sum(split.size_bytes for split in splits)

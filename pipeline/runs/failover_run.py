@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pipeline.engine.failover import Proof
     from pipeline.runs.offset_maps import Mapped
     from pipeline.source.columns import Columns
-    from pipeline.source.splits import Key
+    from protocol.topic_partition import TopicPartition
 
 MAP: Final = "map"
 TIME: Final = "time"
@@ -80,12 +80,12 @@ class Row:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def source(self) -> Key:
+    def source(self) -> TopicPartition:
         """The partition in the source."""
         return self.topic, self.partition
 
     @property
-    def target(self) -> Key:
+    def target(self) -> TopicPartition:
         """The partition in the target."""
         return self.target_topic, self.target_partition
 
@@ -114,9 +114,9 @@ class Planner:
 
     def row(
         self,
-        key: Key,
+        key: TopicPartition,
         committed: GroupOffset,
-        target: Key,
+        target: TopicPartition,
         mapped: Mapped | None,
         on_target: GroupOffset | None,
     ) -> Row:
@@ -157,7 +157,7 @@ class Planner:
                 f"the group has committed {row.committed_on_target} there already: --apply replaces it"
             )
 
-    def _ends(self, client: Client, key: Key) -> tuple[int, int]:
+    def _ends(self, client: Client, key: TopicPartition) -> tuple[int, int]:
         topic, partition = key
         isolation = ISOLATED if self._options.isolation == source.READ_COMMITTED else OPEN
         start = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
@@ -365,7 +365,7 @@ class Planner:
 
 
 def _read(
-    brokers: str, key: Key, offsets: tuple[int, int], depth: int, isolation: Any
+    brokers: str, key: TopicPartition, offsets: tuple[int, int], depth: int, isolation: Any
 ) -> Iterator[Columns]:
     if offsets[0] >= offsets[1]:
         return

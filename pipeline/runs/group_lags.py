@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pipeline.engine.audit import Example
-    from pipeline.source.splits import Key
+    from protocol.topic_partition import TopicPartition
 
 
 def lags(
     cluster: str,
     groups: Sequence[str],
-    ends: Mapping[Key, tuple[int, int]],
-    newest: Mapping[Key, Example | None],
+    ends: Mapping[TopicPartition, tuple[int, int]],
+    newest: Mapping[TopicPartition, Example | None],
     logs: Sequence[str] | None,
     upto: Literal["high-watermark", "log-end"],
     now_ms: int,
@@ -52,7 +52,7 @@ def lags(
 
 def _row(
     group: str,
-    key: Key,
+    key: TopicPartition,
     offset: int,
     end: int,
     event: int | None,
@@ -78,7 +78,7 @@ def _row(
 
 
 def _times_at(
-    key: Key,
+    key: TopicPartition,
     offset: int,
     end: int,
     cluster: str,

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pipeline.replay.offset_map import PartitionMap
-    from pipeline.source.splits import Key
+    from protocol.topic_partition import TopicPartition
 
 
 class Mapped(NamedTuple):
     """The map of one partition. `hole` says why it may lack records that are in the target."""
 
-    target: Key
+    target: TopicPartition
     offsets: OffsetMap
     hole: str | None
 
 
-def load(places: Sequence[str]) -> dict[Key, Mapped]:
+def load(places: Sequence[str]) -> dict[TopicPartition, Mapped]:
     """Reads map files, or those below directories of runs with their rounds, by source partition.
 
     Raises UsageError if there is none, PipelineError for maps that contradict each other.
     """
-    parts: dict[Key, list[PartitionMap]] = {}
-    holes: dict[Key, str] = {}
+    parts: dict[TopicPartition, list[PartitionMap]] = {}
+    holes: dict[TopicPartition, str] = {}
     for place in places:
         for path in _files(Path(place)):
             incomplete = _incomplete(path)
@@ -48,7 +48,7 @@ def load(places: Sequence[str]) -> dict[Key, Mapped]:
     return {key: _together(key, found, holes.get(key)) for key, found in parts.items()}
 
 
-def topics_of(maps: Mapping[Key, Mapped]) -> dict[str, str]:
+def topics_of(maps: Mapping[TopicPartition, Mapped]) -> dict[str, str]:
     """Returns the name in the target of each topic in the maps."""
     return {topic: mapped.target[0] for (topic, _), mapped in maps.items()}
 
@@ -65,7 +65,7 @@ def _files(place: Path) -> list[Path]:
     return found
 
 
-def _incomplete(path: Path) -> set[Key]:
+def _incomplete(path: Path) -> set[TopicPartition]:
     """Returns the target partitions that stopped or have an incomplete map, by the run's report."""
     try:
         report = json.loads((path.parent / REPORT).read_text(encoding="utf-8"))
@@ -80,7 +80,7 @@ def _incomplete(path: Path) -> set[Key]:
         raise PipelineError(f"{path.parent / REPORT} is no report of a mirror: {error}") from error
 
 
-def _together(key: Key, found: Sequence[PartitionMap], hole: str | None) -> Mapped:
+def _together(key: TopicPartition, found: Sequence[PartitionMap], hole: str | None) -> Mapped:
     targets = {(one.target_topic, one.target_partition) for one in found}
     where = f"{key[0]}-{key[1]}"
     if len(targets) > 1:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pipeline.engine.whatif import Policy, Rules
     from pipeline.replay.targets import Target
     from pipeline.session import Session
-    from pipeline.source.splits import Key
+    from protocol.topic_partition import TopicPartition
 
 _STAMP: Final = "message.timestamp.type"
 _BASIS: Final = "retention.time.basis"
@@ -90,7 +90,7 @@ class Run:
         problems = self._archive.problems()
         if problems:
             raise PipelineError(f"{store.place} is not sound: {problems[0]} (archive verify)")
-        self._files: dict[Key, list[File]] = {}
+        self._files: dict[TopicPartition, list[File]] = {}
         for one in self._archive.files:
             self._files.setdefault(one.key, []).append(one)
         self.topics = self._topics()
@@ -116,7 +116,7 @@ class Run:
             raise UsageError(f"{self.store.place} has no such topic")
         return found
 
-    def _bounds(self) -> dict[Key, Bounds]:
+    def _bounds(self) -> dict[TopicPartition, Bounds]:
         """Returns the selection of records for each partition."""
         low_time, high_time = range_of(self.options)
         timed = Bounds(low_time=low_time, high_time=high_time)
@@ -141,7 +141,7 @@ class Run:
         given: Sequence[tuple[str, int, int, int]] = self.options.offsets
         return given
 
-    def _wanted(self, key: Key) -> tuple[File, ...]:
+    def _wanted(self, key: TopicPartition) -> tuple[File, ...]:
         return tuple(filter(self.bounds[key].wants, self._files.get(key, ())))
 
     # --- before ----------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from client import Fetched
     from pipeline.source.columns import Columns, Ints
     from pipeline.source.reading import Options
-    from pipeline.source.splits import Key, Selection
+    from pipeline.source.splits import Selection
+    from protocol.topic_partition import TopicPartition
 
 _FETCH_BYTES: Final = 8 << 20
 _RECORD_BYTES: Final = 100  # the assumed size of a record if it is unknown
@@ -71,17 +72,17 @@ def plan(selection: Selection, addresses: str) -> list[Split]:
     return splits
 
 
-def ranges(selection: Selection, addresses: str) -> dict[Key, tuple[int, int]]:
+def ranges(selection: Selection, addresses: str) -> dict[TopicPartition, tuple[int, int]]:
     """Return start and end of the wanted partitions. Raises SourceError and ClientError."""
     with Client(addresses) as client:
         return _ranges(selection, client)
 
 
-def _ranges(selection: Selection, client: Client) -> dict[Key, tuple[int, int]]:
+def _ranges(selection: Selection, client: Client) -> dict[TopicPartition, tuple[int, int]]:
     isolation = ISOLATED if selection.isolation == READ_COMMITTED else OPEN
     topics = client.topics()
     selection.check_found(set(topics))
-    found: dict[Key, tuple[int, int]] = {}
+    found: dict[TopicPartition, tuple[int, int]] = {}
     for name in sorted(topics):
         if not selection.wants(name):
             continue

@@ -36,7 +36,8 @@ from storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pipeline.source.splits import Key, Selection
+    from pipeline.source.splits import Selection
+    from protocol.topic_partition import TopicPartition
     from storage.log.times.partition_times import PartitionTimes
 
 _SMALL = 1 << 20  # a log up to this size is read from its start, without its index
@@ -49,7 +50,7 @@ def plan(selection: Selection, roots: Sequence[str]) -> list[Split]:
     ]
 
 
-def ranges(selection: Selection, roots: Sequence[str]) -> dict[Key, tuple[int, int]]:
+def ranges(selection: Selection, roots: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
     """Return start and end of the wanted partitions. Raises SourceError and OSError."""
     return {
         (log.topic, log.partition): _Planner(log, selection).range()
@@ -72,9 +73,9 @@ def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
     return wanted
 
 
-def find(roots: Sequence[str]) -> dict[Key, Log]:
+def find(roots: Sequence[str]) -> dict[TopicPartition, Log]:
     """Find every partition of log directories. Raises SourceError for one that occurs twice."""
-    logs: dict[Key, Log] = {}
+    logs: dict[TopicPartition, Log] = {}
     for root in roots:
         for log in _logs_of(root):
             key = log.topic, log.partition
@@ -111,8 +112,8 @@ def _logs_of(root: str) -> Iterator[Log]:
 class _About(NamedTuple):
     """What the files of a log directory say about its partitions."""
 
-    watermarks: dict[Key, int]
-    starts: dict[Key, int]
+    watermarks: dict[TopicPartition, int]
+    starts: dict[TopicPartition, int]
     was_clean: bool
 
 
@@ -124,7 +125,9 @@ def _about(root: str) -> _About:
     )
 
 
-def _log(key: Key, directory: str, entries: Sequence[places.Entry], about: _About) -> Log:
+def _log(
+    key: TopicPartition, directory: str, entries: Sequence[places.Entry], about: _About
+) -> Log:
     sizes: dict[int, int] = {}
     suffixes: dict[int, set[str]] = {}
     snapshots = []
@@ -163,7 +166,7 @@ def _unfinished(entries: Sequence[places.Entry], sizes: dict[int, int]) -> str |
     return None
 
 
-def _checkpoint(root: str, name: str) -> dict[Key, int]:
+def _checkpoint(root: str, name: str) -> dict[TopicPartition, int]:
     place = places.join(root, name)
     data = places.read(place)
     if not data:  # Kafka creates them empty

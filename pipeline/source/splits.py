@@ -17,10 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pipeline.source import places
 from storage import filenames
+
+if TYPE_CHECKING:
+    from protocol.topic_partition import TopicPartition
 
 HIGH_WATERMARK: Final = "high-watermark"
 LOG_END: Final = "log-end"
@@ -36,7 +39,6 @@ _OPENING_BYTES: Final = 1 << 20  # the cost of opening a segment or asking a bro
 _LEAST_GROUPS: Final = 32
 ALL_TRUSTED: Final = 2**63 - 1
 
-Key = tuple[str, int]
 Spans = Mapping[int, Sequence[tuple[int, int]]]
 
 
@@ -143,7 +145,7 @@ class Selection:
     split_bytes: int = SPLIT_BYTES
     split_offsets: int = SPLIT_OFFSETS
     trust_time_index: bool = False
-    offsets: Mapping[Key, tuple[int, int]] | None = None
+    offsets: Mapping[TopicPartition, tuple[int, int]] | None = None
     allow_gone: bool = False
     within: Within = Within()
 
@@ -180,7 +182,7 @@ class Selection:
             return re.fullmatch(self.pattern, topic) is not None
         return not topic.startswith("__")
 
-    def wants_partition(self, key: Key) -> bool:
+    def wants_partition(self, key: TopicPartition) -> bool:
         """Return whether a partition is selected."""
         if self.offsets is not None and key not in self.offsets:
             return False
@@ -193,12 +195,12 @@ class Selection:
         if missing:
             raise SourceError(f"there is no topic {', '.join(missing)}")
 
-    def check_partitions(self, found: set[Key]) -> None:
+    def check_partitions(self, found: set[TopicPartition]) -> None:
         """Raise SourceError if a partition with fixed offsets does not exist."""
         for topic, partition in sorted(set(self.offsets or ()) - found):
             raise SourceError(f"there is no partition {topic}-{partition}")
 
-    def range_of(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def range_of(self, key: TopicPartition, start: int, end: int) -> tuple[int, int]:
         """Return the offsets to read of a partition whose log goes from `start` to before `end`.
 
         Raises SourceError if the log does not have a fixed range (any more).
@@ -208,7 +210,7 @@ class Selection:
         last = min(last, self.within.end_offset)
         return first, max(first, last)
 
-    def _frozen(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def _frozen(self, key: TopicPartition, start: int, end: int) -> tuple[int, int]:
         if self.offsets is None:
             return start, end
         first, last = self.offsets.get(key, (0, 0))
@@ -246,9 +248,9 @@ def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list
     return groups
 
 
-def offsets_of(splits: Sequence[Split]) -> dict[Key, tuple[int, int]]:
+def offsets_of(splits: Sequence[Split]) -> dict[TopicPartition, tuple[int, int]]:
     """Return start and end offset of each partition's splits, as in `Selection.offsets`."""
-    ranges: dict[Key, tuple[int, int]] = {}
+    ranges: dict[TopicPartition, tuple[int, int]] = {}
     for split in splits:
         key = split.topic, split.partition
         start, end = ranges.get(key, (split.start_offset, split.end_offset))

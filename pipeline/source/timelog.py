@@ -51,7 +51,8 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pipeline.source.splits import Key, Selection
+    from pipeline.source.splits import Selection
+    from protocol.topic_partition import TopicPartition
 
     Offsets = dict[str, dict[str, int]]
 
@@ -221,7 +222,7 @@ class _Settings:
         except ValueError as error:
             raise OptionError(f"{name}: {error}") from error
 
-    def _offsets(self) -> dict[Key, tuple[int, int]] | None:
+    def _offsets(self) -> dict[TopicPartition, tuple[int, int]] | None:
         text = self._given.get("offsets")
         if text is None:
             return None
@@ -402,20 +403,20 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
         """Do nothing: there are no resources to release."""
 
 
-def _ranges(settings: _Settings) -> dict[Key, tuple[int, int]]:
+def _ranges(settings: _Settings) -> dict[TopicPartition, tuple[int, int]]:
     from pipeline.source import access
 
     return access.ranges(settings.selection, logs=settings.logs, brokers=settings.brokers)
 
 
-def _nested(offsets: Mapping[Key, int]) -> Offsets:
+def _nested(offsets: Mapping[TopicPartition, int]) -> Offsets:
     nested: Offsets = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
     return nested
 
 
-def _flat(offsets: Offsets) -> dict[Key, int]:
+def _flat(offsets: Offsets) -> dict[TopicPartition, int]:
     return {
         (topic, int(partition)): offset
         for topic, partitions in offsets.items()
@@ -423,7 +424,9 @@ def _flat(offsets: Offsets) -> dict[Key, int]:
     }
 
 
-def _share(starts: Mapping[Key, int], ends: Mapping[Key, int], most: int) -> dict[Key, int]:
+def _share(
+    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
+) -> dict[TopicPartition, int]:
     """Distribute `most` offsets over the partitions by their size; at least one advances."""
     left = {key: end - starts[key] for key, end in ends.items() if end > starts[key]}
     total = sum(left.values())

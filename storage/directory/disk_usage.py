@@ -14,19 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    Key = tuple[str, int]
+    from protocol.topic_partition import TopicPartition
 
 
 class DiskUsage(NamedTuple):
     """The bytes of each partition's log in one log directory, and the size of its volume."""
 
     path: Path
-    sizes: Mapping[Key, int]
+    sizes: Mapping[TopicPartition, int]
     total_bytes: int
     usable_bytes: int
 
 
-def measure(path: Path, opened: Mapping[Key, int], wanted: Collection[Key] | None) -> DiskUsage:
+def measure(
+    path: Path, opened: Mapping[TopicPartition, int], wanted: Collection[TopicPartition] | None
+) -> DiskUsage:
     """Return the disk usage of a log directory, for the wanted partitions (None: all) that are in it.
 
     `opened` holds the log sizes of the open partitions. A partition that is deleted meanwhile is

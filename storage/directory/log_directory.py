@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from protocol.topic_partition import TopicPartition
     from storage.log.partition import Partition
 
-    Key = tuple[str, int]  # topic and partition
-    Offsets = dict[Key, int]
+    Offsets = dict[TopicPartition, int]
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -49,7 +49,7 @@ class LogDirectory:
         self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
         self.cleaned_offsets = _read(path / filenames.CLEANER_CHECKPOINT)
         # The partitions that its checkpoints on disk may name.
-        self.noted: set[Key] = (
+        self.noted: set[TopicPartition] = (
             self.recovery_points.keys()
             | self.log_start_offsets.keys()
             | self.cleaned_offsets.keys()
@@ -59,7 +59,7 @@ class LogDirectory:
             files.unlink(marker)
             files.sync(path)
 
-    def path_of(self, key: Key) -> Path:
+    def path_of(self, key: TopicPartition) -> Path:
         """Return the path of a partition that is in this directory or is to be created in it."""
         return self.path / filenames.partition_directory(*key)
 
@@ -71,7 +71,7 @@ class LogDirectory:
         """Write the mark of a clean stop; raises OSError."""
         files.replace(self.path / filenames.CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
 
-    def note(self, key: Key, partition: Partition) -> None:
+    def note(self, key: TopicPartition, partition: Partition) -> None:
         """Take the offsets of an open partition into the next checkpoints."""
         self.recovery_points[key] = partition.recovery_point
         if partition.log_start_offset > partition.segments[0].base_offset:
@@ -81,17 +81,19 @@ class LogDirectory:
         if partition.cleaned_offset is not None:
             self.cleaned_offsets[key] = partition.cleaned_offset
 
-    def durable_offset(self, key: Key) -> int:
+    def durable_offset(self, key: TopicPartition) -> int:
         """Return the offset before which, by the checkpoint on disk, a log is durable."""
         return self._written.get(filenames.RECOVERY_POINT_CHECKPOINT, {}).get(key, 0)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: TopicPartition) -> None:
         """Leave a partition out of the next checkpoints."""
         self.recovery_points.pop(key, None)
         self.log_start_offsets.pop(key, None)
         self.cleaned_offsets.pop(key, None)
 
-    def write_checkpoints(self, here: Iterable[Key], opened: Mapping[Key, Partition]) -> None:
+    def write_checkpoints(
+        self, here: Iterable[TopicPartition], opened: Mapping[TopicPartition, Partition]
+    ) -> None:
         """Write the checkpoints that have changed, for the partitions that are `here`.
 
         High watermarks are written for the open partitions only. For one thread at a time. Raises

@@ -14,9 +14,9 @@ from storage.directory.log_directory import LogDirectoryError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from protocol.topic_partition import TopicPartition
     from storage.directory.log_directory import LogDirectory
 
-    Key = tuple[str, int]  # topic and partition
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -26,26 +26,26 @@ class PartitionIndex:
 
     def __init__(self) -> None:
         """Begin with no partitions."""
-        self._directories: dict[Key, LogDirectory] = {}
+        self._directories: dict[TopicPartition, LogDirectory] = {}
         self._indexes: dict[str, set[int]] = {}  # the partitions of each topic
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: TopicPartition) -> bool:
         return key in self._directories
 
-    def get(self, key: Key) -> LogDirectory | None:
+    def get(self, key: TopicPartition) -> LogDirectory | None:
         """Return the log directory of a partition, None if the partition does not exist here."""
         return self._directories.get(key)
 
-    def path_of(self, key: Key) -> Path | None:
+    def path_of(self, key: TopicPartition) -> Path | None:
         """Return a partition's own directory, None if the partition does not exist here."""
         directory = self._directories.get(key)
         return None if directory is None else directory.path_of(key)
 
-    def items(self) -> list[tuple[Key, LogDirectory]]:
+    def items(self) -> list[tuple[TopicPartition, LogDirectory]]:
         """List the partitions with their log directories, as of now."""
         return list(self._directories.items())
 
-    def names(self) -> list[Key]:
+    def names(self) -> list[TopicPartition]:
         """List the partitions in order."""
         return sorted(self._directories)
 
@@ -53,13 +53,13 @@ class PartitionIndex:
         """Return the partition numbers of a topic."""
         return frozenset(self._indexes.get(topic, ()))
 
-    def put(self, key: Key, directory: LogDirectory) -> None:
+    def put(self, key: TopicPartition, directory: LogDirectory) -> None:
         """Add a partition to a log directory."""
         self._directories[key] = directory
         self._indexes.setdefault(key[0], set()).add(key[1])
         directory.partitions += 1
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: TopicPartition) -> None:
         """Remove a partition, also from the next checkpoints of its log directory."""
         directory = self._directories.pop(key)
         indexes = self._indexes[key[0]]

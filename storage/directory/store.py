@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config.topic import TopicConfig
+    from protocol.topic_partition import TopicPartition
 
-    Key = tuple[str, int]
-    Offsets = dict[Key, int]
+    Offsets = dict[TopicPartition, int]
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -64,12 +64,14 @@ class LogStore:
         self._boot_id = boot_id
         self._directories: list[LogDirectory] = []
         self._partition_index = PartitionIndex()
-        self._open: dict[Key, Partition] = {}
+        self._open: dict[TopicPartition, Partition] = {}
         self._configs: dict[str, TopicConfig] = {}
-        self._leader_epochs: dict[Key, int] = {}  # of partitions that were not open when read
+        # Of partitions that were not open when read.
+        self._leader_epochs: dict[TopicPartition, int] = {}
         self._opened_ms = 0
         self._changing = threading.RLock()  # which partitions there are, and which are open
-        self._exclusive: set[Key] = set()  # partitions that a thread opens, renames or deletes
+        # Partitions that a thread opens, renames or deletes.
+        self._exclusive: set[TopicPartition] = set()
         self._released = threading.Condition(self._changing)
         self._checkpointing = threading.RLock()  # one at a time, and none after the last
 
@@ -182,7 +184,7 @@ class LogStore:
         return key not in self._open and key in self._partition_index
 
     @contextlib.contextmanager
-    def _exclusive_access(self, key: Key) -> Iterator[None]:
+    def _exclusive_access(self, key: TopicPartition) -> Iterator[None]:
         """Let only this thread open, rename or delete a partition; other partitions are unaffected."""
         with self._changing:
             self._released.wait_for(lambda: key not in self._exclusive)
@@ -194,7 +196,7 @@ class LogStore:
                 self._exclusive.remove(key)
                 self._released.notify_all()
 
-    def names(self) -> list[tuple[str, int]]:
+    def names(self) -> list[TopicPartition]:
         """List (topic, partition) of every partition here, open or not."""
         return self._partition_index.names()
 
@@ -231,7 +233,7 @@ class LogStore:
             return partition.leader_epoch
         return self._leader_epochs.get(key) if key in self._partition_index else 0
 
-    def read_leader_epochs(self, keys: Iterable[Key]) -> None:
+    def read_leader_epochs(self, keys: Iterable[TopicPartition]) -> None:
         """Read the leader epochs of partitions without opening them; 0 where one cannot be read."""
         for key in keys:
             path = self._partition_index.path_of(key)
@@ -304,7 +306,7 @@ class LogStore:
         with self._changing:
             return self._create_partition(topic, topic_id, index, config, now_ms)
 
-    def _uncheckpoint(self, key: Key) -> None:
+    def _uncheckpoint(self, key: TopicPartition) -> None:
         """Remove a deleted log from the checkpoints: a new log of the same name begins at 0."""
         with self._checkpointing, self._changing:
             if key in self._partition_index or not self._directories:
@@ -367,13 +369,13 @@ class LogStore:
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
 
-    def _stop(self, key: Key) -> None:
+    def _stop(self, key: TopicPartition) -> None:
         """Wait until no thread writes files of a partition to be deleted; needs exclusive access."""
         partition = self._open.get(key)
         if partition is not None:
             partition.mark_deleted()
 
-    def _rename_away(self, key: Key, name: str) -> Path | None:
+    def _rename_away(self, key: TopicPartition, name: str) -> Path | None:
         """Remove a partition from the index and rename its directory, durably; None if it does not exist.
 
         Raises OSError.
@@ -449,7 +451,7 @@ class LogStore:
                 if partition is not None:
                     partition.config = config
 
-    def _open_partition(self, key: Key) -> Partition | None:
+    def _open_partition(self, key: TopicPartition) -> Partition | None:
         """Open a partition, with exclusive access; None if it does not exist here. Raises OSError."""
         partition = self._open.get(key)
         directory = self._partition_index.get(key)

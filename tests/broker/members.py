@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
 
+    from protocol.topic_partition import TopicPartition
     from tests.broker.subject import Subject
 
 LOAD_IN_PROGRESS, REBALANCE_IN_PROGRESS = 14, 27
@@ -213,7 +214,7 @@ def fetched(
     )
 
 
-def all_fetched(connection: Any, group: str) -> dict[tuple[str, int], int]:
+def all_fetched(connection: Any, group: str) -> dict[TopicPartition, int]:
     """Every offset of a group, once the broker has read them."""
 
     def ask() -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.oracle import wire
 
 if TYPE_CHECKING:
+    from protocol.topic_partition import TopicPartition
     from tests.broker.subject import Subject
 
 
@@ -50,7 +51,7 @@ class Pipe(wire.Connection):
 
     def __init__(self, broker: Subject, timeout_s: float = 60) -> None:
         super().__init__(broker.bootstrap, timeout_s=timeout_s)
-        self.asked: list[tuple[str, int]] = []
+        self.asked: list[TopicPartition] = []
 
     def push(self, api: str, version: int, **fields: Any) -> None:
         """Send one request; its correlation id is its number."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from client.flow import Call
+    from protocol.topic_partition import TopicPartition
 
 __all__ = ["EARLIEST", "LATEST", "UNSAYABLE_MS", "Cluster", "connect", "raised_as_sentences"]
 
@@ -68,8 +69,6 @@ _GROUP_SENTENCES = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is still reading its groups: try again",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "it has no coordinator yet: try again",
 }
-
-Place = tuple[str, int]  # a topic and a partition
 
 
 class Partition(NamedTuple):
@@ -112,7 +111,7 @@ class Member(NamedTuple):
     instance_id: str | None
     client_id: str
     host: str
-    assigned: tuple[Place, ...] | None
+    assigned: tuple[TopicPartition, ...] | None
 
 
 class Group(NamedTuple):
@@ -317,20 +316,20 @@ class Cluster:
             tuple(sorted(members, key=lambda each: (each.client_id, each.member_id))),
         )
 
-    def committed(self, name: str) -> dict[Place, GroupOffset]:
+    def committed(self, name: str) -> dict[TopicPartition, GroupOffset]:
         """Returns the committed offsets of a group by partition."""
         with _group_sentences(name):
             found = self.client.offset_fetch(name)
         return {place: one for place, one in sorted(found.items()) if one.offset >= 0}
 
-    def commit(self, name: str, offsets: Mapping[Place, int]) -> None:
+    def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits offsets for a group without members, in every partition where that succeeds."""
         with _group_sentences(name):
             self.client.offset_commit(
                 name, {place: GroupOffset(offset) for place, offset in offsets.items()}
             )
 
-    def delete_offsets(self, name: str, places: Iterable[Place]) -> None:
+    def delete_offsets(self, name: str, places: Iterable[TopicPartition]) -> None:
         """Deletes the committed offsets of a group in these partitions."""
         with _group_sentences(name):
             self.client.perform(group_calls.delete_offsets(name, places))
@@ -392,7 +391,7 @@ def _topic(answer: Any) -> Topic:
 
 
 def _member(found: Any, *, is_consumer: bool) -> Member:
-    assigned: tuple[Place, ...] | None = None
+    assigned: tuple[TopicPartition, ...] | None = None
     if is_consumer:
         with contextlib.suppress(ValueError):
             assigned = group_calls.assigned_partitions(found.member_assignment)

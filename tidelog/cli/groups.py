@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from client import GroupOffset
-    from tidelog.cli.cluster import Member, Place
+    from protocol.topic_partition import TopicPartition
+    from tidelog.cli.cluster import Member
 
 _PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
 _PLACES_HELP = "a topic, or some of its partitions: TOPIC:0,2"
@@ -109,7 +110,7 @@ def _describe(options: argparse.Namespace) -> None:
         _tell_lags(group, lags)
 
 
-def _readers(group: Group) -> dict[Place, Member]:
+def _readers(group: Group) -> dict[TopicPartition, Member]:
     return {place: member for member in group.members for place in member.assigned or ()}
 
 
@@ -289,10 +290,10 @@ def _delete_offsets(options: argparse.Namespace) -> None:
 
 
 def _committed_there(
-    group: str, committed: dict[Place, GroupOffset], wanted: dict[str, list[int] | None]
-) -> list[Place]:
+    group: str, committed: dict[TopicPartition, GroupOffset], wanted: dict[str, list[int] | None]
+) -> list[TopicPartition]:
     """Returns the selected partitions that have committed offsets. Raises CommandError."""
-    found: list[Place] = []
+    found: list[TopicPartition] = []
     for topic, numbers in wanted.items():
         there = [place for place in committed if place[0] == topic]
         if not there:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from client import GroupOffset
     from client.consumer import Consumed
-    from tidelog.cli.cluster import Cluster, Place
+    from protocol.topic_partition import TopicPartition
+    from tidelog.cli.cluster import Cluster
 
 _NO_TIME = -1
 _POLL_MS = 200
@@ -39,7 +40,7 @@ class Unread(NamedTuple):
 class Lag(NamedTuple):
     """The lag of a group in one partition. None: nothing is committed there, or it is unknown."""
 
-    place: Place
+    place: TopicPartition
     committed: int | None
     start: int | None
     end: int | None
@@ -64,7 +65,10 @@ _Times = Unread | _Nothing | _Unknown
 
 
 def measure(
-    cluster: Cluster, http: str, committed: Mapping[Place, GroupOffset], also: Iterable[Place] = ()
+    cluster: Cluster,
+    http: str,
+    committed: Mapping[TopicPartition, GroupOffset],
+    also: Iterable[TopicPartition] = (),
 ) -> list[Lag]:
     """Returns the lag of partitions with committed offsets, and of `also`. Raises CommandError."""
     places = sorted({*committed, *also})
@@ -97,13 +101,15 @@ def measure(
     return lags
 
 
-def _ends(cluster: Cluster, places: Iterable[Place]) -> tuple[dict[Place, int], dict[Place, int]]:
+def _ends(
+    cluster: Cluster, places: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Returns log start and log end of these partitions, without those that are gone."""
     wanted: dict[str, list[int]] = {}
     for topic, number in places:
         wanted.setdefault(topic, []).append(number)
     there = {topic.name: topic for topic in cluster.topics() if topic.name in wanted}
-    found: tuple[dict[Place, int], dict[Place, int]] = ({}, {})
+    found: tuple[dict[TopicPartition, int], dict[TopicPartition, int]] = ({}, {})
     for name, told in there.items():
         numbers = [each.number for each in told.partitions if each.number in wanted[name]]
         for ends, at in zip(found, (EARLIEST, LATEST), strict=True):
@@ -139,9 +145,9 @@ def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> La
 # --- the times of the first unread record ---------------------------------------------------------
 
 
-def _told(http: str, firsts: Mapping[Place, int]) -> dict[Place, _Times]:
+def _told(http: str, firsts: Mapping[TopicPartition, int]) -> dict[TopicPartition, _Times]:
     """Returns the times that the HTTP port reports."""
-    found: dict[Place, _Times] = {}
+    found: dict[TopicPartition, _Times] = {}
     for (topic, number), first in firsts.items():
         path = ("topics", topic, "partitions", str(number), "records", str(first), "times")
         try:
@@ -159,12 +165,12 @@ def _told(http: str, firsts: Mapping[Place, int]) -> dict[Place, _Times]:
 
 
 def _fetched(
-    cluster: Cluster, firsts: Mapping[Place, int], ends: Mapping[Place, int]
-) -> dict[Place, _Times]:
+    cluster: Cluster, firsts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, _Times]:
     """Returns the times of fetched records, without append times. Raises CommandError."""
     if not firsts:
         return {}
-    found: dict[Place, _Times] = {}
+    found: dict[TopicPartition, _Times] = {}
     consumer = Consumer(cluster.client, firsts, partition_max_bytes=_FETCH_BYTES)
     until = time.monotonic() + _SILENT_S
     while consumer.positions and time.monotonic() < until:

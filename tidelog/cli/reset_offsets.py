@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from client import GroupOffset
-    from tidelog.cli.cluster import Cluster, Place
+    from protocol.topic_partition import TopicPartition
+    from tidelog.cli.cluster import Cluster
 
 Wanted = dict[str, list[int] | None]
 _LAST = 2**63 - 1
@@ -41,7 +42,7 @@ _LAST = 2**63 - 1
 class Plan(NamedTuple):
     """The new offset of a group in one partition; `note` says what differs from the request."""
 
-    place: Place
+    place: TopicPartition
     committed: int | None
     offset: int
     note: str = ""
@@ -119,7 +120,7 @@ def _check(wanted: Wanted, options: argparse.Namespace) -> None:
 def _plans(
     cluster: Cluster,
     wanted: Wanted,
-    committed: Mapping[Place, GroupOffset],
+    committed: Mapping[TopicPartition, GroupOffset],
     options: argparse.Namespace,
 ) -> list[Plan]:
     """Returns the new offset for each partition. Raises CommandError."""
@@ -143,10 +144,10 @@ def _plans(
 def _places(
     cluster: Cluster,
     wanted: Wanted,
-    committed: Mapping[Place, GroupOffset],
+    committed: Mapping[TopicPartition, GroupOffset],
     options: argparse.Namespace,
-    targets: Iterable[Place] | None,
-) -> list[Place]:
+    targets: Iterable[TopicPartition] | None,
+) -> list[TopicPartition]:
     """Returns the selected partitions, all of which exist. Raises CommandError."""
     if options.all_topics:
         targets = committed
@@ -168,7 +169,9 @@ def _places(
     return found
 
 
-def _offsets(cluster: Cluster, places: Sequence[Place], at: int) -> dict[Place, int]:
+def _offsets(
+    cluster: Cluster, places: Sequence[TopicPartition], at: int
+) -> dict[TopicPartition, int]:
     """Returns the ListOffsets answers for these partitions."""
     found = {}
     for topic in dict.fromkeys(topic for topic, _ in places):
@@ -180,11 +183,11 @@ def _offsets(cluster: Cluster, places: Sequence[Place], at: int) -> dict[Place, 
 
 def _targets(
     cluster: Cluster,
-    places: Sequence[Place],
-    committed: Mapping[Place, GroupOffset],
+    places: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, GroupOffset],
     options: argparse.Namespace,
-    log: tuple[Mapping[Place, int], Mapping[Place, int]],
-) -> dict[Place, tuple[int, str]]:
+    log: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]],
+) -> dict[TopicPartition, tuple[int, str]]:
     """Returns the requested offset for each partition, with a note. Raises CommandError."""
     starts, ends = log
     if options.to_earliest:
@@ -226,10 +229,10 @@ def _number(option: str, text: str) -> int:
 
 def _at_time(
     cluster: Cluster,
-    places: Sequence[Place],
+    places: Sequence[TopicPartition],
     options: argparse.Namespace,
-    ends: Mapping[Place, int],
-) -> dict[Place, tuple[int, str]]:
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, tuple[int, str]]:
     """Returns the first record at or after a time in each partition. Raises CommandError."""
     here = cluster.is_at(options.http, places[0][0])  # None: this broker has no HTTP port
     now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
@@ -269,7 +272,7 @@ def _row(topic: str, row: Mapping[str, Any]) -> tuple[int, str]:
     return row["offset"], ""
 
 
-def _from_file(path: str, group: str) -> dict[Place, tuple[int, str]]:
+def _from_file(path: str, group: str) -> dict[TopicPartition, tuple[int, str]]:
     """Parses a file of topic,partition,offset or group,topic,partition,offset.
 
     Raises CommandError.
@@ -279,7 +282,7 @@ def _from_file(path: str, group: str) -> dict[Place, tuple[int, str]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise CommandError(f"--from-file {path}: {reason}", USAGE) from None
-    found: dict[Place, tuple[int, str]] = {}
+    found: dict[TopicPartition, tuple[int, str]] = {}
     for number, row in enumerate(csv.reader(text.splitlines()), 1):
         where = f"--from-file {path}, line {number}"
         fields = [field.strip() for field in row]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from protocol.topic_partition import TopicPartition
+
 LOGS_EACH = 20
 SEGMENT_BYTES = 4_000
 FILLER_BYTES = 3_700
@@ -48,7 +50,6 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
     "packed": {**_BASE, "compression.type": "lz4"},
     "both": {**_BASE, "cleanup.policy": "compact,delete"},
 }
-Name = tuple[str, int]
 
 
 class Left(NamedTuple):
@@ -61,14 +62,14 @@ class Left(NamedTuple):
     headers: tuple[tuple[bytes, bytes | None], ...]
 
 
-def names() -> list[Name]:
+def names() -> list[TopicPartition]:
     return [(topic, index) for topic in TOPICS for index in range(LOGS_EACH)]
 
 
 class Writer:
     """Makes the record sets of one log, always the same ones."""
 
-    def __init__(self, name: Name, base_ms: int) -> None:
+    def __init__(self, name: TopicPartition, base_ms: int) -> None:
         self.chance = random.Random(f"{name}")
         self.topic = name[0]
         self.base_ms = base_ms
@@ -115,7 +116,9 @@ class Writer:
         return dict(self.written)
 
 
-def written(base_ms: int) -> tuple[list[list[dict[Name, bytes]]], dict[Name, Writer]]:
+def written(
+    base_ms: int,
+) -> tuple[list[list[dict[TopicPartition, bytes]]], dict[TopicPartition, Writer]]:
     """Part by part and round by round, one record set for each log; and who wrote them."""
     writers = {name: Writer(name, base_ms) for name in names()}
     parts = []
@@ -157,7 +160,7 @@ def create(broker: Broker) -> None:
         wait_for_leaders(connection, dict.fromkeys(TOPICS, LOGS_EACH))
 
 
-def write(connection: wire.Connection, sets: Mapping[Name, bytes]) -> None:
+def write(connection: wire.Connection, sets: Mapping[TopicPartition, bytes]) -> None:
     """One record set for each log, in one request."""
     data = [
         {
@@ -192,7 +195,7 @@ def may_clean(connection: wire.Connection, ratio: str) -> None:
     wait_for_changes(connection)
 
 
-def cleaned_offsets(log_dir: Path) -> dict[Name, int]:
+def cleaned_offsets(log_dir: Path) -> dict[TopicPartition, int]:
     """Up to where each log is clean, as the broker has written it down."""
     try:
         lines = (log_dir / CHECKPOINT).read_text().splitlines()[2:]
@@ -202,7 +205,7 @@ def cleaned_offsets(log_dir: Path) -> dict[Name, int]:
     return {(row[0], int(row[1])): int(row[2]) for row in rows if len(row) == 3}
 
 
-def wait_until_clean(broker: Broker, wanted: Mapping[Name, int]) -> None:
+def wait_until_clean(broker: Broker, wanted: Mapping[TopicPartition, int]) -> None:
     """Until every log is clean up to an offset."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
@@ -218,9 +221,9 @@ def wait_until_clean(broker: Broker, wanted: Mapping[Name, int]) -> None:
 
 def fill_and_clean(
     broker: Broker,
-    parts: Sequence[Sequence[Mapping[Name, bytes]]],
-    ends: Sequence[Mapping[Name, int]],
-) -> Iterator[dict[Name, list[Left]]]:
+    parts: Sequence[Sequence[Mapping[TopicPartition, bytes]]],
+    ends: Sequence[Mapping[TopicPartition, int]],
+) -> Iterator[dict[TopicPartition, list[Left]]]:
     """Part by part: write it, have it cleaned up to `ends`, and tell what is left."""
     create(broker)
     with wire.Connection(broker.bootstrap, timeout_s=60) as connection:
@@ -233,7 +236,7 @@ def fill_and_clean(
             yield {name: left(connection, name) for name in names()}
 
 
-def left(connection: wire.Connection, name: Name) -> list[Left]:
+def left(connection: wire.Connection, name: TopicPartition) -> list[Left]:
     """Every record of a log, as a consumer gets it."""
     topic, index = name
     found: list[Left] = []
@@ -283,7 +286,7 @@ def records_of(batch: Mapping[str, Any], *, stamped: bool) -> Iterator[Left]:
 class Difference(NamedTuple):
     """A log of which two brokers have not kept the same."""
 
-    name: Name
+    name: TopicPartition
     part: int
     only_kafka: list[Left]
     only_tidelog: list[Left]
@@ -294,7 +297,9 @@ class Difference(NamedTuple):
 
 
 def differences(
-    part: int, kafka: Mapping[Name, list[Left]], tidelog: Mapping[Name, list[Left]]
+    part: int,
+    kafka: Mapping[TopicPartition, list[Left]],
+    tidelog: Mapping[TopicPartition, list[Left]],
 ) -> list[Difference]:
     """Logs of which not the same is left, in the same order."""
     found = []

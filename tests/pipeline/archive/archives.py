@@ -6,12 +6,16 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
 from pipeline import cli
 from protocol.records.layout import INT64_MAX
 from tests.pipeline.logs import Seen
+
+if TYPE_CHECKING:
+    from protocol.topic_partition import TopicPartition
 
 DAY_MS = 86_400_000
 TIMES = (-62135596800000, -(2**63), -DAY_MS - 1, -2, -1, 0, 1, 1_700_000_000_000, INT64_MAX)
@@ -67,7 +71,7 @@ def in_force(root, of="archive"):
 
 def contents(root, of="archive"):
     """Every record of an archive, by topic and partition, in the order of offsets."""
-    seen: dict[tuple[str, int], list[Seen]] = {}
+    seen: dict[TopicPartition, list[Seen]] = {}
     for file in in_force(root, of):
         rows = pq.ParquetFile(root / of / file["path"]).read().to_pylist()
         assert len(rows) == file["records"]
