@@ -14,7 +14,7 @@ from broker.groups.coordinator import Coordinator
 from broker.metrics.time_watch import TimeWatch
 from broker.network.connections import Connections
 from broker.partitions.appends import Appends
-from broker.partitions.commits import Commits
+from broker.partitions.group_sync import GroupSync
 from broker.partitions.openings import Openings
 from broker.partitions.waiting import Waiting
 from broker.pools import Pools
@@ -70,10 +70,10 @@ class Node:
         self.metrics = metrics
         self.authorizer = Authorizer()
         self.time_watch = TimeWatch(clock)
-        self.waiting = Waiting()
+        self.waiting = Waiting(self._count)
         self.pools = pools = Pools(store.log_dirs)
-        commits = Commits(pools.syncs.of, metrics)
-        self.appends = Appends(clock, pools.appends, pools.first_appends, commits, self._appended)
+        syncs = GroupSync(pools.syncs.of, self.waiting, metrics)
+        self.appends = Appends(clock, pools.appends, pools.first_appends, syncs, self.waiting)
         self.openings = Openings(store, self.open_log, pools.reads)
         self.coordinator = Coordinator(self)
         self.connections = Connections(self.settings, metrics)
@@ -186,19 +186,17 @@ class Node:
         try:
             await self.pools.checkpoints.run_to_end(self.store.checkpoint)
         finally:
-            self.appends.notify_late()
+            self.waiting.advanced_anywhere()
 
     def offline(self) -> list[Partition]:
         """The logs that a failed disk has put offline."""
         return [each for each in self.store.opened() if each.offline is not None]
 
-    def _appended(self, partition: Partition, appended: Appended) -> None:
-        """Count what may be read now and notify those who wait for it."""
+    def _count(self, partition: Partition, appended: Appended) -> None:
+        """Count an append that others may read now."""
         self.metrics.appended(partition.topic, appended)
         if appended.anomaly is not None:
             self.time_watch.note_anomaly(partition, appended, appended.anomaly)
-        if not appended.duplicate:
-            self.waiting.notify(partition, appended.size)
 
     # -- topics ---------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ order in which their requests arrived. An append takes its offset and its append
 written.
 
 Where the topic asks for it (flush.messages), an append is answered when the log is durable up to
-it. Appends do not wait for each other's syncs; see commits.py.
+it. Appends do not wait for each other's syncs (`group_sync.py`); who waits, waits in `waiting.py`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.clock import Clock
-    from broker.partitions.commits import Commits
+    from broker.partitions.group_sync import GroupSync
+    from broker.partitions.waiting import Waiting
     from broker.pools import Pool
     from config import TopicConfig
     from storage.log.partition import Appended, Partition
@@ -65,26 +64,20 @@ class _Job(NamedTuple):
 class Appends:
     """Runs appends, each partition's in order.
 
-    `notify` is called on the loop with every append whose records may be read from now on, whether
-    or not anybody still waits for its answer.
+    Every append is given to `waiting`, whether or not anybody still waits for its answer.
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        pool: Pool,
-        first_appends: Pool,
-        commits: Commits,
-        notify: Callable[[Partition, Appended], None],
+        self, clock: Clock, pool: Pool, first_appends: Pool, syncs: GroupSync, waiting: Waiting
     ) -> None:
         """`first_appends` runs those that read the log first, which may take seconds."""
         self._clock = clock
         self._pool = pool
         self._first_appends = first_appends
-        self._commits = commits
-        self._notify = notify
+        self._syncs = syncs
+        self._waiting = waiting
+        self._notify = waiting.appended
         self._queues: dict[Partition, deque[_Job]] = {}
-        self._unnotified: dict[Partition, list[Appended]] = {}  # whose sync has failed so far
 
     def is_busy(self, partition: Partition) -> bool:
         """Whether an append of the partition is in a thread or waits for one that is."""
@@ -149,72 +142,25 @@ class Appends:
         *,
         waits: bool,
     ) -> Appended | asyncio.Future[Appended]:
-        """Notify waiting fetches; return the append, or a future that is done when it is durable."""
-        durable = None
+        """Notify those who wait; return the append, or a future that is done when it is durable."""
         is_readable = appended.last_offset < partition.high_watermark
-        # Records that cannot be read yet need a notification later, even if the settings have just
-        # changed, or a checkpoint is about to make them durable.
-        if not is_readable or (partition.has_flush_rules and partition.must_commit):
-            durable = self._commits.up_to(partition, appended.last_offset + 1)
-        elif partition.has_flush_rules:
-            self._commits.later(partition)
         if is_readable:
             self._notify(partition, appended)
-        if durable is None:
+        else:
+            self._waiting.wait_until_readable(partition, appended)
+        # Records that cannot be read yet need a sync, even if the settings have just changed, or a
+        # checkpoint is about to make them durable.
+        if is_readable and not (partition.has_flush_rules and partition.must_commit):
+            if partition.has_flush_rules:
+                self._syncs.request_later(partition)
+            return appended
+        self._syncs.request(partition, appended.last_offset + 1)
+        if not waits:
             return appended
         if answer is None:
             answer = asyncio.get_running_loop().create_future()
-        durable.add_done_callback(
-            partial(self._committed, partition, appended, answer, notifies=not is_readable)
-        )
-        if waits:
-            return answer
-        answer.cancel()
-        return appended
-
-    def _committed(
-        self,
-        partition: Partition,
-        appended: Appended,
-        answer: asyncio.Future[Appended],
-        durable: asyncio.Future[None],
-        *,
-        notifies: bool,
-    ) -> None:
-        """The sync has ended: notify readers, and answer."""
-        error = durable.exception()
-        if notifies and error is not None:
-            self._unnotified.setdefault(partition, []).append(appended)
-        elif notifies:
-            self._notify_late(partition)
-            self._notify(partition, appended)
-        if answer.cancelled():
-            return
-        if error is None:
-            answer.set_result(appended)
-        else:
-            answer.set_exception(error)
-
-    def notify_late(self) -> None:
-        """Notify of appends whose sync failed, on a full disk for example, and that can be read now.
-
-        A checkpoint may have made them durable. Appends to a log that is gone are dropped.
-        """
-        for partition in list(self._unnotified):
-            self._notify_late(partition)
-
-    def _notify_late(self, partition: Partition) -> None:
-        waiting = self._unnotified.pop(partition, None)
-        if waiting is None or partition.is_deleted or partition.offline is not None:
-            return
-        left = []
-        for appended in waiting:
-            if appended.last_offset < partition.high_watermark:
-                self._notify(partition, appended)
-            else:
-                left.append(appended)
-        if left:
-            self._unnotified[partition] = left
+        self._waiting.wait_until_durable(partition, appended, answer)
+        return answer
 
     def _start(self, partition: Partition) -> None:
         """Send the next append whose answer was not cancelled to a thread."""

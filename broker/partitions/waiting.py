@@ -1,19 +1,27 @@
-"""Fetches that wait for data, and their notification after an append.
+"""Who waits for a partition's offsets to advance: fetches, acknowledgements, unreadable appends.
 
-A fetch that found too little leaves a `Wait` with the partitions it asked for. An append notifies
-the partition's waits of how many bytes came; a wait that has enough is woken. While nothing arrives
-a waiting fetch costs one timer and no work, however many there are.
+They all wait here, and nowhere else:
+
+- A fetch that found too little waits for bytes that it may read. An append subtracts its bytes; a
+  fetch that has enough is woken. While nothing arrives a waiting fetch costs one timer and no work,
+  however many there are.
+- An append above the high watermark waits to be counted, and its bytes to be offered to fetches.
+- An acknowledgement waits until its append may be read and is durable, where the topic asks for it.
+
+`appended` is called with an append that others may read at once. `advanced` is called when the high
+watermark or the durable offset of a log has moved in another way: after a sync or a checkpoint.
+Everything runs on the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from storage.log.partition import Partition
+    from storage.log.partition import Appended, Partition
 
 
 class Wait:
@@ -26,34 +34,104 @@ class Wait:
         self.future = future
 
 
-class Waiting:
-    """All waits of this broker, by partition."""
+class _Acknowledgement(NamedTuple):
+    """An append, and the future of its producer, which gets it when it is durable."""
 
-    def __init__(self) -> None:
+    appended: Appended
+    answer: asyncio.Future[Appended]
+
+
+class Waiting:
+    """All who wait for offsets of this broker's logs, by partition."""
+
+    def __init__(self, count: Callable[[Partition, Appended], None]) -> None:
+        """`count` is called with every append once others may read it."""
+        self._count = count
         self._waits: dict[Partition, set[Wait]] = {}
+        self._unreadable: dict[Partition, list[Appended]] = {}
+        self._acknowledgements: dict[Partition, list[_Acknowledgement]] = {}
 
     def __len__(self) -> int:
-        """Partitions somebody waits on."""
+        """Partitions that fetches wait for."""
         return len(self._waits)
 
-    def notify(self, partition: Partition, size_bytes: int) -> None:
-        """Subtract `size_bytes` that have become readable in `partition`, and wake who has enough."""
+    # --- offsets that advance ---------------------------------------------------------------------
+
+    def appended(self, partition: Partition, appended: Appended) -> None:
+        """Count an append that others may read, and wake the fetches that now have enough."""
+        self._count(partition, appended)
         waits = self._waits.get(partition)
-        if not waits:
+        if not waits or appended.duplicate:
             return
         for wait in waits:
-            wait.missing_bytes -= size_bytes
+            wait.missing_bytes -= appended.size
             if wait.missing_bytes <= 0 and not wait.future.done():
                 wait.future.set_result(None)
 
+    def advanced(self, partition: Partition) -> None:
+        """Notify those for whom the high watermark and the durable offset have come far enough.
+
+        Appends to a log that is gone are dropped.
+        """
+        unreadable = self._unreadable.pop(partition, None)
+        if unreadable is not None and not partition.is_deleted and partition.offline is None:
+            left = []
+            for appended in unreadable:
+                if appended.last_offset < partition.high_watermark:
+                    self.appended(partition, appended)
+                else:
+                    left.append(appended)
+            if left:
+                self._unreadable[partition] = left
+        acknowledgements = self._acknowledgements.pop(partition, None)
+        if acknowledgements is not None:
+            offset = min(partition.high_watermark, partition.durable_offset)
+            later = []
+            for each in acknowledgements:
+                if each.appended.last_offset >= offset:
+                    later.append(each)
+                elif not each.answer.done():
+                    each.answer.set_result(each.appended)
+            if later:
+                self._acknowledgements[partition] = later
+
+    def advanced_anywhere(self) -> None:
+        """Do what `advanced` does for every partition: a checkpoint has made all logs durable.
+
+        So appends whose sync failed, on a full disk for example, are read at last.
+        """
+        for partition in {*self._unreadable, *self._acknowledgements}:
+            self.advanced(partition)
+
+    def sync_failed(self, partition: Partition, error: BaseException) -> None:
+        """Fail all acknowledgements of a partition: what they wait for may not be durable."""
+        for each in self._acknowledgements.pop(partition, ()):
+            if not each.answer.done():
+                each.answer.set_exception(error)
+
+    # --- appends ----------------------------------------------------------------------------------
+
+    def wait_until_readable(self, partition: Partition, appended: Appended) -> None:
+        """Keep an append above the high watermark until `advanced`."""
+        self._unreadable.setdefault(partition, []).append(appended)
+
+    def wait_until_durable(
+        self, partition: Partition, appended: Appended, answer: asyncio.Future[Appended]
+    ) -> None:
+        """Answer with an append when it is durable, or with the error of the sync that failed."""
+        acknowledgement = _Acknowledgement(appended, answer)
+        self._acknowledgements.setdefault(partition, []).append(acknowledgement)
+
+    # --- fetches ----------------------------------------------------------------------------------
+
     def wake(self, partition: Partition) -> None:
-        """Something changed that every waiter must look at (the partition was deleted)."""
+        """Wake all fetches that wait for a partition: it was deleted, for example."""
         for wait in self._waits.get(partition, ()):
             if not wait.future.done():
                 wait.future.set_result(None)
 
     def wake_all(self) -> None:
-        """Wake everybody: the broker stops."""
+        """Wake all fetches: the broker stops."""
         for partition in list(self._waits):
             self.wake(partition)
 

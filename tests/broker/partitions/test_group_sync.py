@@ -5,7 +5,8 @@ import threading
 from types import SimpleNamespace
 
 from broker.metrics.counters import Metrics
-from broker.partitions.commits import Commits
+from broker.partitions.group_sync import GroupSync
+from broker.partitions.waiting import Waiting
 from broker.pools import Pool, SyncPools
 from config.setting import LONG_MAX
 
@@ -14,7 +15,9 @@ class Log:
     """Stands for a partition that is made durable at once; `committed` is set then."""
 
     is_deleted = False
-    log_end_offset = 1
+    offline = None
+    log_end_offset = high_watermark = 1
+    durable_offset = 0
 
     def __init__(self, flush_ms):
         self.config = SimpleNamespace(flush_ms=flush_ms)
@@ -22,6 +25,7 @@ class Log:
         self._loop = asyncio.get_running_loop()
 
     def commit(self):
+        self.durable_offset = 1
         self._loop.call_soon_threadsafe(self.committed.set)
         return 1
 
@@ -29,15 +33,15 @@ class Log:
 async def committed_after(*flush_ms):
     """Append once under each of these settings; the log must become durable in the end."""
     pool = Pool("sync", 1)
-    commits = Commits(lambda _: pool, Metrics())
+    syncs = GroupSync(lambda _: pool, Waiting(None), Metrics())
     log = Log(flush_ms[0])
     for each in flush_ms:
         log.config.flush_ms = each
-        commits.later(log)
+        syncs.request_later(log)
     async with asyncio.timeout(60):
         await log.committed.wait()
     pool.stop()
-    return len(commits._timers)
+    return len(syncs._timers)
 
 
 async def test_a_shorter_flush_ms_holds_at_once():
@@ -52,26 +56,36 @@ async def test_flush_ms_that_is_set_later_holds():
     assert await committed_after(LONG_MAX, 5) == 0
 
 
+def durable(syncs, waiting, log):
+    """Return the future of an append to a log that is done when it is durable."""
+    answer = asyncio.get_running_loop().create_future()
+    waiting.wait_until_durable(log, SimpleNamespace(last_offset=0), answer)
+    syncs.request(log, 1)
+    return answer
+
+
 async def test_a_dead_disk_stops_the_commits_of_no_other(tmp_path):
     """More logs wait for it than it has threads."""
     dead, alive = tmp_path / "dead", tmp_path / "alive"
     answers = threading.Event()
     threads = SyncPools([dead, alive])
-    commits = Commits(threads.of, Metrics())
+    waiting = Waiting(None)
+    syncs = GroupSync(threads.of, waiting, Metrics())
     try:
         logs = [Log(1) for _ in range(50)]
         for each in logs:
             each.directory = dead / "t-0"
+            each.durable_offset = 1  # once the disk answers
             each.commit = lambda: answers.wait(200) and 1
-        waiting = [commits.up_to(each, 1) for each in logs]
+        held = [durable(syncs, waiting, each) for each in logs]
         other = Log(1)
         other.directory = alive / "t-0"
         async with asyncio.timeout(60):
-            await commits.up_to(other, 1)
-        assert not any(each.done() for each in waiting)
+            await durable(syncs, waiting, other)
+        assert not any(each.done() for each in held)
         answers.set()
         async with asyncio.timeout(60):
-            await asyncio.gather(*waiting)
+            await asyncio.gather(*held)
     finally:
         answers.set()
         threads.stop()

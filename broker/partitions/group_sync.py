@@ -1,0 +1,99 @@
+"""Group sync: one sync makes the appends of many producers durable, where the topic asks for that.
+
+While a partition's log is being made durable in a thread, appends to it go on. What needs more than
+this sync covers is left to the next one, which covers everything appended meanwhile. So there are
+as many syncs as the disk manages, however many producers there are. Each partition has one timer
+for flush.ms. Those who wait for a sync wait in `waiting.py`, which is notified of its outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from config.setting import LONG_MAX
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.metrics.counters import Metrics
+    from broker.partitions.waiting import Waiting
+    from broker.pools import Pool
+    from storage.log.partition import Partition
+
+
+class GroupSync:
+    """Runs the syncs of all partitions, one at a time for each."""
+
+    def __init__(
+        self, pool_of: Callable[[Partition], Pool], waiting: Waiting, metrics: Metrics
+    ) -> None:
+        self._pool_of = pool_of
+        self._waiting = waiting
+        self._metrics = metrics
+        # The offset up to which a log shall be durable, of partitions with a sync to come.
+        self._wanted: dict[Partition, int] = {}
+        self._timers: dict[Partition, asyncio.TimerHandle] = {}
+
+    def request(self, partition: Partition, offset: int) -> None:
+        """Have a log made durable up to an offset at least.
+
+        `Waiting.advanced` is called when it is, `Waiting.sync_failed` with what `Partition.commit`
+        raises.
+        """
+        wanted = self._wanted.get(partition)
+        if wanted is None:
+            self._wanted[partition] = offset
+            # First let the others of this round append.
+            asyncio.get_running_loop().call_soon(self._start, partition)
+        elif wanted < offset:
+            self._wanted[partition] = offset
+
+    def request_later(self, partition: Partition) -> None:
+        """Have a log made durable flush.ms from now, or sooner if that has been asked for.
+
+        Nothing where flush.ms is not set.
+        """
+        flush_ms = partition.config.flush_ms
+        if flush_ms == LONG_MAX:
+            return
+        loop, timer = asyncio.get_running_loop(), self._timers.get(partition)
+        if timer is not None:
+            if timer.when() <= loop.time() + flush_ms / 1000:
+                return
+            timer.cancel()  # flush.ms was longer then
+        self._timers[partition] = loop.call_later(flush_ms / 1000, self._due, partition)
+
+    def _due(self, partition: Partition) -> None:
+        del self._timers[partition]
+        if not partition.is_deleted:
+            self.request(partition, partition.log_end_offset)
+
+    def _start(self, partition: Partition) -> None:
+        """Send one sync to a thread: it covers everything appended when it begins."""
+        try:
+            work = self._pool_of(partition).submit(partition.commit)
+        except RuntimeError as error:  # the broker stops; closing the logs makes them durable
+            self._failed(partition, BrokerError(str(error)))
+            return
+        work.add_done_callback(partial(self._done, partition))
+
+    def _done(self, partition: Partition, work: asyncio.Future[int]) -> None:
+        """Notify those whom it covered, and begin again for those who came later."""
+        error = work.exception()
+        if error is not None:
+            self._failed(partition, error)
+            return
+        self._metrics.commits += 1
+        self._waiting.advanced(partition)
+        if work.result() < self._wanted[partition]:
+            self._start(partition)
+        else:
+            del self._wanted[partition]
+
+    def _failed(self, partition: Partition, error: BaseException) -> None:
+        """Pass the failure on: what was asked for may not be durable."""
+        del self._wanted[partition]
+        self._waiting.sync_failed(partition, error)
