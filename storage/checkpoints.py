@@ -108,6 +108,11 @@ def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
     files.replace(path, text.encode(), durable=False)
 
 
+def remove_topic_id(directory: Path) -> None:
+    """Remove a partition's partition.metadata, if there is one; raises OSError."""
+    files.unlink(directory / filenames.PARTITION_METADATA_FILE)
+
+
 def format_topic_id(topic_id: uuid.UUID) -> str:
     """Return an id as Kafka shows it: base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

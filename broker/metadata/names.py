@@ -17,9 +17,10 @@ from uuid import UUID, uuid4
 from protocol.errors import InvalidTopic
 
 MAX_NAME_LENGTH = 249
+RESERVED_IDS = (UUID(int=0), UUID(int=1))
+"""Ids that no topic has, as in Kafka."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
-_RESERVED = (UUID(int=0), UUID(int=1))
 
 
 def check_topic_name(name: str) -> None:
@@ -47,7 +48,7 @@ def new_id() -> UUID:
     """Return a random id that Kafka could choose."""
     while True:
         chosen = uuid4()
-        if chosen not in _RESERVED and not written_id(chosen).startswith("-"):
+        if chosen not in RESERVED_IDS and not written_id(chosen).startswith("-"):
             return chosen
 
 

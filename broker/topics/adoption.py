@@ -9,6 +9,10 @@ Opening a copy must never delete data: these topics keep everything (`KEEP`) unt
 retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy. Logs that cannot be
 served are left unchanged. A partition that names another topic than the others of its name is
 renamed to `-stray`.
+
+A crash may interrupt an adoption at any step: the next start adopts the same logs as one topic. For
+this, each step leaves the logs of a name with at most one id that can become the topic's. Ids that
+belong to another topic are removed from all logs before the first log gets the new id.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from broker.metadata.image import Topic
-from broker.metadata.names import new_id
+from broker.metadata.names import RESERVED_IDS, new_id
 from broker.metadata.records import PartitionRecord
+from broker.topics.reconciler import set_aside
 from broker.topics.settings import KEEP, is_internal
 from protocol.errors import BrokerError
 from storage.log.reading import last_batch
@@ -28,8 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from broker.metadata.image import Image
     from broker.node import Node
     from protocol.records.batch import Batch
+    from storage.directory.store import LogStore
 
 _MOST_MISSING = 10_000  # a directory called backup-20240131 is not a partition
 _RELEASES = ("0.9.0", "0.10.2", "3.0")  # the newest releases that wrote format 0, 1, 2
@@ -63,13 +70,11 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
             extra={"topic": name, "partition": partitions - 1},
         )
         return
+    image = node.metadata.image
     settings = await node.pools.topics.run(_settings_of, node, name, indexes)
     node.settings.of_topic(name, settings)
     node.metadata.check_name(name)
-    said, topic_id = _id_of(node, name, indexes)
-    for index in indexes:
-        if node.store.topic_id(name, index) in (None, said):
-            await node.pools.topics.run(node.store.assign_topic_id, name, index, topic_id)
+    topic_id = await node.pools.topics.run(_give_one_id, node.store, name, indexes, image)
     epochs = await node.pools.topics.run(_leader_epochs, node, name, indexes)
     await node.topics.adopt(
         Topic(
@@ -94,16 +99,34 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
     )
 
 
-def _id_of(node: Node, name: str, indexes: Sequence[int]) -> tuple[UUID | None, UUID]:
-    """Return the topic id that most partitions have, and the id that the topic will have."""
-    ids = [node.store.topic_id(name, index) for index in indexes]
-    said = Counter(each for each in ids if each is not None and each.int > 1).most_common(1)
-    if not said:
-        return None, new_id()
-    topic_id = said[0][0]
-    if topic_id in node.metadata.image.topics_by_id:  # the logs are a copy under another name
-        return topic_id, new_id()
-    return topic_id, topic_id
+def _give_one_id(store: LogStore, name: str, indexes: Sequence[int], image: Image) -> UUID:
+    """Give the logs of a name one topic id, in a thread; return it.
+
+    That is the id of most of them, or a new one if a topic has it already, because then the logs
+    are a copy of that topic's. A log with yet another id keeps it. Raises KafkaStorageError.
+    """
+    ids = _ids(store, name, indexes)
+    most = Counter(each for each in ids.values() if each is not None).most_common(1)
+    said = most[0][0] if most else None
+    if said in image.topics_by_id:
+        others = {i: each for i, each in ids.items() if each is not None and each != said}
+        for index, other in others.items():  # first: the next start must not take theirs for ours
+            set_aside(store, name, index, other)
+        ids = dict.fromkeys(ids.keys() - others.keys())
+        for index in sorted(ids):
+            store.assign_topic_id(name, index, None)
+        said = None
+    topic_id = said or new_id()
+    for index, named in ids.items():
+        if named is None:
+            store.assign_topic_id(name, index, topic_id)
+    return topic_id
+
+
+def _ids(store: LogStore, name: str, indexes: Sequence[int]) -> dict[int, UUID | None]:
+    """Return the topic id of each log; None if it has none, or one that no topic has."""
+    ids = {index: store.topic_id(name, index) for index in indexes}
+    return {index: None if named in RESERVED_IDS else named for index, named in ids.items()}
 
 
 def _leader_epochs(node: Node, name: str, indexes: Sequence[int]) -> dict[int, int]:

@@ -44,6 +44,15 @@ class Removed(NamedTuple):
     partitions: list[Partition]
 
 
+def set_aside(store: LogStore, name: str, index: int, topic_id: UUID) -> None:
+    """Rename a log that names another topic to `-stray`, and log it. Raises KafkaStorageError."""
+    away = store.set_aside(name, index)
+    log.error(
+        "log of another topic set aside",
+        extra={"log": f"{name}-{index}", "topic_id": str(topic_id), "directory": str(away)},
+    )
+
+
 class Reconciler:
     """The only object that creates and deletes local logs and applies their settings."""
 
@@ -233,7 +242,7 @@ class Reconciler:
                     if named is None:
                         unnamed.append(index)
                         continue
-                    self._set_aside(topic, index, named)
+                    set_aside(self._store, topic.name, index, named)
                 self._store.create_partition(
                     topic.name, topic.topic_id, index, config, self._now_ms()
                 )
@@ -244,17 +253,6 @@ class Reconciler:
             raise
         for index in unnamed:
             self._take_over(topic, index)
-
-    def _set_aside(self, topic: Topic, index: int, named: UUID) -> None:
-        away = self._store.set_aside(topic.name, index)
-        log.error(
-            "log of another topic set aside",
-            extra={
-                "log": f"{topic.name}-{index}",
-                "topic_id": str(named),
-                "directory": str(away),
-            },
-        )
 
     def _take_over(self, topic: Topic, index: int) -> None:
         where = {"log": f"{topic.name}-{index}"}

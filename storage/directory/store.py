@@ -417,8 +417,8 @@ class LogStore:
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
         return away
 
-    def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID) -> None:
-        """Write a topic id into a partition's directory, durably.
+    def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID | None) -> None:
+        """Write a topic id into a partition's directory, durably; None removes the id.
 
         Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """
@@ -429,11 +429,15 @@ class LogStore:
                 if directory is None:
                     raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
                 path = directory.path_of(key)
-                checkpoints.write_topic_id(path, topic_id)
+                if topic_id is None:
+                    checkpoints.remove_topic_id(path)
+                else:
+                    checkpoints.write_topic_id(path, topic_id)
                 partition = self._open.get(key)
                 if partition is not None:
                     partition.topic_id = topic_id
-            files.sync(path / filenames.PARTITION_METADATA_FILE)
+            if topic_id is not None:
+                files.sync(path / filenames.PARTITION_METADATA_FILE)
             files.sync(path)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} got no topic id: {error}") from error

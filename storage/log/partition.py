@@ -86,7 +86,7 @@ class Partition:
         return self.state.topic_id
 
     @topic_id.setter
-    def topic_id(self, topic_id: uuid.UUID) -> None:
+    def topic_id(self, topic_id: uuid.UUID | None) -> None:
         self.state.topic_id = topic_id
 
     @property

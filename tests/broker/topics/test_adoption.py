@@ -11,6 +11,7 @@ from broker.topics.settings import is_internal
 from protocol.errors import KafkaStorageError
 from storage import checkpoints
 from tests.broker import asking
+from tests.broker.topics.test_crash_points import Crashes
 from tests.broker.topics.test_interrupted_changes import Broker
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
@@ -117,6 +118,66 @@ async def test_a_copy_under_another_name_is_a_topic_of_its_own(tmp_path):
             assert broker.node.partition("copy", 0).log_end_offset == 1
             assert broker.store.topic_id("copy", 0) == topic_of(broker, "copy").topic_id
     assert not list(tmp_path.glob("*-stray"))
+
+
+async def _adopted_after_each_crash(tmp_path, source):
+    """Start a broker on `source`, and one on each state that a crash of its start would leave.
+
+    Returns what each has of the topic `copy`: the end of each partition, without repetitions.
+    """
+    copies, found = tmp_path / "copies", []
+    copies.mkdir()
+    crashes = []
+    async with Broker(source, lambda broker: crashes.append(Crashes(broker, copies))):
+        crashes[0].copy()
+    assert len(crashes[0].copies) > 4
+    for copy in crashes[0].copies:
+        for _ in range(2):
+            async with Broker(copy) as broker:
+                topic = topic_of(broker, "copy")
+                assert topic.topic_id != topic_of(broker).topic_id
+                indexes = range(topic.partitions)
+                ids = {broker.store.topic_id("copy", index) for index in indexes}
+                assert ids == {topic.topic_id}
+                found.append([broker.node.partition("copy", i).log_end_offset for i in indexes])
+                assert [broker.node.partition("t", i).log_end_offset for i in range(3)] == [1] * 3
+    return [each for at, each in enumerate(found) if not at or each != found[at - 1]]
+
+
+@pytest.mark.parametrize("nameless", [(), (0,), (2,), (0, 1, 2)])
+async def test_an_adoption_cut_short_is_finished_by_the_next_start(tmp_path, nameless):
+    source = tmp_path / "source"
+    source.mkdir()
+    async with Broker(source) as broker:
+        await _fill(broker, partitions=3)
+    for index in range(3):
+        shutil.copytree(source / f"t-{index}", source / f"copy-{index}")
+        if index in nameless:
+            (source / f"copy-{index}" / "partition.metadata").unlink()
+
+    assert await _adopted_after_each_crash(tmp_path, source) == [[1, 1, 1]]
+    assert not list(tmp_path.rglob("*-stray"))
+
+
+@pytest.mark.parametrize("stranger", [0, 1, 2])
+async def test_an_adoption_cut_short_mixes_no_other_topic_in(tmp_path, stranger):
+    """Two partitions are copies of a topic that is served, and one is of a topic of its own."""
+    source, other = tmp_path / "source", tmp_path / "other"
+    source.mkdir()
+    other.mkdir()
+    async with Broker(source) as broker:
+        await _fill(broker, partitions=3)
+    async with Broker(other) as broker:
+        await _fill(broker)
+    for index in range(3):
+        of = other / "t-0" if index == stranger else source / f"t-{index}"
+        shutil.copytree(of, source / f"copy-{index}")
+
+    for ends in await _adopted_after_each_crash(tmp_path, source):
+        assert ends in ([int(i != stranger) for i in range(3)], [1, 1])
+    for copy in (tmp_path / "copies").iterdir():
+        (stray,) = copy.glob(f"copy-{stranger}.*-stray")
+        assert contents(stray) == contents(other / "t-0")
 
 
 async def test_a_log_of_another_topic_is_set_aside_and_never_removed(tmp_path):

@@ -21,15 +21,17 @@ from tests.broker import asking
 class Broker:
     """A node with real stores and no sockets, in one directory."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, before_start=lambda broker: None):
         self.directory = directory
         self.config = BrokerConfig()
+        self._before_start = before_start
 
     async def __aenter__(self):
         self.metadata = local_metadata(self.directory / "tidelog.sqlite")
         await self.metadata.open()
         self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
         self.node = Node(self.config, ManualClock(1_000), self.store, self.metadata, Metrics())
+        self._before_start(self)
         await open_topics(self.node)
         return self
 
