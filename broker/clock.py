@@ -13,10 +13,11 @@ import math
 import time
 from typing import NamedTuple, Protocol
 
+from protocol.records.layout import NO_TIMESTAMP
+
 # The two smallest int64 are markers in .appendtimes: "unknown" and "end".
 FIRST_MS = -(2**63) + 2
 LAST_MS = 2**63 - 1
-_NO_TIMESTAMP = -1
 _MOST_RATE = 1e9
 # However fast the clock runs, waiting tasks are woken no more often than this.
 _LEAST_WAIT_S = 0.01
@@ -105,7 +106,7 @@ class ManualClock:
         """Return this clock's time in milliseconds since the epoch."""
         moment = self._moment
         now_ms = min(moment.now_ms + moment.passed_ms(), LAST_MS)
-        return 0 if now_ms == _NO_TIMESTAMP else now_ms
+        return 0 if now_ms == NO_TIMESTAMP else now_ms
 
     def steady_ms(self) -> int:
         """Return by how many milliseconds the clock has gone forward since it was made."""

@@ -17,7 +17,6 @@ from config.instants import to_iso as _short_iso
 __all__ = [
     "FIRST_MS",
     "LAST_MS",
-    "NO_TIME",
     "UNITS",
     "Unit",
     "date_of",
@@ -27,9 +26,6 @@ __all__ = [
     "to_iso",
     "to_ms",
 ]
-
-NO_TIME: Final = -1
-"""The millisecond that means "no time" in a record (KIP-32)."""
 
 Unit = Literal["s", "ms", "us", "ns", "iso"]
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)

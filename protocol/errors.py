@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from protocol.error_codes import ErrorCode as ErrorCode  # noqa: PLC0414 - re-exported
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,7 +110,7 @@ class InvalidTimestamp(BrokerError, code=ErrorCode.INVALID_TIMESTAMP):
         *,
         record_errors: Sequence[RecordError] = (),
         outside: int = 0,
-        timestamp: int = -1,
+        timestamp: int = NO_TIMESTAMP,
     ) -> None:
         super().__init__(message, record_errors=record_errors)
         self.outside = outside

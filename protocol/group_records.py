@@ -20,6 +20,7 @@ from struct import error as struct_error
 from typing import Any, Final
 
 from protocol.message import Codec
+from protocol.records.layout import NO_TIMESTAMP
 from protocol.schema import Bytes, Int32, Int64, Message, String, since
 from protocol.wire import DecodeError
 
@@ -51,7 +52,7 @@ class OffsetCommitValue(Message):
     leader_epoch: Int32 = since(3, default=-1, ignorable=True)
     metadata: String = since(0)
     commit_timestamp: Int64 = since(0)
-    expire_timestamp: Int64 = since(1, until=1, default=-1, ignorable=True)
+    expire_timestamp: Int64 = since(1, until=1, default=NO_TIMESTAMP, ignorable=True)
 
 
 class GroupMetadataKey(Message):
@@ -80,7 +81,7 @@ class GroupMetadataValue(Message):
     generation: Int32 = since(0)
     protocol: String | None = since(0, default=None)
     leader: String | None = since(0, default=None)
-    current_state_timestamp: Int64 = since(2, default=-1, ignorable=True)
+    current_state_timestamp: Int64 = since(2, default=NO_TIMESTAMP, ignorable=True)
     members: list[MemberMetadata] = since(0)
 
 
@@ -117,7 +118,7 @@ def group_key(group: str) -> bytes:
 
 def offset_value(value: OffsetCommitValue) -> bytes:
     """Return the value of an offset, in the version that can hold its expiry time, if any."""
-    return _written(_WITH_EXPIRY if value.expire_timestamp != -1 else _WRITTEN, value)
+    return _written(_WITH_EXPIRY if value.expire_timestamp != NO_TIMESTAMP else _WRITTEN, value)
 
 
 def lasting_offset_value(offset: int, leader_epoch: int, metadata: str, commit_ms: int) -> bytes:

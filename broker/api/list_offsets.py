@@ -27,6 +27,7 @@ from protocol.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from protocol.errors import InvalidRequest, UnsupportedVersion
+from protocol.records.layout import NO_TIMESTAMP
 from storage.time.lookup import Target, is_target
 
 if TYPE_CHECKING:
@@ -135,12 +136,12 @@ def _find(partition: Partition, target: int, upper: int, may_block: bool) -> tup
     elif target == Target.MAX_TIMESTAMP:
         found = partition.reader.find_largest_time(upper_offset=upper, may_block=may_block)
     elif target == Target.LATEST:
-        found = (upper, -1)
+        found = (upper, NO_TIMESTAMP)
     elif target in (Target.EARLIEST, Target.EARLIEST_LOCAL):
-        found = (partition.log_start_offset, -1)
+        found = (partition.log_start_offset, NO_TIMESTAMP)
     else:
         found = None  # there is no tiered storage
-    return (-1, -1) if found is None else found
+    return (-1, NO_TIMESTAMP) if found is None else found
 
 
 def _leader_epoch(partition: Partition, target: int, offset: int) -> int:
@@ -159,7 +160,7 @@ def _failed(wanted: ListOffsetsPartition, error: BrokerError) -> ListOffsetsPart
         partition_index=wanted.partition_index,
         error_code=error.code,
         offset=-1,
-        timestamp=-1,
+        timestamp=NO_TIMESTAMP,
         old_style_offsets=[],
     )
 

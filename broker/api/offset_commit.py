@@ -26,6 +26,7 @@ from protocol.api.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from protocol.errors import GroupAuthorizationFailed
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     _Wanted = tuple[TopicPartition, OffsetCommitRequestPartition]
 
-NO_TIME = -1  # a time field that the request leaves unset
+_DEFAULT_RETENTION_MS = -1  # the broker's
 
 
 def handle(
@@ -137,12 +138,15 @@ def _committed(
     partition: OffsetCommitRequestPartition, retention_ms: int, now_ms: int
 ) -> Committed:
     told_ms = partition.commit_timestamp
+    expire_ms = NO_TIMESTAMP
+    if retention_ms != _DEFAULT_RETENTION_MS:
+        expire_ms = min(now_ms + retention_ms, LONG_MAX)
     return Committed(
         partition.committed_offset,
         partition.committed_leader_epoch,
         partition.committed_metadata or "",
-        now_ms if told_ms == NO_TIME else told_ms,
-        NO_TIME if retention_ms == NO_TIME else min(now_ms + retention_ms, LONG_MAX),
+        now_ms if told_ms == NO_TIMESTAMP else told_ms,
+        expire_ms,
     )
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.api.offset_commit import NO_TIME
 from broker.groups.store import Committed
 from broker.partitions import admission
 from protocol.api.offset_commit_single import read, write
 from protocol.errors import BrokerError
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from broker.node import Node
@@ -38,7 +38,7 @@ def shortcut(
         if admission.admit_commit(node, session, group, name, note) is not None:
             return None
         coordinator = node.coordinator
-        committed = Committed(offset, leader_epoch, note, coordinator.now_ms(), NO_TIME)
+        committed = Committed(offset, leader_epoch, note, coordinator.now_ms(), NO_TIMESTAMP)
         if not coordinator.commit_now(group, member, instance, generation, {name: committed}):
             return None
     except (BrokerError, UnicodeDecodeError):

@@ -33,6 +33,7 @@ from protocol.errors import (
     InvalidTimestamp,
     KafkaStorageError,
 )
+from protocol.records.layout import NO_TIMESTAMP
 from storage.log.partition import Appended, Partition
 from storage.would_block import WouldBlock
 
@@ -75,7 +76,7 @@ class _Append:
         self.topic = topic
         self.data = data
         self.result = PartitionProduceResponse(
-            index=data.index, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
+            index=data.index, base_offset=-1, log_append_time_ms=NO_TIMESTAMP, log_start_offset=-1
         )
         self.partition: Partition | None = None  # set once the request may append to it
         # Set if the append runs in a thread, or waits for the disk.
@@ -267,7 +268,7 @@ def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
                         error_code=error.code,
                         error_message=error.message,
                         base_offset=-1,
-                        log_append_time_ms=-1,
+                        log_append_time_ms=NO_TIMESTAMP,
                         log_start_offset=-1,
                     )
                     for data in topic.partition_data

@@ -20,6 +20,7 @@ from protocol.group_records import (
     OffsetCommitValue,
 )
 from protocol.message import DecodeError
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.groups")
 
-_NEVER = -1
 _CONSUMER = "consumer"
 
 Written = tuple[bytes, bytes | None]  # key and value of a record
@@ -43,7 +43,7 @@ class Committed(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_ms: int
-    expire_ms: int = _NEVER
+    expire_ms: int = NO_TIMESTAMP  # none, as a rule: the broker's retention of offsets decides
     at: int = -1
     log: Log | None = None
 
@@ -127,7 +127,7 @@ class StoredGroup:
             base_ms = kept.commit_ms
             if is_empty and group.protocol_type is not None:
                 base_ms = max(base_ms, self.since_ms)
-            due_ms = base_ms + retention_ms if kept.expire_ms == _NEVER else kept.expire_ms
+            due_ms = base_ms + retention_ms if kept.expire_ms == NO_TIMESTAMP else kept.expire_ms
             if due_ms <= now_ms:
                 found.append(name)
         return found
@@ -166,7 +166,7 @@ class StoredGroup:
         key = group_records.offset_key(self.group.group_id, *name)
         if committed is None:
             return key, None
-        if committed.expire_ms == _NEVER:
+        if committed.expire_ms == NO_TIMESTAMP:
             return key, group_records.lasting_offset_value(
                 committed.offset, committed.leader_epoch, committed.metadata, committed.commit_ms
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker.network.http_answers import Refused, partition_number
 from config.instants import parse_instant
 from protocol.errors import BrokerError, OffsetOutOfRange, UnknownTopicOrPartition
-from storage.time.timestamp import NO_TIMESTAMP
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,6 +12,7 @@ from crc32c import crc32c
 from pipeline.archive import layout, writing
 from pipeline.archive.reading import merged
 from pipeline.errors import PipelineError
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +74,7 @@ def _check_file(store: Store, file: File) -> list[str]:
     table = pq.read_table(pa.BufferReader(data), columns=["partition", "offset", "timestamp_ms"])
     offsets = table.column("offset").to_numpy()
     times = table.column("timestamp_ms").to_numpy()
-    present = times[times != -1]
+    present = times[times != NO_TIMESTAMP]
     seen = (
         len(offsets),
         int(offsets[0]),

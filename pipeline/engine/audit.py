@@ -23,8 +23,8 @@ import numpy as np
 
 from pipeline.engine.lateness import HEAD, HOUR_MS, Lateness, beyond
 from pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
+from protocol.records.layout import NO_TIMESTAMP
 from storage.time.arrivals import MISTAKEN_UNITS, unit_mismatch_ranges, usual_range
-from storage.time.timestamp import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import PipelineError
-from pipeline.times import FIRST_MS, LAST_MS, NO_TIME, to_ms
+from pipeline.times import FIRST_MS, LAST_MS, to_ms
 from protocol.records import kernels
 from protocol.records.columns import ColumnBuffers
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -121,7 +122,7 @@ def buffers_of(timestamps: pa.Array, keys: pa.Array, values: pa.Array) -> Column
     """Return staged columns in the form that the encoder takes; a null time is "no time"."""
     made: Any = ColumnBuffers()
     made.record_count = len(timestamps)
-    filled = pc.fill_null(timestamps, NO_TIME).to_numpy(zero_copy_only=False)
+    filled = pc.fill_null(timestamps, NO_TIMESTAMP).to_numpy(zero_copy_only=False)
     made.timestamps = np.ascontiguousarray(filled, np.int64).data.cast("B")
     made.key_ends, made.key_valid, made.keys = _binary(keys)
     made.value_ends, made.value_valid, made.values = _binary(values)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import UsageError
-from pipeline.times import NO_TIME
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import argparse
@@ -122,14 +122,14 @@ def count(frame: Any, oldest_ms: int, newest_ms: int, kept_ms: int) -> tuple[Any
     from pyspark.sql import functions as sql
 
     stamp = sql.col("timestamp_ms")
-    has_time = stamp.isNotNull() & (stamp != NO_TIME)
+    has_time = stamp.isNotNull() & (stamp != NO_TIMESTAMP)
 
     def those(condition: Any) -> Any:
         return sql.count_if(sql.coalesce(condition, sql.lit(False)))
 
     row = frame.agg(
         sql.count(sql.lit(1)),
-        those(stamp.isNull() | (stamp == NO_TIME)),
+        those(stamp.isNull() | (stamp == NO_TIMESTAMP)),
         those(has_time & (stamp < oldest_ms)),
         those(has_time & (stamp > newest_ms)),
         those(has_time & (stamp < kept_ms)),
@@ -147,10 +147,10 @@ def kept(
 
     stamp = sql.col("timestamp_ms")
     if options.without_time == "drop":
-        frame = frame.where(stamp.isNotNull() & (stamp != NO_TIME))
+        frame = frame.where(stamp.isNotNull() & (stamp != NO_TIMESTAMP))
     if options.outside == "drop":
         inside = (stamp >= oldest_ms) & (stamp <= newest_ms)
-        frame = frame.where(stamp.isNull() | (stamp == NO_TIME) | inside)
+        frame = frame.where(stamp.isNull() | (stamp == NO_TIMESTAMP) | inside)
     return frame
 
 

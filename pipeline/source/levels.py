@@ -24,7 +24,13 @@ from pipeline.source.append_times import UNKNOWN
 from pipeline.source.arrays import HEADERS as HEADERS_TYPE
 from pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
 from pipeline.source.splits import SourceError
-from protocol.records.layout import CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT, Compression
+from protocol.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    Compression,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,7 +216,7 @@ def _segment(split: Split, options: Options) -> Any:
         is_counted &= not (table[:, c.COUNT] < 0).any()
         is_data = ~((table[:, c.MAGIC] == 2) & (table[:, c.ATTRIBUTES] & CONTROL_BIT != 0))
         records += int(table[is_data, c.COUNT].sum())
-        times = table[is_data & (table[:, c.MAX_TIMESTAMP] != -1), c.MAX_TIMESTAMP]
+        times = table[is_data & (table[:, c.MAX_TIMESTAMP] != NO_TIMESTAMP), c.MAX_TIMESTAMP]
         if len(times):
             largest = int(times.max()) if largest is None else max(largest, int(times.max()))
         appended = columns.batch_append_time_ms

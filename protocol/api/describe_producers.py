@@ -6,6 +6,7 @@ Flexible in its only version.
 from __future__ import annotations
 
 from protocol.acl import Need, Operation, ResourceType
+from protocol.records.layout import NO_TIMESTAMP
 from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
@@ -28,7 +29,7 @@ class ProducerState(Message):
     producer_id: Int64 = since(0)
     producer_epoch: Int32 = since(0)
     last_sequence: Int32 = since(0, default=-1)
-    last_timestamp: Int64 = since(0, default=-1)
+    last_timestamp: Int64 = since(0, default=NO_TIMESTAMP)
     coordinator_epoch: Int32 = since(0)
     current_txn_start_offset: Int64 = since(0, default=-1)
 

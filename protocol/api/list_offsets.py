@@ -9,6 +9,7 @@ a timeout (KIP-1075); v11 the earliest offset awaiting upload, -6 (KIP-1023).
 from __future__ import annotations
 
 from protocol.acl import Need, Operation, ResourceType
+from protocol.records.layout import NO_TIMESTAMP
 from protocol.schema import Api, Int8, Int16, Int32, Int64, Message, String, since
 
 
@@ -43,7 +44,7 @@ class ListOffsetsPartitionResponse(Message):
     partition_index: Int32 = since(0)
     error_code: Int16 = since(0)
     old_style_offsets: list[Int64] = since(0, until=0)
-    timestamp: Int64 = since(1, default=-1)
+    timestamp: Int64 = since(1, default=NO_TIMESTAMP)
     offset: Int64 = since(1, default=-1)
     leader_epoch: Int32 = since(4, default=-1, ignorable=True)
 

@@ -8,6 +8,7 @@ flexible; v9 same bytes, new error codes (KIP-848).
 from __future__ import annotations
 
 from protocol.acl import Need, Operation, ResourceType
+from protocol.records.layout import NO_TIMESTAMP
 from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
@@ -17,7 +18,7 @@ class OffsetCommitRequestPartition(Message):
     partition_index: Int32 = since(0)
     committed_offset: Int64 = since(0)
     committed_leader_epoch: Int32 = since(6, default=-1, ignorable=True)
-    commit_timestamp: Int64 = since(1, until=1, default=-1, ignorable=True)
+    commit_timestamp: Int64 = since(1, until=1, default=NO_TIMESTAMP, ignorable=True)
     committed_metadata: String | None = since(0, default=None)
 
 

@@ -9,6 +9,7 @@ transaction rules (KIP-890); v13 topics by id instead of name (KIP-516).
 from __future__ import annotations
 
 from protocol.acl import Need, Operation, ResourceType
+from protocol.records.layout import NO_TIMESTAMP
 from protocol.schema import Api, Int16, Int32, Int64, Message, Records, String, Uuid, since
 
 
@@ -56,7 +57,7 @@ class PartitionProduceResponse(Message):
     index: Int32 = since(0)
     error_code: Int16 = since(0)
     base_offset: Int64 = since(0)
-    log_append_time_ms: Int64 = since(2, default=-1, ignorable=True)
+    log_append_time_ms: Int64 = since(2, default=NO_TIMESTAMP, ignorable=True)
     log_start_offset: Int64 = since(5, default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = since(8, ignorable=True)
     error_message: String | None = since(8, default=None, ignorable=True)

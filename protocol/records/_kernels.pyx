@@ -53,6 +53,7 @@ cdef enum:
     OWN_CRC_BELOW = 512
     PREFIX = 12
     V2_HEADER = 61
+    NO_TIMESTAMP = -1
 
 cdef enum:
     HAS_MISSING = 1
@@ -376,7 +377,7 @@ cdef inline int next_message(Source *source, Raw *raw) noexcept nogil:
         if get32(data + position + 12) != crc32_of(data + position + 16, size - 4):
             return MESSAGE_CRC
     raw.offset = get64(data + position)
-    raw.timestamp = get64(data + position + 18) if source.magic else -1
+    raw.timestamp = get64(data + position + 18) if source.magic else NO_TIMESTAMP
     raw.nested = data[position + 17] & 7
     raw.header_count = 0
     raw.headers_size = 0
@@ -468,10 +469,11 @@ cdef int examine_v2(
     cdef Bytes stop
     cdef Py_ssize_t used
     cdef int32_t length = 0, offset = 0, key_size = 0, size = 0, headers = 0, i
-    cdef int64_t number, count = source.left, delta = 0, timestamp, largest = -1
+    cdef int64_t number, count = source.left, delta = 0, timestamp, largest = NO_TIMESTAMP
     cdef int64_t base_timestamp = source.base_timestamp
     cdef int flags = 0, has_time = 0, fault
-    found.first_offset = found.last_offset = found.first = -1
+    found.first_offset = found.last_offset = -1
+    found.first = NO_TIMESTAMP
     if count < 0:
         return COUNT_NEGATIVE
     for number in range(count):
@@ -520,7 +522,7 @@ cdef int examine_v2(
         if number == 0:
             found.first_offset = add(base_offset, offset)
         timestamp = stamp if stamped else add(base_timestamp, delta)
-        if timestamp == -1:
+        if timestamp == NO_TIMESTAMP:
             flags |= HAS_MISSING
             continue
         if not has_time:
@@ -549,8 +551,9 @@ cdef int examine_loop(
     cdef Raw raw
     cdef int fault
     cdef int flags = 0, has_time = 0
-    cdef int64_t number = 0, timestamp, largest = -1
-    found.first_offset = found.last_offset = found.first = -1
+    cdef int64_t number = 0, timestamp, largest = NO_TIMESTAMP
+    found.first_offset = found.last_offset = -1
+    found.first = NO_TIMESTAMP
     if source.magic == 2:
         return examine_v2(source, base_offset, stamped, stamp, minimum, maximum, found)
     while advance(source, &raw, &fault):
@@ -560,7 +563,7 @@ cdef int examine_loop(
             found.first_offset = found.last_offset
         if raw.offset != number:
             flags |= GAPS
-        if timestamp == -1:
+        if timestamp == NO_TIMESTAMP:
             flags |= HAS_MISSING
         else:
             if not has_time:
@@ -597,7 +600,7 @@ cdef int find_loop(
     while advance(source, &raw, &fault):
         timestamp[0] = stamp if stamped else raw.timestamp
         offset[0] = add(base_offset, raw.offset)
-        if timestamp[0] != -1 and timestamp[0] >= wanted and offset[0] >= min_offset:
+        if timestamp[0] != NO_TIMESTAMP and timestamp[0] >= wanted and offset[0] >= min_offset:
             hit[0] = 1
             return NO_FAULT
     return fault
@@ -615,7 +618,7 @@ cdef int offenders_loop(
     if fault:
         return fault
     while advance(source, &raw, &fault):
-        late = raw.timestamp != -1 and (raw.timestamp < minimum or raw.timestamp > maximum)
+        late = raw.timestamp != NO_TIMESTAMP and (raw.timestamp < minimum or raw.timestamp > maximum)
         if late or (keyed and raw.key_size < 0):
             if late:
                 outside[0] += 1
@@ -739,7 +742,8 @@ cdef int rewrite_loop(
     cdef int64_t offset, timestamp
     cdef int attributes = 8 if stamped and target_magic == 1 else 0
     to.count = 0
-    to.first_offset = to.last_offset = to.base_timestamp = -1
+    to.first_offset = to.last_offset = -1
+    to.base_timestamp = NO_TIMESTAMP
     if fault:
         return fault
     while advance(source, &raw, &fault):
@@ -854,7 +858,7 @@ cdef object v2_batch(Bytes p, Py_ssize_t position, int32_t size):
 
 cdef object message_batch(Bytes p, Py_ssize_t position, int32_t size):
     cdef int64_t offset = get64(p)
-    cdef int64_t timestamp = get64(p + 18) if p[16] else -1
+    cdef int64_t timestamp = get64(p + 18) if p[16] else NO_TIMESTAMP
     cdef int plain = not p[17] & 7
     cdef object batch = new_tuple(Batch, 13)
     put(batch, 0, position)
@@ -1017,7 +1021,7 @@ def examine(
     cdef Found found
     cdef int fault
     cdef int stamped = stamp is not None
-    cdef int64_t stamp_time = stamp if stamped else -1
+    cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         open_source(&source, &view, start, end, magic, count, base_timestamp, check_crc)
@@ -1087,7 +1091,7 @@ def find(
     cdef int64_t offset = 0, found = 0
     cdef int hit = 0, fault
     cdef int stamped = stamp is not None
-    cdef int64_t stamp_time = stamp if stamped else -1
+    cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
@@ -1114,7 +1118,7 @@ def stamp_messages(data, Py_ssize_t start, Py_ssize_t end, int64_t first_offset,
     cdef Py_buffer view
     cdef int fault
     cdef int stamped = stamp is not None
-    cdef int64_t stamp_time = stamp if stamped else -1
+    cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
     PyObject_GetBuffer(data, &view, PyBUF_WRITABLE)
     try:
         if not 0 <= start <= end <= view.len:
@@ -1146,7 +1150,7 @@ def rewrite(
     cdef Written written
     cdef int fault
     cdef int stamped = stamp is not None
-    cdef int64_t stamp_time = stamp if stamped else -1
+    cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
     cdef int renumber = first_offset is not None
     cdef int64_t next_offset = first_offset if renumber else -1
     out.data = NULL
@@ -1434,7 +1438,7 @@ cdef inline int is_kept(const Range *wanted, int64_t offset, int64_t timestamp) 
         return 0
     if not wanted.timed:
         return 1
-    return timestamp != -1 and wanted.low_time <= timestamp <= wanted.high_time
+    return timestamp != NO_TIMESTAMP and wanted.low_time <= timestamp <= wanted.high_time
 
 
 cdef inline void header_sizes(const Raw *raw, Sizes *sizes) noexcept nogil:
@@ -1623,7 +1627,7 @@ cdef inline void read_head(Bytes p, Py_ssize_t position, Py_ssize_t size, Head *
     head.last_offset = head.offset
     head.base_offset = -1 if head.attributes & 7 else head.offset
     head.count = -1 if head.attributes & 7 else 1
-    head.base_timestamp = head.max_timestamp = get64(p + 18) if head.magic else -1
+    head.base_timestamp = head.max_timestamp = get64(p + 18) if head.magic else NO_TIMESTAMP
     head.leader_epoch = head.producer_id = head.producer_epoch = head.base_sequence = -1
 
 
@@ -1633,7 +1637,7 @@ cdef inline int is_outside(const Head *head, const Range *wanted) noexcept nogil
     if head.magic == 0:
         return 1
     if head.attributes & 8 or (head.magic == 1 and not head.attributes & 7):
-        return timestamp == -1 or timestamp < wanted.low_time or timestamp > wanted.high_time
+        return timestamp == NO_TIMESTAMP or timestamp < wanted.low_time or timestamp > wanted.high_time
     return head.magic == 2 and timestamp < wanted.low_time
 
 
@@ -1748,7 +1752,7 @@ cdef int append_batch(
     cdef Source source
     cdef Py_buffer inner
     cdef int fault, stamped = 0
-    cdef int64_t stamp = -1, base_offset = 0
+    cdef int64_t stamp = NO_TIMESTAMP, base_offset = 0
     if head.attributes & 7:
         region = unpack(data, batch_of(p, head))
         records, start, end, magic, count, base, base_timestamp, own = region
@@ -1908,7 +1912,7 @@ cdef int measure_rows(const Rows *rows, int64_t start, int64_t end, int64_t limi
     """Find how many rows fit, at least one, and what they take; 0 where the columns cannot be."""
     cdef int64_t row, body, more, timestamp
     packed.size = 0
-    packed.largest = -1
+    packed.largest = NO_TIMESTAMP
     packed.base_timestamp = rows.timestamps[start]
     cdef int has_time = 0
     for row in range(start, end):
@@ -1921,7 +1925,7 @@ cdef int measure_rows(const Rows *rows, int64_t start, int64_t end, int64_t limi
             packed.end = row
             return 1
         packed.size += more
-        if timestamp != -1 and (not has_time or timestamp > packed.largest):
+        if timestamp != NO_TIMESTAMP and (not has_time or timestamp > packed.largest):
             packed.largest = timestamp
             has_time = 1
     packed.end = end

@@ -165,10 +165,10 @@ cdef int note_loop(
             settled = 0
         else:
             settled = table.offsets[at] & 1
-            if table.times != NULL and time != -1 and table.times[at] != -1:
+            if table.times != NULL and time != NO_TIMESTAMP and table.times[at] != NO_TIMESTAMP:
                 if time < table.times[at]:
                     continue
-        table.offsets[at] = 2 * offset + (1 if settled or time == -1 else 0)
+        table.offsets[at] = 2 * offset + (1 if settled or time == NO_TIMESTAMP else 0)
         if table.times != NULL:
             table.times[at] = time
     return fault
@@ -192,7 +192,7 @@ cdef int weigh_loop(
         time = stamp if stamped else raw.timestamp
         sip_hash(raw.key, raw.key_size, table.key, hash)
         at = slot_of(table, hash)
-        if table.offsets[at] == -1 or table.offsets[at] & 1 or time == -1:
+        if table.offsets[at] == -1 or table.offsets[at] & 1 or time == NO_TIMESTAMP:
             continue
         if time > table.times[at]:
             table.offsets[at] = 2 * offset
@@ -250,7 +250,7 @@ cdef int sift_loop(
         if raw.value_size < 0:
             to.has_tombstone = 1
         time = stamp if stamped else raw.timestamp
-        if time == -1:
+        if time == NO_TIMESTAMP:
             to.has_missing = 1
         elif not to.has_time:
             to.has_time = 1
@@ -296,7 +296,7 @@ cdef class KeyMap:
         cdef int64_t full_at = -1
         cdef int fault
         cdef int stamped = stamp is not None
-        cdef int64_t stamp_time = stamp if stamped else -1
+        cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
@@ -319,7 +319,7 @@ cdef class KeyMap:
         cdef Source source
         cdef int fault
         cdef int stamped = stamp is not None
-        cdef int64_t stamp_time = stamp if stamped else -1
+        cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
         if not self.by_time:
             raise ValueError("without times nothing earlier wins")
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -345,7 +345,7 @@ cdef class KeyMap:
         cdef Sieve sieve
         cdef int fault
         cdef int stamped = stamp is not None
-        cdef int64_t stamp_time = stamp if stamped else -1
+        cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         sieve.mask = NULL
         try:

@@ -140,7 +140,7 @@ def region_of(buffer: Buffer, batch: Batch, limit: int = STORED_LIMIT) -> Region
         if codec:
             return wrapped_region(buffer, batch, limit)
         stamp = batch.max_timestamp if batch.is_log_append_time else None
-        return Region(buffer, batch.position, end, batch.magic, -1, 0, -1, stamp)
+        return Region(buffer, batch.position, end, batch.magic, -1, 0, NO_TIMESTAMP, stamp)
     stamp = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
     data, start = buffer, batch.position + V2_HEADER_SIZE
     if codec:

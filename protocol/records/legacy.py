@@ -72,7 +72,7 @@ def wrapped_region(buffer: Buffer, batch: Batch, limit: int) -> Region:
         last = last_inner_offset(inner)
         base = base_of_inner(batch.last_offset, last)
     stamp = batch.max_timestamp if batch.is_log_append_time else None
-    return Region(inner, 0, len(inner), batch.magic, -1, base, -1, stamp)
+    return Region(inner, 0, len(inner), batch.magic, -1, base, NO_TIMESTAMP, stamp)
 
 
 def last_inner_offset(inner: Buffer) -> int:

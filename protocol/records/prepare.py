@@ -192,8 +192,8 @@ def _open(records: Buffer, produced: Produced, plan: Plan) -> Region:
         return Region(data, start, end, 2, first.count, 0, first.base_timestamp, None)
     if source:
         inner = wrapped(records, first, plan.most_unpacked)
-        return Region(inner, 0, len(inner), first.magic, -1, 0, -1, None)
-    return Region(records, start, produced.size, first.magic, -1, 0, -1, None)
+        return Region(inner, 0, len(inner), first.magic, -1, 0, NO_TIMESTAMP, None)
+    return Region(records, start, produced.size, first.magic, -1, 0, NO_TIMESTAMP, None)
 
 
 def _check_set(batches: Sequence[Batch]) -> None:

@@ -22,6 +22,7 @@ from protocol.errors import (
     RecordListTooLarge,
     UnpackedTooLarge,
 )
+from protocol.records.layout import NO_TIMESTAMP
 from protocol.records.prepare import inspect, prepare
 from storage.log import reading
 from storage.log.producers import producer_snapshots, recovered_producers
@@ -32,7 +33,7 @@ from storage.time.append_time import ahead
 from storage.time.event_time import event_limit
 from storage.time.rolling import should_roll
 from storage.time.stamping import reported, stamps_at
-from storage.time.timestamp import NO_TIMESTAMP, later
+from storage.time.timestamp import later
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Appended(NamedTuple):
 
     base_offset: int
     last_offset: int
-    log_append_time_ms: int  # -1 unless the topic is LogAppendTime
+    log_append_time_ms: int  # NO_TIMESTAMP unless the topic is LogAppendTime
     log_start_offset: int
     count: int  # type: ignore[assignment]  # shadows tuple.count
     size: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.time.timestamp import NO_TIMESTAMP
+from protocol.records.layout import NO_TIMESTAMP
 
 
 def append_time(last_append_time_ms: int | None, now_ms: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.time.timestamp import MAX_TIMESTAMP, NO_TIMESTAMP
+from protocol.records.layout import NO_TIMESTAMP
+from storage.time.timestamp import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from config.topic import TopicConfig

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.records.layout import NO_TIMESTAMP
 from storage.time.append_time import append_time
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP
+from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from config.topic import TopicConfig

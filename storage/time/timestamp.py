@@ -1,14 +1,14 @@
 """What a time is: an int of milliseconds since the epoch, or None where there is none.
 
 Negative times are as real as others (KIP-228). On the wire and on disk -1 (NO_TIMESTAMP) says "no
-time"; here a time that may be missing, or a largest time that does not exist yet, is None. Record
-time is what a consumer sees, append time is when this partition's leader appended the batch, event
-time is the record time of a data record.
+time"; in storage a time that may be missing, or a largest time that does not exist yet, is None.
+Record time is what a consumer sees, append time is when this partition's leader appended the batch,
+event time is the record time of a data record.
 """
 
 from __future__ import annotations
 
-NO_TIMESTAMP = -1
+from protocol.records.layout import NO_TIMESTAMP
 
 MIN_TIMESTAMP = -(2**63)
 

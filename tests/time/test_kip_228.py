@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.records import kernels
+from protocol.records.layout import NO_TIMESTAMP
 from storage.log.times import partition_times
 from storage.log.times.largest_event import LargestEvent
 from storage.segment.append_times import AppendTimes
@@ -18,7 +19,7 @@ from storage.time.retention import has_aged, retention_of
 from storage.time.rolling import should_roll
 from storage.time.segment_times import SegmentTimes
 from storage.time.stamping import reported
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, exceeds, or_none
+from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, or_none
 from tests.time.planting import noting, patched, stamped
 from tests.time.scripts import SCRIPTS
 from tests.time.world import run_part

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from client import READ_COMMITTED, READ_UNCOMMITTED
 from client.consumer import Consumer
+from protocol.records.layout import NO_TIMESTAMP
 from tidelog.cli.cluster import EARLIEST, LATEST, UNSAYABLE_MS, Cluster, raised_as_sentences
 from tidelog.cli.records import (
-    NO_TIME,
     Seen,
     formatter,
     is_about_append_times,
@@ -184,9 +184,9 @@ def _between(reader: _Reader, start: Place, end: Place, *, within: bool) -> Iter
         if within:
             is_late = end.time_ms is not None and time_ms >= end.time_ms
             is_early = start.time_ms is not None and time_ms < start.time_ms
-            if time_ms == NO_TIME or is_late or is_early:
+            if time_ms == NO_TIMESTAMP or is_late or is_early:
                 continue
-        elif end.time_ms is not None and time_ms != NO_TIME and time_ms >= end.time_ms:
+        elif end.time_ms is not None and time_ms != NO_TIMESTAMP and time_ms >= end.time_ms:
             reader.end(seen.partition)
             continue
         yield seen

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from client.consumer import Consumer
+from protocol.records.layout import NO_TIMESTAMP
 from tidelog.cli.cluster import EARLIEST, LATEST, raised_as_sentences
 from tidelog.cli.shared import CommandError, ask, instants
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
     from tidelog.cli.cluster import Cluster
 
-_NO_TIME = -1
 _POLL_MS = 200
 _SILENT_S = 30.0
 _FETCH_BYTES = 64 * 1024  # of each partition: its first batch of any size, and little more
@@ -192,7 +192,7 @@ def _fetched(
 
 def _seen(read: Consumed) -> Unread:
     time_ms = read.record.timestamp
-    return Unread(read.record.offset, None if time_ms == _NO_TIME else time_ms, None)
+    return Unread(read.record.offset, None if time_ms == NO_TIMESTAMP else time_ms, None)
 
 
 # --- output ---------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from protocol.records.layout import NO_TIMESTAMP
 from tidelog.cli.shared import USAGE, CommandError, instants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-NO_TIME = -1
 _RELATIVE = re.compile(r"now|[+-]([0-9.]+(ms|[smhdw]))+", re.ASCII | re.IGNORECASE)
 _KNOWN = frozenset(
     {
@@ -77,7 +77,7 @@ def time_of(text: str | int, now_ms: int, *, shift: bool, what: str) -> int:
         found: int = instants().parse_instant(text, now_ms)
     except ValueError as error:
         raise CommandError(f"{what}: {error}", USAGE) from None
-    if found != NO_TIME:
+    if found != NO_TIMESTAMP:
         return found
     if shift:
         return 0
@@ -94,7 +94,7 @@ def time_of(text: str | int, now_ms: int, *, shift: bool, what: str) -> int:
 def to_json(seen: Seen, topic: str, *, with_append_time: bool) -> str:
     """Returns a consumed record as one line, without the end of the line."""
     to_iso = instants().to_iso
-    time = None if seen.timestamp_ms == NO_TIME else seen.timestamp_ms
+    time = None if seen.timestamp_ms == NO_TIMESTAMP else seen.timestamp_ms
     told: dict[str, Any] = {
         "topic": topic,
         "partition": seen.partition,
@@ -179,7 +179,7 @@ def _time(told: Mapping[str, object], read_time: Callable[[str | int], int]) -> 
             continue
         value = told[name]
         if value is None:
-            return NO_TIME
+            return NO_TIMESTAMP
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError(f"{name}: expected a time, milliseconds or null")  # noqa: TRY004 - as above
         return read_time(value)
@@ -258,7 +258,7 @@ def _length(data: bytes | None) -> bytes:
 
 def shown(time_ms: int | None, missing: str) -> str:
     """Returns a time as text for people; in milliseconds if it is outside the calendar."""
-    if time_ms is None or time_ms == NO_TIME:
+    if time_ms is None or time_ms == NO_TIMESTAMP:
         return missing
     text: str | None = instants().to_iso(time_ms)
     return str(time_ms) if text is None else text.replace(".000Z", "Z")

@@ -159,7 +159,7 @@ def _check(data: Buffer, batch: Batch, offset: int, *, verify: bool) -> None:
 def _plain_region(data: Buffer, batch: Batch) -> Region:
     end = batch.position + batch.size
     if batch.magic < 2:
-        return Region(data, batch.position, end, batch.magic, -1, 0, -1, None)
+        return Region(data, batch.position, end, batch.magic, -1, 0, NO_TIMESTAMP, None)
     stamp = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
     start = batch.position + V2_HEADER_SIZE
     return Region(data, start, end, 2, batch.count, batch.base_offset, batch.base_timestamp, stamp)

@@ -19,9 +19,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import BrokerError, InvalidProducerEpoch, OutOfOrderSequenceNumber
+from protocol.records.layout import NO_TIMESTAMP
 from storage.time.lookup import reaches
 from storage.time.retention import expired
-from storage.time.timestamp import MIN_TIMESTAMP, NO_TIMESTAMP
+from storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

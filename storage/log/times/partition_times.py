@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
+from protocol.records.layout import NO_TIMESTAMP
 from storage import files
 from storage.segment.segment_line import SegmentLine
 from storage.time.segment_times import SegmentTimes
-from storage.time.timestamp import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,14 @@ import pytest
 from config.topic import TopicConfig
 from protocol.records import survivors
 from protocol.records.batch import Record, build, records, scan
+from protocol.records.layout import NO_TIMESTAMP
 from storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
 from storage.compaction.cleaner import Cleaner
 from storage.log.cleaning import clean
 from storage.log.compactor import Compactor
 from storage.segment import transaction_index
 from storage.segment.transaction_index import Aborted
-from storage.time.timestamp import NO_TIMESTAMP, or_none
+from storage.time.timestamp import or_none
 
 LOGS = int(os.environ.get("TIDELOG_COMPACTED_LOGS", "25"))
 DELETE_RETENTION_MS = 500
