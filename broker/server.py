@@ -115,12 +115,13 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         boot_id=_boot_id(),
     )
-    metadata = local_metadata(directories[0] / "tidelog.sqlite", config.node_id)
-    await metadata.open()
+    store.lock()  # first: the metadata beside the logs are migrated when they are opened
     try:
-        log_unenforced_in(metadata.image)
-        node = Node(config, clock, store, metadata, Metrics())
+        metadata = local_metadata(directories[0] / "tidelog.sqlite", config.node_id)
+        await metadata.open()
         try:
+            log_unenforced_in(metadata.image)
+            node = Node(config, clock, store, metadata, Metrics())
             await open_topics(node)
             try:
                 await _serve(node, stop, started_s, faults)
@@ -128,9 +129,9 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
                 await node.topics.stop()
                 node.pools.stop()
         finally:
-            store.close()
+            await metadata.close()
     finally:
-        await metadata.close()
+        store.close()
     log.info("stopped")
     return 0
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 async def open_topics(node: Node) -> None:
     """Open the log store, make the logs match the metadata, and adopt logs without metadata.
 
-    The metadata must be open. Raises InvalidConfig if the broker's settings are inconsistent,
-    LogDirectoryError, and KafkaStorageError. The caller closes the store in any case.
+    The metadata must be open, and the log directories locked if another process might use them.
+    Raises InvalidConfig if the broker's settings are inconsistent, LogDirectoryError, and
+    KafkaStorageError. The caller closes the store in any case.
     """
     await node.topics.keep_basis()
     image = node.metadata.image

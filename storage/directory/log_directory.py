@@ -38,18 +38,26 @@ class LogDirectory:
     """One log directory, locked for this process."""
 
     def __init__(self, path: Path) -> None:
-        """Lock the directory and read how it was left; raises LogDirectoryError and OSError."""
+        """Only lock the directory; raises LogDirectoryError and OSError."""
         self.path = path
         self._lock = _lock(path)
         self.partitions = 0  # the number of partitions in this directory
+        self.was_clean = False
         self._written: dict[str, Offsets] = {}  # the checkpoints, by name, as they are on disk
+        self.recovery_points: Offsets = {}
+        self.log_start_offsets: Offsets = {}
+        self.cleaned_offsets: Offsets = {}
+        self.noted: set[TopicPartition] = set()  # the partitions that its checkpoints may name
+
+    def begin(self) -> None:
+        """Read how the last process left the directory, and remove its mark; raises OSError."""
+        path = self.path
         marker = path / filenames.CLEAN_SHUTDOWN_FILE
         self.was_clean = marker.exists()
         self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
         self.cleaned_offsets = _read(path / filenames.CLEANER_CHECKPOINT)
-        # The partitions that its checkpoints on disk may name.
-        self.noted: set[TopicPartition] = (
+        self.noted = (
             self.recovery_points.keys()
             | self.log_start_offsets.keys()
             | self.cleaned_offsets.keys()

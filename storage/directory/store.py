@@ -69,6 +69,7 @@ class LogStore:
         # Of partitions that were not open when read.
         self._leader_epochs: dict[TopicPartition, int] = {}
         self._opened_ms = 0
+        self._is_open = False  # the directories may be locked before
         self._changing = threading.RLock()  # which partitions there are, and which are open
         # Partitions that a thread opens, renames or deletes.
         self._exclusive: set[TopicPartition] = set()
@@ -77,30 +78,54 @@ class LogStore:
 
     # --- start and stop --------------------------------------------------------------------------
 
-    def open(self, now_ms: int, configs: Mapping[str, TopicConfig] | None = None) -> None:
-        """Lock the directories, find the partitions, and recover them after an unclean stop.
+    def lock(self) -> None:
+        """Lock the directories for this process, and make those that do not exist.
 
-        `configs` holds the settings of topics by name. Raises LogDirectoryError.
+        Nothing else in them is read or written. Raises LogDirectoryError.
         """
         with self._checkpointing, self._changing:
+            self._lock()
+
+    def _lock(self) -> None:
+        if self._directories:
+            return
+        with self._released_on_error():
+            for path in self.log_dirs:
+                files.make_directories(path)
+                self._directories.append(LogDirectory(path))
+
+    def open(self, now_ms: int, configs: Mapping[str, TopicConfig] | None = None) -> None:
+        """Find the partitions, and recover them after an unclean stop.
+
+        Locks the directories, unless `lock` has done so. `configs` holds the settings of topics by
+        name. Raises LogDirectoryError.
+        """
+        with self._checkpointing, self._changing:
+            self._lock()
             self._find_everything(now_ms, configs)
 
     def _find_everything(self, now_ms: int, configs: Mapping[str, TopicConfig] | None) -> None:
         self._opened_ms = now_ms
         self._configs = dict(configs or {})
-        try:
-            for path in self.log_dirs:
-                files.make_directories(path)
-                directory = LogDirectory(path)
-                self._directories.append(directory)
+        with self._released_on_error():
+            for directory in self._directories:
+                directory.begin()
                 self._partition_index.find(directory)
             for key, directory in self._partition_index.items():
                 if not directory.was_clean:
                     self._open_partition(key)
+        self._is_open = True
+
+    @contextlib.contextmanager
+    def _released_on_error(self) -> Iterator[None]:
+        """Unlock the directories if the start fails. Raises LogDirectoryError for an OSError."""
+        try:
+            yield
         except OSError as error:
             self._release()
+            where = error.filename or ", ".join(map(str, self.log_dirs))
             raise LogDirectoryError(
-                f"log directory {error.filename or path} cannot be used: {error.strerror}"
+                f"log directory {where} cannot be used: {error.strerror}"
             ) from error
         except BaseException:
             self._release()
@@ -116,6 +141,9 @@ class LogStore:
             self._close()
 
     def _close(self) -> None:
+        if not self._is_open:
+            self._release()
+            return
         try:
             failures = parallel.each(Partition.close, list(self._open.values()))
             unclean = {self._partition_index.get((p.topic, p.index)) for p in failures}
@@ -136,7 +164,7 @@ class LogStore:
         Meant for a thread, at intervals. Raises KafkaStorageError.
         """
         with self._checkpointing:
-            if self._directories:
+            if self._is_open:
                 self._checkpoint()
 
     def _checkpoint(self) -> None:
@@ -156,6 +184,7 @@ class LogStore:
         for directory in self._directories:
             directory.release()
         self._directories, self._partition_index, self._open = [], PartitionIndex(), {}
+        self._is_open = False
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -309,7 +338,7 @@ class LogStore:
     def _uncheckpoint(self, key: TopicPartition) -> None:
         """Remove a deleted log from the checkpoints: a new log of the same name begins at 0."""
         with self._checkpointing, self._changing:
-            if key in self._partition_index or not self._directories:
+            if key in self._partition_index or not self._is_open:
                 return
             for directory in self._directories:
                 directory.forget(key)
@@ -322,7 +351,7 @@ class LogStore:
         self, topic: str, topic_id: uuid.UUID, index: int, config: TopicConfig, now_ms: int
     ) -> Partition:
         key = (topic, index)
-        if not self._directories:
+        if not self._is_open:
             raise KafkaStorageError("the log directories are closed")
         directory = self._partition_index.get(key)
         if directory is not None:

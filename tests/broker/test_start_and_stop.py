@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from config import TopicConfig
+from storage.directory.store import LogStore
 from tests.broker import asking
 from tests.broker.asking import batch_of, create, fetch, produce, read_values
 from tests.broker.network.test_connection import AT_ONCE_S, heavy, wait_fields
@@ -75,6 +78,29 @@ def test_a_second_process_on_the_same_directory_is_refused(start):
         assert str(broker.log_dir) in said
         assert "lock" in said.lower() or "use" in said.lower(), said
         assert produce(connection, "t", batch_of("x"))["base_offset"] == 0
+
+
+def test_a_second_process_does_not_touch_the_metadata(tmp_path):
+    """They are of an older layout, which a start migrates, and the broker's settings add to them."""
+    path = tmp_path / "tidelog.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript((Path(__file__).parent / "metadata" / "layout_2.sql").read_text())
+    before = path.read_bytes()
+    first = LogStore([tmp_path], default_config=TopicConfig())
+    first.lock()
+    try:
+        process = serve(
+            *("--listeners", "PLAINTEXT://127.0.0.1:0", "--log-dirs", str(tmp_path)),
+            *("--set", "log.retention.max.eventtime.ms=1000"),
+        )
+        with process:
+            _, said = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "is in use" in said
+    finally:
+        first.close()
+    assert path.read_bytes() == before
+    assert {each.name for each in tmp_path.iterdir()} == {".lock", "tidelog.sqlite"}
 
 
 def test_a_port_that_is_taken_is_told_in_a_sentence(start, tmp_path):

@@ -48,6 +48,21 @@ def test_a_new_directory_is_made_and_locked(make_store, tmp_path):
         opened(make_store("a/b"))
 
 
+def test_a_lock_alone_changes_nothing(make_store, tmp_path):
+    store = opened(make_store())
+    store.create_partition("t", ID, 0, CONFIG, 0).append(build([Record(0, 0, b"k", b"v")]), **AT)
+    store.close()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    store.lock()
+    with pytest.raises(LogDirectoryError, match="is in use"):
+        make_store().lock()
+    store.close()
+    assert {path: path.read_bytes() for path in before} == before
+    assert opened(store).partition("t", 0).log_end_offset == 1, "the lock is free again"
+    with pytest.raises(LogDirectoryError, match="is in use"):
+        make_store().lock()
+
+
 def test_another_process_is_kept_out(make_store, tmp_path):
     opened(make_store())
     code = (
