@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from tests.oracle import codecs, recordset
-from tests.oracle.admin_apis import ACL, ACL_FILTER
+from tests.oracle.cases.admin_apis import ACL, ACL_FILTER
 from tests.oracle.recordset import Rec
 
 if TYPE_CHECKING:

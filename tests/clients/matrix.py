@@ -30,8 +30,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from tests.clients import clients as all_clients
-from tests.clients import coordination, reading, topics
 from tests.clients import expectations as rules
+from tests.clients import reading, topics
+from tests.clients.coordination import run as coordination
 from tests.clients.environments import Unavailable
 from tests.clients.report import Report, render, write_between_markers
 from tests.clients.session import DriverError, Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from tests.clients.administration import CALLS
+from tests.clients.coordination.administration import CALLS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,10 @@ import os
 
 import pytest
 
-from tests.clients import clients, coordination, grouping, matrix, topics
+from tests.clients import clients, matrix, topics
 from tests.clients import expectations as rules
+from tests.clients.coordination import grouping
+from tests.clients.coordination import run as coordination
 
 MINUTES_MAX = 10
 ALONE = clients.CONFLUENT._replace(codecs=("none", "gzip"), idempotence="never")

@@ -69,7 +69,7 @@ class TestSkippedRecordsAndStartsOfBatches:
 
 
 class TestNegativeTimes:
-    """redpanda#4308: the client met an exception. tests/clients/negative.py has every client."""
+    """redpanda#4308: the client met an exception. tests/clients/negative_times has every client."""
 
     def test_the_broker_answers(self, connection):
         topic = create(connection)

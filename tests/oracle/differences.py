@@ -3,8 +3,8 @@
 Each `Reason` names the row of the design, or of the known behaviour of Kafka, that it rests on, and
 applies to a difference only if both values are the ones it speaks of. A difference that no reason
 explains fails the comparison, and so does a reason that explains nothing any more. Reasons are
-tried in order; the narrow ones come first. Those for 0.10.2.2 are in old_differences.py, those for lookups
-in random logs in logs/lookup_differences.py.
+tried in order; the narrow ones come first. Those for 0.10.2.2 are in kafka_0_10/differences.py, those
+for lookups in random logs in logs/lookup_differences.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The same requests to Apache Kafka 3.9.1 and to tidelog: the same answers, or a reason.
 
-The cases are in cases.py (the matrix and random logs), edges.py, deletions.py and admin.py; the
-accepted differences in differences.py. Both brokers start once; the whole takes about two minutes.
+The cases are in cases/: matrix.py (the matrix and random logs), edges.py, deletions.py and admin.py.
+The accepted differences are in differences.py. Both brokers start once; the whole takes about two minutes.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import time
 
 import pytest
 
-from tests.oracle import admin, cases, comparison, deletions, edges
+from tests.oracle import comparison
 from tests.oracle.brokers import Player, wait_for_coordinators
+from tests.oracle.cases import admin, deletions, edges, matrix
 from tests.oracle.differences import REASONS
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
 KAFKA = "3.9.1"
 GROUPS = {
-    "matrix": cases.matrix,
-    "recompression": cases.recompression,
-    "windows": cases.windows,
-    "random logs": cases.random_logs,
-    "random logs below zero": cases.random_times_below_zero,
+    "matrix": matrix.matrix,
+    "recompression": matrix.recompression,
+    "windows": matrix.windows,
+    "random logs": matrix.random_logs,
+    "random logs below zero": matrix.random_times_below_zero,
     "edges": edges.edge_cases,
     "deletions": deletions.deletions,
     "admin": lambda _: admin.admin_cases(),
@@ -39,7 +40,7 @@ class Played:
         together = [case for group in self.cases.values() for case in group]
         self.log_dirs = kafka.log_dir, tidelog.log_dir
         self.kafka, self.tidelog = (
-            self._split(Player(one.bootstrap, one.log_dir).play(together, cases.TOPICS))
+            self._split(Player(one.bootstrap, one.log_dir).play(together, matrix.TOPICS))
             for one in (kafka, tidelog)
         )
 

@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.oracle import wire
-from tests.oracle.conversation import BORN, subscription
+from tests.oracle.groups.conversation import BORN, subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

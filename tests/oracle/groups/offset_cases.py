@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.oracle.conversation import NEWEST, TOOL, Script, subscription
+from tests.oracle.groups.conversation import NEWEST, TOOL, Script, subscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.oracle import comparison, conversation, wire
+from tests.oracle import comparison, wire
 from tests.oracle.brokers import Tidelog, wait_for_leaders
+from tests.oracle.groups import conversation
 from tests.oracle.groups.cases import MOST_MEMBERS, member_cases
 from tests.oracle.groups.differences import REASONS
 from tests.oracle.groups.offset_cases import offset_cases

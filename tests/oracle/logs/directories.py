@@ -20,8 +20,8 @@ from confluent_kafka import Producer
 from tests.broker import asking
 from tests.oracle import recordset, wire
 from tests.oracle.brokers import wait_for_markers
+from tests.oracle.kafka_0_10.differences import flat
 from tests.oracle.logs.compactions import cleaned_offsets
-from tests.oracle.old_differences import flat
 from tests.oracle.recordset import Rec
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.oracle import scenario
-from tests.oracle.cases import CODECS, FOREVER, record_set, records
-from tests.oracle.deletions import delete
+from tests.oracle.cases.deletions import delete
+from tests.oracle.cases.matrix import CODECS, FOREVER, record_set, records
 from tests.oracle.scenario import Append, Case, lookup, produce
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.oracle import comparison, recordset, wire
 from tests.oracle.brokers import Player, partition_names, wait_for_changes
-from tests.oracle.cases import CREATE, UNLIMITED
+from tests.oracle.cases.matrix import CREATE, UNLIMITED
 from tests.oracle.logs.lookup_differences import LOOKUP_REASONS, found
 from tests.oracle.logs.lookups import Asked, Kind, play_together, random_log
 from tests.oracle.scenario import Context

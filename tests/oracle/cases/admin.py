@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.oracle.admin_apis import admin_api_cases
+from tests.oracle.cases.admin_apis import admin_api_cases
 from tests.oracle.scenario import Case, ask, send_raw
 
 if TYPE_CHECKING:

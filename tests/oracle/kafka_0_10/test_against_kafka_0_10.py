@@ -1,7 +1,7 @@
 """The same produce requests to Apache Kafka 0.10.2.2 and to tidelog: the same `.log` files.
 
 Formats 0 and 1 on the disk have one judge, the last broker that wrote nothing newer. Every case of
-old_cases.py is written to topics of both formats in both brokers; then answers and files are
+cases.py is written to topics of both formats in both brokers; then answers and files are
 compared field by field, append times by name and compressed payloads decompressed. Uncompressed
 CreateTime logs are also compared byte by byte.
 """
@@ -12,9 +12,10 @@ import time
 
 import pytest
 
-from tests.oracle import comparison, old_cases
+from tests.oracle import comparison
 from tests.oracle.brokers import Player
-from tests.oracle.old_differences import OLD_REASONS
+from tests.oracle.kafka_0_10 import cases
+from tests.oracle.kafka_0_10.differences import OLD_REASONS
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
@@ -26,10 +27,10 @@ class Played:
 
     def __init__(self, kafka, tidelog) -> None:
         base_ms = time.time_ns() // 1_000_000 - 10 * 60_000  # never mistaken for an append time
-        self.cases = old_cases.old_cases(base_ms)
+        self.cases = cases.old_cases(base_ms)
         self.log_dirs = kafka.log_dir, tidelog.log_dir
         self.kafka, self.tidelog = (
-            Player(one.bootstrap, one.log_dir, old=True).play(self.cases, old_cases.TOPICS)
+            Player(one.bootstrap, one.log_dir, old=True).play(self.cases, cases.TOPICS)
             for one in (kafka, tidelog)
         )
         self.verdict = comparison.judge(self.cases, self.kafka, self.tidelog, OLD_REASONS)

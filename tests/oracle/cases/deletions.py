@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.oracle.cases import record_set, records
+from tests.oracle.cases.matrix import record_set, records
 from tests.oracle.differences import looked_up, partitions, reason
 from tests.oracle.scenario import Case, ask, fetch, lookup, produce
 

@@ -6,9 +6,9 @@ one that came to do otherwise: then the table has to change, and the page with i
 
 from __future__ import annotations
 
-from tests.clients.negative import ASKED, FORMATS, LOWEST, SENT, Outcome
+from tests.clients.negative_times.run import ASKED, FORMATS, LOWEST, SENT, Outcome
 
-MARK_BEGIN = "<!-- negative: made of tests/clients/negative_expectations.py -->\n"
+MARK_BEGIN = "<!-- negative: made of tests/clients/negative_times/expectations.py -->\n"
 MARK_END = "<!-- /negative -->\n"
 
 SENDS_ALL = dict.fromkeys(SENT, "as sent")

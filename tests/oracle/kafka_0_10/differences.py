@@ -1,4 +1,4 @@
-"""Why tidelog may answer or store otherwise than Apache Kafka 0.10.2.2; as in differences.py.
+"""Why tidelog may answer or store otherwise than Apache Kafka 0.10.2.2; as in ../differences.py.
 
 Where 0.10.2.2 and later Kafkas differ, tidelog goes with the later ones, and the reason says so.
 """

@@ -1,7 +1,7 @@
 """Times before 1970 and the clients (KIP-228): what each sends, shows and asks for.
 
 A broker can store, serve and find such times; a client may refuse them, change them, or show others. What
-every client does is declared in negative_expectations.py and tried here against a running broker, so
+every client does is declared in expectations.py and tried here against a running broker, so
 that a change is noticed; the table of docs/time.md is made from the same declarations.
 
 What a client sent is read back over the wire with kafka-python's reader, what it shows was written over the

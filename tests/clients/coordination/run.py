@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import NewTopic
 
-from tests.clients import grouping, topics
-from tests.clients.administration import Administrator
+from tests.clients import topics
 from tests.clients.clients import MIXED_GROUPS
-from tests.clients.grouping import PARTITIONS, Member
+from tests.clients.coordination import grouping
+from tests.clients.coordination.administration import Administrator
+from tests.clients.coordination.grouping import PARTITIONS, Member
 from tests.clients.session import DriverError, Session
 
 if TYPE_CHECKING:

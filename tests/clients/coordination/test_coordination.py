@@ -10,16 +10,10 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.clients import (
-    administration,
-    clients,
-    coordination,
-    environments,
-    grouping,
-    matrix,
-    report,
-)
-from tests.clients.grouping import PARTITIONS, Different, Group, Member
+from tests.clients import clients, environments, matrix, report
+from tests.clients.coordination import administration, grouping
+from tests.clients.coordination import run as coordination
+from tests.clients.coordination.grouping import PARTITIONS, Different, Group, Member
 
 EVERYTHING = [(p, o) for p in range(PARTITIONS) for o in range(grouping.WAVE)]
 

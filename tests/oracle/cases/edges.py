@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from tests.oracle import codecs
-from tests.oracle.cases import DAY_MS, record_set, records
+from tests.oracle.cases.matrix import DAY_MS, record_set, records
 from tests.oracle.recordset import (
     CONTROL_BIT,
     LAT_BIT,

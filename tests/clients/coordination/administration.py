@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from tests.clients.grouping import FIRST_MS, STEP_MS
+from tests.clients.coordination.grouping import FIRST_MS, STEP_MS
 from tests.clients.session import ANSWER_TIMEOUT_S, DriverError
 
 if TYPE_CHECKING:

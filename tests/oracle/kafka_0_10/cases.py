@@ -10,8 +10,9 @@ import itertools
 import random
 from dataclasses import replace
 
-from tests.oracle import codecs, edges
-from tests.oracle.cases import DAY_MS, HOUR_MS, record_set, records
+from tests.oracle import codecs
+from tests.oracle.cases import edges
+from tests.oracle.cases.matrix import DAY_MS, HOUR_MS, record_set, records
 from tests.oracle.scenario import (
     Append,
     Case,

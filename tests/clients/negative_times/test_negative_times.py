@@ -1,4 +1,4 @@
-"""Clients and times before 1970: each does what negative_expectations.py declares and docs/time.md tells."""
+"""Clients and times before 1970: each does what expectations.py declares and docs/time.md tells."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients import clients, matrix, negative
-from tests.clients import negative_expectations as expectations
+from tests.clients import clients, matrix
+from tests.clients.negative_times import expectations
+from tests.clients.negative_times import run as negative
 
-PAGE = Path(__file__).parents[2] / "docs" / "time.md"
+PAGE = Path(__file__).parents[3] / "docs" / "time.md"
 ALONE = [clients.CONFLUENT]
 
 
