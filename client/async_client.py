@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from client import flow
 from client.async_connection import AsyncConnection, open_connection
 from client.cluster import ClusterState, addresses_of
-from client.errors import ConnectionBroken, VersionMismatch
+from client.errors import ClusterUnreachable, ConnectionBroken, VersionMismatch
 from client.flow import Ask, Node
 from client.retry import Backoff, Retry
 
@@ -69,6 +69,7 @@ class AsyncClient:
         self._state = ClusterState(addresses_of(brokers))
         self._brokers: dict[Address, _Broker] = {}
         self._authenticator = authenticator
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,7 +78,8 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes every connection. Operations in progress fail, or connect again."""
+        """Closes every connection, for good. Operations in progress fail with ClusterUnreachable."""
+        self._is_closed = True
         known = [one.connection for one in self._brokers.values() if one.connection is not None]
         self._brokers.clear()
         self._state.forget()
@@ -116,7 +118,7 @@ class AsyncClient:
     ) -> Any:
         """Sends one request to one address and waits for its answer, without a retry.
 
-        Raises ConnectionBroken or VersionMismatch.
+        Raises ConnectionBroken or VersionMismatch, ClusterUnreachable if the client is closed.
         """
         connection = await self._connect(address)
         return await connection.ask(message, key, timeout_s=self.request_timeout_s + wait_s)
@@ -127,7 +129,7 @@ class AsyncClient:
         return Retry(time.monotonic, self.timeout_s)
 
     async def _run(self, steps: Steps[Result]) -> Result:
-        """Runs the steps until they return."""
+        """Runs the steps until they return. Raises ClusterUnreachable once the client is closed."""
         try:
             step = next(steps)
             while True:
@@ -135,6 +137,7 @@ class AsyncClient:
                     try:
                         answer = await self._ask(step)
                     except (ConnectionBroken, VersionMismatch) as error:
+                        self._check_open()  # a closed client retries nothing
                         step = steps.throw(error)
                     else:
                         step = steps.send(answer)
@@ -170,8 +173,13 @@ class AsyncClient:
                 failures.append(str(error))
         raise ConnectionBroken("; ".join(failures))
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClusterUnreachable("the client was closed")
+
     async def _connect(self, address: Address) -> AsyncConnection:
         """Returns the connection to a broker; opens one if necessary, after the broker's pause."""
+        self._check_open()
         broker = self._brokers.setdefault(address, _Broker())
         async with broker.connecting:
             if broker.usable is not None:
@@ -188,8 +196,9 @@ class AsyncClient:
                 broker.backoff.failed(time.monotonic())
                 raise
             broker.backoff.succeeded()
-            if self._brokers.get(address) is not broker:  # the client was closed in the meantime
+            if self._is_closed:  # in the meantime
                 made.close()
-                raise ConnectionBroken(f"{made.address}: the client was closed")
+                await made.wait_closed()
+                self._check_open()
             broker.connection = made
             return made

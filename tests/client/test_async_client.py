@@ -80,6 +80,55 @@ async def test_a_broker_that_is_killed_and_comes_back_is_found_again(broker, top
         await back
 
 
+async def test_closing_ends_what_is_under_way(broker, topic):
+    """Long fetches fail at once, nothing connects again, and a request to a closed client is refused."""
+    client = AsyncClient(broker.bootstrap, timeout_s=60)
+    await client.perform(topics.create(topic, 2, {}))
+    leader = (await client.topics([topic]))[topic].partitions[0].leader
+    connection = await client.connection(leader)
+    waiting = [
+        asyncio.create_task(
+            client.perform(calls.fetch_records(topic, n % 2, 0, max_wait_ms=50_000))
+        )
+        for n in range(6)
+    ]
+    await asyncio.sleep(0.1)
+    assert not any(one.done() for one in waiting)
+    began = time.monotonic()
+    await client.close()
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert time.monotonic() - began < 20
+    assert {type(one) for one in ended} == {ClusterUnreachable}
+    assert {str(one) for one in ended} == {"the client was closed"}
+    assert connection.is_closed
+    with pytest.raises(ClusterUnreachable, match="the client was closed"):
+        await client.topics()
+    await client.close()
+
+
+async def test_closing_while_it_connects_leaves_no_connection():
+    """The peer accepts and shakes no hands: what waits for it ends, and the socket is closed."""
+    left = asyncio.Event()
+    came = asyncio.Event()
+
+    async def silent(reader, writer):
+        came.set()
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(1000):
+                pass
+        left.set()
+        writer.close()
+
+    async with serving(silent) as port:
+        client = AsyncClient(f"127.0.0.1:{port}", timeout_s=30, request_timeout_s=0.5)
+        waiting = asyncio.create_task(client.topics())
+        await came.wait()
+        await client.close()
+        with pytest.raises(ClusterUnreachable, match="the client was closed"):
+            await waiting
+        await asyncio.wait_for(left.wait(), 20)
+
+
 async def test_a_wrong_hint_of_a_leader_is_put_right(broker, topic):
     """Metadata that name a dead address for the leader: what fails there is asked anew."""
     async with AsyncClient(broker.bootstrap, timeout_s=30) as client:
