@@ -66,18 +66,18 @@ class ClusterMetadata:
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the store and read it; a new store gets a cluster id. Raises MetadataError."""
+        """Open the store and read it; a store without any revision gets a cluster id.
+
+        Raises MetadataError, also if a key is missing that every store has: a default in its place
+        would give producer ids a second time, or forget settings that keep data.
+        """
         await self.store.open()
         try:
-            await self.store.transact(
-                absent(records.CLUSTER),
-                (
-                    records.put_cluster(written_id(new_id())),
-                    records.put_producer_ids(0),
-                    records.put_broker_configs({}),
-                ),
-            )
-            self._builder = _built(await self.store.read())
+            snapshot = await self.store.read()
+            if snapshot.revision == 0:
+                await self._begin()
+                snapshot = await self.store.read()
+            self._builder = _built(snapshot)
             self.image = self._builder.image
         except KafkaStorageError as error:
             await self.store.close()
@@ -86,6 +86,17 @@ class ClusterMetadata:
             await self.store.close()
             raise MetadataError(f"the metadata is damaged: {error}") from None
         self._watch = asyncio.get_running_loop().create_task(self._follow())
+
+    async def _begin(self) -> None:
+        """Write what every store has, into a new one, unless another broker does so first."""
+        await self.store.transact(
+            absent(records.CLUSTER),
+            (
+                records.put_cluster(written_id(new_id())),
+                records.put_producer_ids(0),
+                records.put_broker_configs({}),
+            ),
+        )
 
     async def close(self) -> None:
         """Finish the changes in progress and close the store."""

@@ -162,17 +162,21 @@ class ImageBuilder:
 
     def _cluster_id(self) -> str:
         record = self._records.get(records.CLUSTER)
-        return record.cluster_id if isinstance(record, records.ClusterRecord) else ""
+        if not isinstance(record, records.ClusterRecord):
+            raise _missing(records.CLUSTER)
+        return record.cluster_id
 
     def _broker_configs(self) -> Mapping[str, str]:
         record = self._records.get(records.BROKER_CONFIGS)
-        if isinstance(record, records.BrokerConfigsRecord):
-            return record.configs
-        return MappingProxyType({})
+        if not isinstance(record, records.BrokerConfigsRecord):
+            raise _missing(records.BROKER_CONFIGS)
+        return record.configs
 
     def _next_producer_id(self) -> int:
         record = self._records.get(records.PRODUCER_IDS)
-        return record.next_id if isinstance(record, records.ProducerIdsRecord) else 0
+        if not isinstance(record, records.ProducerIdsRecord):
+            raise _missing(records.PRODUCER_IDS)
+        return record.next_id
 
     def _deletions(self) -> MappingProxyType[UUID, str]:
         return MappingProxyType(
@@ -182,3 +186,7 @@ class ImageBuilder:
                 if isinstance(record, records.DeletionRecord)
             }
         )
+
+
+def _missing(key: str) -> ValueError:
+    return ValueError(f"key {key!r} is missing, which every store has")

@@ -8,14 +8,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from broker.metadata.local import local_metadata
-from broker.metadata.store import MetadataError
+from broker.metadata.store import Delete, MetadataError
 from protocol.errors import (
     InvalidTopic,
     KafkaStorageError,
@@ -208,6 +208,35 @@ async def test_a_newer_layout_is_refused(path):
     db.close()
     with pytest.raises(MetadataError, match="newer tidelog"):
         await image_of(path)
+
+
+@pytest.mark.parametrize("key", ["cluster", "config/broker", "producer_ids"])
+async def test_a_store_without_a_key_that_every_store_has_is_refused(path, key):
+    """Defaults in its place would forget settings that keep data, or give an id twice."""
+    await in_store(path, lambda store: store.create_topic("a", 1, {}))
+    before = await image_of(path)
+    with closing(sqlite3.connect(path)) as db:
+        (value,) = db.execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
+        with db:
+            db.execute("DELETE FROM kv WHERE key = ?", (key,))
+    with pytest.raises(MetadataError, match=f"damaged: key '{key}' is missing"):
+        await image_of(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT 1 FROM kv WHERE key = ?", (key,)).fetchone() is None
+        with db:
+            db.execute("INSERT INTO kv VALUES (?, ?, 1, 1)", (key, value))
+    assert await image_of(path) == before
+
+
+async def test_a_running_broker_keeps_the_image_when_such_a_key_is_deleted(path):
+    async def work(store):
+        before = store.image
+        await store.store.transact((), (Delete("config/broker"),))
+        with pytest.raises(KafkaStorageError, match="key 'config/broker' is missing"):
+            await store.create_topic("a", 1, {})
+        assert store.image is before
+
+    await in_store(path, work)
 
 
 KILLED = """
