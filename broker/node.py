@@ -20,15 +20,13 @@ from broker.partitions.waiting import Waiting
 from broker.pools import Pools
 from broker.security.authorizer import Authorizer
 from broker.topics.controller import Controller
-from broker.topics.leadership import leadership
+from broker.topics.leadership import ANY_EPOCH, check_leader_epoch, leadership
 from broker.topics.reconciler import Reconciler
 from broker.topics.settings import Settings
 from broker.topics.topics import Topics
 from protocol.errors import (
     BrokerError,
     ErrorCode,
-    FencedLeaderEpoch,
-    UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -78,7 +76,13 @@ class Node:
         self.coordinator = Coordinator(self)
         self.connections = Connections(self.settings, metrics)
         reconciler = Reconciler(
-            metadata, store, self.settings, pools.topics, clock.now_ms, self._topic_removed
+            metadata,
+            store,
+            self.settings,
+            pools.topics,
+            clock.now_ms,
+            removed=self._topic_removed,
+            led_anew=self.waiting.wake,
         )
         controller = Controller(metadata, self.settings, self._unclaimed)
         self.topics = Topics(controller, reconciler, self.settings, self._forget_topic)
@@ -132,13 +136,29 @@ class Node:
             found.check_online()
         return found
 
-    def leader_partition(self, topic: str, index: int) -> Partition:
-        """The log of a partition that this broker leads, if it is open.
+    def leader_partition(
+        self, topic: str, index: int, epoch: int = ANY_EPOCH, may_block: bool = False
+    ) -> Partition:
+        """The log of a partition that this broker leads, by the metadata.
 
-        Raises NotLeaderOrFollower, and what `opened_partition` raises.
+        It must be open, unless the caller `may_block`. `epoch` is the leader epoch that the client
+        knows. Raises NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, and what
+        `opened_partition` raises, or `partition` with `may_block`.
         """
-        leadership(self.metadata.image, self.settings.broker.node_id, topic, index)
-        return self.opened_partition(topic, index)
+        leadership(self.metadata.image, self.metadata.node_id, topic, index)
+        found = self.partition(topic, index) if may_block else self.opened_partition(topic, index)
+        if epoch != ANY_EPOCH:
+            check_leader_epoch(found, epoch)
+        return found
+
+    async def open_leader_partition(self, topic: str, index: int) -> Partition:
+        """The log of a partition that this broker leads, opened in a thread if need be.
+
+        Raises NotLeaderOrFollower, and what `partition` raises.
+        """
+        leadership(self.metadata.image, self.metadata.node_id, topic, index)
+        await self.open_partition(topic, index)
+        return self.leader_partition(topic, index)
 
     async def open_partition(self, topic: str, index: int) -> Partition:
         """The partition's log, opened in a thread if need be; raises what `partition` raises."""
@@ -152,17 +172,6 @@ class Node:
         if topic is None:
             raise UnknownTopicId(f"there is no topic with id {topic_id}")
         return topic.name
-
-    def check_leader_epoch(self, partition: Partition, epoch: int) -> None:
-        """Compare the epoch a client believes in with ours (KIP-320).
-
-        Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
-        """
-        if epoch in (-1, partition.leader_epoch):
-            return
-        if epoch < partition.leader_epoch:
-            raise FencedLeaderEpoch(f"epoch {epoch} ended; it is {partition.leader_epoch} now")
-        raise UnknownLeaderEpoch(f"epoch {epoch} is not known yet; it is {partition.leader_epoch}")
 
     def code_for(self, code: ErrorCode, before_storage_errors: bool) -> int:
         """The code to send: clients older than KAFKA_STORAGE_ERROR know it by another name."""

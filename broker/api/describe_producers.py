@@ -53,7 +53,7 @@ async def handle(
 async def _one(node: Node, session: Session, topic: str, index: int) -> PartitionResponse:
     check_topic_name(topic)
     node.authorizer.require(session, Operation.READ, ResourceType.TOPIC, topic)
-    partition = await node.open_partition(topic, index)
+    partition = await node.open_leader_partition(topic, index)
     producers = await node.pools.reads.run(_states, partition)
     return PartitionResponse(partition_index=index, active_producers=producers)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition
 from broker.security.authorizer import NOT_ASKED
+from broker.topics.leadership import known_leader_epoch
 from broker.topics.settings import is_internal
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_topic_partitions import (
@@ -114,7 +115,7 @@ def _partitions(
         yield DescribeTopicPartitionsResponsePartition(
             partition_index=index,
             leader_id=topic.assignments[index].leader,
-            leader_epoch=node.store.leader_epoch(topic.name, index) or 0,
+            leader_epoch=known_leader_epoch(node.store, topic, index),
             replica_nodes=list(topic.assignments[index].replicas),
             isr_nodes=list(topic.assignments[index].isr),
             eligible_leader_replicas=[],

@@ -67,7 +67,6 @@ Buffer = bytes | bytearray | memoryview
 
 _NOTHING: tuple[Sequence[Buffer], int, int] = ((), 0, 0)  # the result of _read if there is no data
 _READ_COMMITTED = 1
-_ANY_EPOCH = -1
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC  # looked up once: it costs a call
 _ZSTD_SINCE = 10
 _TOPIC_IDS_SINCE = 13
@@ -221,7 +220,7 @@ def _attempt(node: Node, request: FetchRequest, context: Context, permit: Permit
     version, session = context.header.api_version, context.connection.session
     require = node.authorizer.require
     may_block = permit.may_block
-    find = node.partition if may_block else node.opened_partition
+    find = node.leader_partition
     left = node.connections.fetch_room()
     if version >= _SOFT_LIMIT_SINCE:
         left = min(left, request.max_bytes)
@@ -239,9 +238,7 @@ def _attempt(node: Node, request: FetchRequest, context: Context, permit: Permit
         name = node.topic_name(topic.topic_id) if by_id else topic.topic
         if not is_broker:
             require(session, _READ, _TOPIC, name)
-        partition = find(name, wanted.partition)
-        if wanted.current_leader_epoch != _ANY_EPOCH:
-            node.check_leader_epoch(partition, wanted.current_leader_epoch)
+        partition = find(name, wanted.partition, wanted.current_leader_epoch, may_block)
         upper_offset = _upper_offset(partition, request)
         outcome.partitions.append(partition)
         outcome.upper_offsets.append(upper_offset)

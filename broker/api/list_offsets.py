@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
-from broker.partitions.offload import answer, partition_for
+from broker.partitions.offload import answer
 from protocol.acl import Operation, ResourceType
 from protocol.api.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -80,8 +80,9 @@ def _answer(
         node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
         if version > 0 and times[name, wanted.partition_index] > 1:
             raise InvalidRequest("the partition is named more than once")
-        partition = partition_for(node, name, wanted.partition_index, permit)
-        node.check_leader_epoch(partition, wanted.current_leader_epoch)
+        partition = node.leader_partition(
+            name, wanted.partition_index, wanted.current_leader_epoch, permit.may_block
+        )
         return _look_up(partition, wanted, request.isolation_level, version, permit.may_block)
 
     return ListOffsetsResponse(

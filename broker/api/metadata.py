@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition, per_partition_async
 from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
+from broker.topics.leadership import known_leader_epoch
 from broker.topics.settings import is_internal
 from protocol.acl import Operation, ResourceType
 from protocol.api.metadata import (
@@ -183,7 +184,7 @@ def _describe(node: Node, topic: Topic) -> MetadataResponseTopic:
             MetadataResponsePartition(
                 partition_index=index,
                 leader_id=topic.assignments[index].leader,
-                leader_epoch=node.store.leader_epoch(topic.name, index) or 0,
+                leader_epoch=known_leader_epoch(node.store, topic, index),
                 replica_nodes=list(topic.assignments[index].replicas),
                 isr_nodes=list(topic.assignments[index].isr),
                 offline_replicas=[],

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
-from broker.partitions.offload import answer, partition_for
+from broker.partitions.offload import answer
 from protocol.acl import Operation, ResourceType
 from protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -74,8 +74,9 @@ def _answer(
 
 def _one(node: Node, permit: Permit, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     permit.check()
-    partition = partition_for(node, name, wanted.partition, permit)
-    node.check_leader_epoch(partition, wanted.current_leader_epoch)
+    partition = node.leader_partition(
+        name, wanted.partition, wanted.current_leader_epoch, permit.may_block
+    )
     epoch, end_offset = partition.reader.end_offset_for_epoch(wanted.leader_epoch)
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from broker.node import Node
     from broker.pools import Permit
     from protocol.topic_partition import TopicPartition
-    from storage.log.partition import Partition
 
 _Answer = TypeVar("_Answer")
 
@@ -53,13 +52,3 @@ async def offload(
     except WouldBlock:
         pool = node.pools.reads
     return await pool.run_for_request(attempt)
-
-
-def partition_for(node: Node, topic: str, index: int, permit: Permit) -> Partition:
-    """Return a partition's log, opened now if need be and if the permit allows that.
-
-    Raises WouldBlock, UnknownTopicOrPartition, and KafkaStorageError if it is offline or cannot be
-    opened.
-    """
-    find = node.partition if permit.may_block else node.opened_partition
-    return find(topic, index)

@@ -199,10 +199,15 @@ class _Erring:
         self._fail(topic, index)
         return self._node.opened_partition(topic, index)
 
-    def leader_partition(self, topic: str, index: int) -> Partition:
-        """The log of a partition this broker leads, unless a fault strikes at it."""
+    def leader_partition(self, topic: str, index: int, *how: Any) -> Partition:
+        """Return the log of a partition that this broker leads, unless a fault strikes it."""
         self._fail(topic, index)
-        return self._node.leader_partition(topic, index)
+        return self._node.leader_partition(topic, index, *how)
+
+    async def open_leader_partition(self, topic: str, index: int) -> Partition:
+        """Return the log of a partition that this broker leads, unless a fault strikes it."""
+        self._fail(topic, index)
+        return await self._node.open_leader_partition(topic, index)
 
     async def open_partition(self, topic: str, index: int) -> Partition:
         """Return the partition's log, opened if necessary, unless a fault strikes it."""

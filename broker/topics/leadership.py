@@ -1,6 +1,7 @@
 """The leaders of partitions: the metadata name them, and a single broker claims every partition.
 
-A leader epoch never decreases.
+A leader epoch never decreases. The metadata give each partition one, and the reconciler makes the
+leader's log begin it. A log may be ahead: a directory that Kafka wrote brings its own epoch.
 """
 
 from __future__ import annotations
@@ -10,16 +11,24 @@ from typing import TYPE_CHECKING
 
 from broker.metadata.cluster import ChangedMeanwhileError
 from broker.metadata.records import UNKNOWN_EPOCH, PartitionRecord
-from protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+from protocol.errors import (
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
 
 if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import Image
+    from broker.metadata.image import Image, Topic
     from broker.pools import Pool
     from protocol.topic_partition import TopicPartition
     from storage.directory.store import LogStore
+    from storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.topics")
+
+ANY_EPOCH = -1  # of a client that does not know the leader epoch
 
 
 def leadership(image: Image, node_id: int, topic: str, index: int) -> PartitionRecord:
@@ -34,6 +43,24 @@ def leadership(image: Image, node_id: int, topic: str, index: int) -> PartitionR
     if record.leader != node_id:
         raise NotLeaderOrFollower(f"broker {record.leader} leads {topic}-{index}")
     return record
+
+
+def check_leader_epoch(partition: Partition, epoch: int) -> None:
+    """Compare the leader epoch that a client knows with that of the leader's log (KIP-320).
+
+    Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
+    """
+    current = partition.leader_epoch
+    if epoch in (ANY_EPOCH, current):
+        return
+    if epoch < current:
+        raise FencedLeaderEpoch(f"epoch {epoch} ended; it is {current} now")
+    raise UnknownLeaderEpoch(f"epoch {epoch} is not known yet; it is {current}")
+
+
+def known_leader_epoch(store: LogStore, topic: Topic, index: int) -> int:
+    """Return the leader epoch of a partition for clients, wherever its leader is."""
+    return max(topic.assignments[index].leader_epoch, store.leader_epoch(topic.name, index) or 0)
 
 
 async def claim_partitions(metadata: ClusterMetadata, store: LogStore, reads: Pool) -> None:

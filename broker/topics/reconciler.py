@@ -21,11 +21,12 @@ from broker.topics.forecast import announce_deletions
 from protocol.errors import BrokerError, KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.image import Image, Topic
+    from broker.metadata.records import PartitionRecord
     from broker.pools import Pool
     from broker.topics.settings import Settings
     from config import TopicConfig
@@ -63,15 +64,22 @@ class Reconciler:
         settings: Settings,
         pool: Pool,
         now_ms: Callable[[], int],
+        *,
         removed: Callable[[Removed], None],
+        led_anew: Callable[[Partition], None],
     ) -> None:
-        """Works on files in `pool`. Calls `removed`, on the event loop, for each deleted topic."""
+        """Works on files in `pool`. The other two are called on the event loop.
+
+        `removed` for each deleted topic, and `led_anew` for each open partition whose leader or
+        leader epoch has changed.
+        """
         self._metadata = metadata
         self._store = store
         self._settings = settings
         self._pool = pool
         self._now_ms = now_ms
         self._removed = removed
+        self._led_anew = led_anew
         self._applied: Image | None = None
         self._configs: dict[str, TopicConfig] = {}  # the settings that the store has, by topic
         self._failures: dict[UUID, BrokerError] = {}
@@ -143,6 +151,7 @@ class Reconciler:
             changed = known is None or known.assignments != topic.assignments
             if changed or topic.topic_id in failed:
                 await self._make_whole(topic)
+                await self._follow_leaders(topic, () if known is None else known.assignments)
         for topic_id in failed.keys() - image.topics_by_id.keys() - image.deletions.keys():
             self._failures.pop(topic_id, None)
         self._applied = image
@@ -262,3 +271,32 @@ class Reconciler:
             log.warning("%s", error.message, extra=where)
         else:
             log.warning("log without a topic id taken over", extra=where)
+
+    # -- leaders --------------------------------------------------------------------------------
+
+    async def _follow_leaders(self, topic: Topic, before: Sequence[PartitionRecord]) -> None:
+        """Let the logs that this broker leads begin the leader epochs of the image.
+
+        Notifies those who wait for an open partition whose leader or leader epoch has changed.
+        """
+        led = [
+            index
+            for index, record in enumerate(topic.assignments)
+            if record.leader == self._metadata.node_id and record.leader_epoch > 0
+        ]
+        if led:
+            await self._pool.run(self._begin_leader_epochs, topic, led)
+        for index, (record, old) in enumerate(zip(topic.assignments, before, strict=False)):
+            if (record.leader, record.leader_epoch) != (old.leader, old.leader_epoch):
+                partition = self._store.opened_partition(topic.name, index)
+                if partition is not None:
+                    self._led_anew(partition)
+
+    def _begin_leader_epochs(self, topic: Topic, indexes: Iterable[int]) -> None:
+        """Begin epochs in a thread, because an append may be in progress."""
+        for index in indexes:
+            epoch = topic.assignments[index].leader_epoch
+            if self._store.begin_leader_epoch(topic.name, index, epoch) is not None:
+                log.info(
+                    "leader epoch begun", extra={"log": f"{topic.name}-{index}", "epoch": epoch}
+                )

@@ -68,6 +68,8 @@ class LogStore:
         self._configs: dict[str, TopicConfig] = {}
         # Of partitions that were not open when read.
         self._leader_epochs: dict[TopicPartition, int] = {}
+        # Begun by this process; see `begin_leader_epoch`.
+        self._begun_epochs: dict[TopicPartition, int] = {}
         self._opened_ms = 0
         self._is_open = False  # the directories may be locked before
         self._changing = threading.RLock()  # which partitions there are, and which are open
@@ -260,7 +262,10 @@ class LogStore:
         partition = self._open.get(key)
         if partition is not None:
             return partition.leader_epoch
-        return self._leader_epochs.get(key) if key in self._partition_index else 0
+        if key not in self._partition_index:
+            return 0
+        epoch = self._leader_epochs.get(key)
+        return None if epoch is None else max(epoch, self._begun_epochs.get(key, 0))
 
     def read_leader_epochs(self, keys: Iterable[TopicPartition]) -> None:
         """Read the leader epochs of partitions without opening them; 0 where one cannot be read."""
@@ -273,6 +278,23 @@ class LogStore:
             except OSError:
                 epoch = 0  # opening the partition will report the error
             self._leader_epochs[key] = max(0, epoch)
+
+    def begin_leader_epoch(self, topic: str, index: int, epoch: int) -> Partition | None:
+        """Let a partition's log begin a leader epoch: now, or when it is opened.
+
+        Returns the partition if it begins the epoch now; None if it is closed, is not here, or has
+        reached the epoch. The first append writes the epoch to disk.
+        """
+        key = (topic, index)
+        with self._changing:
+            if key not in self._partition_index:
+                return None
+            self._begun_epochs[key] = epoch
+            partition = self._open.get(key)
+        if partition is None or partition.leader_epoch >= epoch:
+            return None
+        partition.leader_epoch = epoch
+        return partition
 
     def partitions(self) -> list[Partition]:
         """Return every partition, opening those that are closed; raises KafkaStorageError."""
@@ -419,6 +441,7 @@ class LogStore:
                 files.rename(directory.path_of(key), away)
                 self._open.pop(key, None)
                 self._leader_epochs.pop(key, None)
+                self._begun_epochs.pop(key, None)
                 self._partition_index.remove(key)
         files.sync(directory.path)
         return away
@@ -515,6 +538,7 @@ class LogStore:
             partition.config = self._configs.get(
                 topic, self.default_config
             )  # may have changed meanwhile
+            partition.leader_epoch = max(partition.leader_epoch, self._begun_epochs.get(key, 0))
             self._open[key] = partition
         return partition
 

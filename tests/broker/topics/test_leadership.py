@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 
@@ -9,7 +10,12 @@ import pytest
 
 from broker.metadata.records import PartitionRecord
 from broker.topics.leadership import claim_partitions
-from protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+from protocol.errors import (
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
 from tests.broker import asking
 from tests.broker.topics.test_interrupted_changes import Broker
 
@@ -76,3 +82,93 @@ async def test_partitions_of_older_metadata_get_the_epochs_of_their_logs(tmp_pat
         for index in (0, 1):
             await broker.node.open_partition("t", index)
             assert broker.node.leader_partition("t", index).leader_epoch == index * 7
+
+
+async def _raise_epoch(broker, epoch, index=0):
+    """Write a newer leader epoch into the metadata, as a controller does, and let the logs follow."""
+    record = PartitionRecord.led_by(broker.metadata.node_id, epoch)
+    await broker.metadata.put_partitions({("t", index): record}, since=broker.metadata.image)
+    await broker.node.topics.start()
+
+
+def _produce(broker, value, index=0):
+    broker.node.append(broker.node.leader_partition("t", index), asking.batch_of(value), 7)
+
+
+async def test_the_log_begins_the_leader_epoch_of_the_image(tmp_path):
+    checkpoint = tmp_path / "t-0" / "leader-epoch-checkpoint"
+    async with Broker(tmp_path) as broker:
+        await broker.node.topics.create("t", partitions=2)
+        _produce(broker, "a")
+        assert checkpoint.read_text() == "0\n1\n0 0\n"
+        await _raise_epoch(broker, 3)
+        partition = broker.node.leader_partition("t", 0)
+        assert partition.leader_epoch == 3
+        assert broker.node.leader_partition("t", 1).leader_epoch == 0
+        assert checkpoint.read_text() == "0\n1\n0 0\n", "an epoch without batches is not written"
+        _produce(broker, "b")
+        assert [partition.reader.leader_epoch_at(offset) for offset in (0, 1, 2)] == [0, 3, 3]
+        assert partition.reader.end_offset_for_epoch(0) == (0, 1)
+        assert checkpoint.read_text() == "0\n2\n0 0\n3 1\n"
+
+
+async def test_a_client_with_another_leader_epoch_is_refused(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await broker.node.topics.create("t", partitions=1)
+        await _raise_epoch(broker, 3)
+        for epoch in (-1, 3):
+            assert broker.node.leader_partition("t", 0, epoch).leader_epoch == 3
+        with pytest.raises(FencedLeaderEpoch, match="epoch 2 ended; it is 3 now"):
+            broker.node.leader_partition("t", 0, 2)
+        with pytest.raises(UnknownLeaderEpoch, match="epoch 4 is not known yet; it is 3"):
+            broker.node.leader_partition("t", 0, 4, may_block=True)
+
+
+async def test_a_log_that_is_closed_begins_the_epoch_when_it_is_opened(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await broker.node.topics.create("t", partitions=1)
+        await _raise_epoch(broker, 3)
+    for epoch in (3, 5):
+        async with Broker(tmp_path) as broker:
+            if epoch == 5:
+                await _raise_epoch(broker, epoch)
+            broker.store.read_leader_epochs([("t", 0)])
+            assert broker.store.opened_partition("t", 0) is None
+            assert broker.store.leader_epoch("t", 0) == epoch
+            assert (await broker.node.open_leader_partition("t", 0)).leader_epoch == epoch
+
+
+async def test_a_log_is_not_set_back_to_an_older_epoch(tmp_path):
+    """A directory of Kafka's may have a newer one than the metadata say."""
+    async with Broker(tmp_path) as broker:
+        await broker.node.topics.create("t", partitions=1)
+        broker.node.partition("t", 0).leader_epoch = 7
+        await _raise_epoch(broker, 3)
+        assert broker.node.leader_partition("t", 0).leader_epoch == 7
+
+
+async def test_a_topic_made_anew_begins_at_epoch_0(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await broker.node.topics.create("t", partitions=1)
+        await _raise_epoch(broker, 3)
+        await broker.node.topics.delete("t")
+        await broker.node.topics.create("t", partitions=1)
+        assert broker.node.leader_partition("t", 0).leader_epoch == 0
+
+
+async def test_who_waits_for_a_partition_hears_of_a_new_leader_or_epoch(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await broker.node.topics.create("t", partitions=2)
+        changes = (lambda: _raise_epoch(broker, 3), lambda: _give_away(broker, epoch=4))
+        for change in changes:
+            both = [broker.node.partition("t", index) for index in (0, 1)]
+            changed, unchanged = (
+                asyncio.ensure_future(broker.node.waiting.wait([each], 1, 60)) for each in both
+            )
+            await asyncio.sleep(0)
+            await change()
+            await broker.node.topics.start()
+            async with asyncio.timeout(60):
+                assert await changed is True
+            assert not unchanged.done()
+            unchanged.cancel()
