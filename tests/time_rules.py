@@ -1,7 +1,7 @@
 """Every rule of `storage.time` by its name, for tests that plant a mistake in one.
 
 Rules are imported by name where they are used, so replacing one in its own module would not reach
-its callers. `monkeypatch.setattr(time_rules, "has_aged", wrong)` replaces it in every module of
+its callers. `monkeypatch.setattr(time_rules, "aged_from", wrong)` replaces it in every module of
 ours that holds it, and puts the right one back at the end of the test.
 """
 

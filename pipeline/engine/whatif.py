@@ -1,6 +1,6 @@
 """Simulates what a retention policy would delete of a log, by the broker's own rules.
 
-`timestamps.segments_to_delete` decides round by round, as it does in a broker. This module adds the
+`segments_to_delete` decides round by round, as it does in a broker. This module adds the
 decisions up and continues with the rest of the log. Nothing is appended meanwhile. A policy can
 also follow Apache Kafka's rules. There a segment is as old as its largest record time, or as the
 modification time of its file if no record has a time. So a time from the future keeps this segment

@@ -1,14 +1,20 @@
-"""Which segments are deleted, by which policy, and when (KIP-33, event-time retention)."""
+"""Which segments are deleted, by which policy, and when (KIP-33, event-time retention).
+
+`retention_schedule` decides. A round of retention deletes the segments that it says are due, and an
+explanation describes the same schedule, so both always agree.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.time.lookup import reaches
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, is_due
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from config.topic import TopicConfig
     from storage.time.segment_times import SegmentTimes
@@ -68,8 +74,8 @@ class SegmentSchedule(NamedTuple):
 
     policy: str | None  # the policy that deletes it; None: none does
     due_ms: int | None  # the first moment, now or later, at which that policy deletes it
-    waits: tuple[Wait, ...]  # of each policy, as if this segment were the oldest
     is_held: bool  # no policy may delete it: not below the high watermark, or active and empty
+    waits: Callable[[], Iterator[Wait]]  # of each policy, as if this segment were the oldest
 
 
 def retention_of(config: TopicConfig) -> Retention:
@@ -103,12 +109,6 @@ def aged_from(times: SegmentTimes, retention: Retention) -> int | None:
     return newest + retention.retention_ms + 1
 
 
-def has_aged(times: SegmentTimes, now_ms: int, retention: Retention) -> bool:
-    """Tell whether all records of a segment are older than retention.ms."""
-    due_ms = aged_from(times, retention)
-    return due_ms is not None and now_ms >= due_ms
-
-
 def outdated_by(times: SegmentTimes, retention: Retention) -> int | None:
     """Return the smallest partition.maxEventTime at which event time may delete a segment.
 
@@ -133,14 +133,6 @@ def expires_from(
     return times.last_append + retention.grace_ms + 1 if retention.grace_ms else MIN_TIMESTAMP
 
 
-def has_expired(
-    times: SegmentTimes, now_ms: int, retention: Retention, max_event_time: int | None
-) -> bool:
-    """Tell whether event time deletes a segment now."""
-    due_ms = expires_from(times, retention, max_event_time)
-    return due_ms is not None and now_ms >= due_ms
-
-
 def segments_to_delete(
     candidates: Sequence[Candidate],
     retention: Retention,
@@ -152,31 +144,19 @@ def segments_to_delete(
 ) -> list[str]:
     """Return, for each segment from the oldest on that is to be deleted, the policy that deletes it.
 
-    Ends before the first segment that stays. Each policy deletes on its own. The last candidate is
-    the active segment: it is deleted with all the others, unless it is empty. No segment is deleted
-    that is not below the high watermark. `max_event_time` is the partition's, needed where
-    `retention.event_ms` is not None.
+    These are the segments that are due by `retention_schedule`, which takes the same arguments. No
+    segment after the first that stays is judged.
     """
-    policies: list[str] = []
-    excess = _excess(candidates, retention)
-    dated = _EventTimes(candidates, high_watermark)
-    for number, (end_offset, size, times) in enumerate(candidates):
-        if _is_held(candidates, number, high_watermark):
-            break
-        if end_offset <= log_start_offset:
-            policies.append(BY_START)
-        elif retention.retention_bytes is not None and excess >= size:
-            policies.append(BY_SIZE)
-        elif has_aged(times(), now_ms, retention):
-            policies.append(BY_TIME)
-        elif retention.event_ms is not None and has_expired(
-            dated.times(number), now_ms, retention, max_event_time
-        ):
-            policies.append(BY_EVENT_TIME)
-        else:
-            break
-        excess -= size
-    return policies
+    schedule = retention_schedule(
+        candidates,
+        retention,
+        now_ms=now_ms,
+        log_start_offset=log_start_offset,
+        high_watermark=high_watermark,
+        max_event_time=max_event_time,
+    )
+    due = itertools.takewhile(lambda s: s.due_ms is not None and is_due(s.due_ms, now_ms), schedule)
+    return [segment.policy for segment in due if segment.policy is not None]
 
 
 def retention_schedule(
@@ -187,39 +167,75 @@ def retention_schedule(
     log_start_offset: int,
     high_watermark: int,
     max_event_time: int | None,
-) -> list[SegmentSchedule]:
-    """Return for each segment when it is deleted and by which policy, if nothing is appended.
+) -> Iterator[SegmentSchedule]:
+    """Yield for each segment when it is deleted and by which policy, if nothing is appended.
 
-    The arguments are those of `segments_to_delete`, which deletes a segment at its `due_ms` and not
-    before.
+    Segments are deleted oldest first, and each policy deletes on its own. The last candidate is the
+    active segment: it is deleted with all the others, unless it is empty. No segment is deleted
+    that is not below the high watermark. `max_event_time` is the partition's, needed where
+    `retention.event_ms` is not None.
+
+    A segment is judged when the iterator comes to it. Its times are read only if no earlier policy
+    deletes it at that moment, or if the caller asks for its `waits`.
     """
-    found: list[SegmentSchedule] = []
-    excess = _excess(candidates, retention)
     dated = _EventTimes(candidates, high_watermark)
+    excess = 0  # by how many bytes the rest of the log exceeds retention.bytes
+    if retention.retention_bytes is not None:
+        excess = sum(candidate.size for candidate in candidates) - retention.retention_bytes
     before_ms: int | None = now_ms  # when all segments before are deleted; None: never
-    for number, (end_offset, size, times) in enumerate(candidates):
+    for number, candidate in enumerate(candidates):
+        waits = functools.partial(
+            _waits, candidate, number, dated, retention, log_start_offset, excess, max_event_time
+        )
+        policy = None
         is_held = _is_held(candidates, number, high_watermark)
-        waits = []
-        if end_offset <= log_start_offset:
-            waits.append(Wait(BY_START, MIN_TIMESTAMP))
-        if retention.retention_bytes is not None:
-            growth = max(size - excess, 0)
-            waits.append(Wait(BY_SIZE, None if growth else MIN_TIMESTAMP, None, growth))
-        if retention.retention_ms is not None:
-            waits.append(Wait(BY_TIME, aged_from(times(), retention)))
-        if retention.event_ms is not None:
-            due_ms = expires_from(dated.times(number), retention, max_event_time)
-            waits.append(Wait(BY_EVENT_TIME, due_ms, outdated_by(dated.times(number), retention)))
-        dues = [wait.due_ms for wait in waits if wait.due_ms is not None]
-        if is_held or before_ms is None or not dues:
+        if is_held:
             before_ms = None
-            found.append(SegmentSchedule(None, None, tuple(waits), is_held))
-        else:
-            before_ms = max(before_ms, min(dues))
-            policy = next(w.policy for w in waits if w.due_ms is not None and w.due_ms <= before_ms)
-            found.append(SegmentSchedule(policy, before_ms, tuple(waits), is_held))
-        excess -= size
-    return found
+        elif before_ms is not None:
+            policy, before_ms = _first_due(waits(), before_ms)
+        yield SegmentSchedule(policy, before_ms, is_held, waits)
+        excess -= candidate.size
+
+
+def _waits(
+    candidate: Candidate,
+    number: int,
+    dated: _EventTimes,
+    retention: Retention,
+    log_start_offset: int,
+    excess: int,
+    max_event_time: int | None,
+) -> Iterator[Wait]:
+    """Yield what each policy that is switched on needs; times are read when their policy's turn comes."""
+    end_offset, size, times = candidate
+    if end_offset <= log_start_offset:
+        yield Wait(BY_START, MIN_TIMESTAMP)
+    if retention.retention_bytes is not None:
+        growth = max(size - excess, 0)
+        yield Wait(BY_SIZE, None if growth else MIN_TIMESTAMP, None, growth)
+    if retention.retention_ms is not None:
+        yield Wait(BY_TIME, aged_from(times(), retention))
+    if retention.event_ms is not None:
+        judged = dated.times(number)
+        due_ms = expires_from(judged, retention, max_event_time)
+        yield Wait(BY_EVENT_TIME, due_ms, outdated_by(judged, retention))
+
+
+def _first_due(waits: Iterable[Wait], before_ms: int) -> tuple[str | None, int | None]:
+    """Return the policy that deletes a segment, and when, if all before it are deleted at `before_ms`.
+
+    Of the policies that delete it at that moment it is the first.
+    """
+    policy: str | None = None
+    due_ms: int | None = None
+    for wait in waits:
+        if wait.due_ms is None:
+            continue
+        if wait.due_ms <= before_ms:
+            return wait.policy, before_ms
+        if due_ms is None or wait.due_ms < due_ms:
+            policy, due_ms = wait.policy, wait.due_ms
+    return policy, due_ms
 
 
 class _EventTimes:
@@ -231,28 +247,25 @@ class _EventTimes:
 
     def __init__(self, candidates: Sequence[Candidate], high_watermark: int) -> None:
         self._candidates, self._high_watermark = candidates, high_watermark
-        self._next = -1  # the number of the segment found last
+        # The segments from the first number up to, not including, the second have no event time.
+        self._first = self._next = -1
 
     def times(self, number: int) -> SegmentTimes:
         """Return the times by which the segment of this number is judged."""
-        candidates = self._candidates
-        while self._next < number or (
-            self._next < len(candidates)
-            and candidates[self._next].end_offset <= self._high_watermark
-            and candidates[self._next].times().event is None
-        ):
-            self._next += 1
-        if self._next < len(candidates):
-            end_offset, _, times = candidates[self._next]
-            if end_offset <= self._high_watermark:
-                return times()
-        return candidates[number].times()
+        if not self._first <= number <= self._next:
+            self._first, self._next = number, self._find(number)
+        judged = number if self._next == len(self._candidates) else self._next
+        return self._candidates[judged].times()
 
-
-def _excess(candidates: Sequence[Candidate], retention: Retention) -> int:
-    """Return by how many bytes the log exceeds retention.bytes; negative if it is smaller."""
-    size = sum(candidate.size for candidate in candidates)
-    return 0 if retention.retention_bytes is None else size - retention.retention_bytes
+    def _find(self, number: int) -> int:
+        """Return the first segment from this one on that has an event time; the end if none has."""
+        for found in range(number, len(self._candidates)):
+            candidate = self._candidates[found]
+            if candidate.end_offset > self._high_watermark:
+                break
+            if candidate.times().event is not None:
+                return found
+        return len(self._candidates)
 
 
 def _is_held(candidates: Sequence[Candidate], number: int, high_watermark: int) -> bool:

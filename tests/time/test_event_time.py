@@ -9,7 +9,7 @@ from storage.log.times import partition_times
 from storage.log.times.largest_event import LargestEvent
 from storage.time.event_time import capped
 from storage.time.lookup import reaches
-from storage.time.retention import _EventTimes, expires_from, has_expired, outdated_by
+from storage.time.retention import _EventTimes, expires_from, outdated_by, retention_schedule
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import later
 from tests.time.planting import all_that_may_go, patched
@@ -17,7 +17,7 @@ from tests.time.scripts import SCRIPTS
 from tests.time.world import run_part
 from tests.time_rules import time_rules
 
-EXPIRES_FROM, HAS_EXPIRED = expires_from, has_expired
+EXPIRES_FROM, SCHEDULE = expires_from, retention_schedule
 OUTDATED_BY, REACHES = outdated_by, reaches
 NOTE_CONTROL, BELOW, PACK = SegmentTimes.note_control, LargestEvent.below, partition_times.pack
 
@@ -55,11 +55,7 @@ PLANTS = {
         time_rules, "expires_from", with_grace(lambda grace_ms: grace_ms and grace_ms - 1)
     ),
     "a grace of 0 is a millisecond": patched(
-        time_rules,
-        "has_expired",
-        lambda times, now, retention, largest: HAS_EXPIRED(
-            times, now, retention._replace(grace_ms=max(retention.grace_ms, 1)), largest
-        ),
+        time_rules, "expires_from", with_grace(lambda grace_ms: max(grace_ms, 1))
     ),
     "no basis is set": patched(TopicConfig, "lacks_basis", False),
     "a basis is set where one is given": patched(
@@ -70,8 +66,10 @@ PLANTS = {
     ),
     "event times are compared with the clock": patched(
         time_rules,
-        "has_expired",
-        lambda times, now, retention, _: HAS_EXPIRED(times, now, retention, now),
+        "retention_schedule",
+        lambda *log, now_ms, **more: SCHEDULE(
+            *log, now_ms=now_ms, **{**more, "max_event_time": now_ms}
+        ),
     ),
     "the first event time of a segment counts, not the largest": patched(
         time_rules,
@@ -86,7 +84,7 @@ PLANTS = {
         _EventTimes, "times", lambda dated, number: dated._candidates[number].times()
     ),
     "a round goes on behind what stays": patched(time_rules, "segments_to_delete", all_that_may_go),
-    "event time is off": patched(time_rules, "has_expired", lambda *_: False),
+    "event time is off": patched(time_rules, "expires_from", lambda *_: None),
 }
 
 

@@ -15,7 +15,7 @@ from storage.log.times.largest_event import LargestEvent
 from storage.segment.append_times import AppendTimes
 from storage.segment.segment import Segment
 from storage.time.lookup import reaches
-from storage.time.retention import has_aged, retention_of
+from storage.time.retention import aged_from, retention_of
 from storage.time.rolling import should_roll
 from storage.time.segment_times import SegmentTimes
 from storage.time.stamping import reported
@@ -26,7 +26,7 @@ from tests.time.world import run_part
 from tests.time_rules import time_rules
 
 EXCEEDS, REACHES, OR_NONE = exceeds, reaches, or_none
-HAS_AGED, SHOULD_ROLL, PACK = has_aged, should_roll, partition_times.pack
+AGED_FROM, SHOULD_ROLL, PACK = aged_from, should_roll, partition_times.pack
 BELOW, FIRST_REACHING = LargestEvent.below, AppendTimes.first_reaching
 RETENTION_OF, REWRITE, REPORTED = retention_of, kernels.rewrite, reported
 
@@ -36,10 +36,12 @@ def wrapped(value):
     return (value + 2**63) % 2**64 - 2**63
 
 
-def aged_with_wrapping(times, now_ms, retention):
-    """The age as a difference of two longs."""
+def aged_with_wrapping(times, retention):
+    """The age as a difference of two longs: one that wraps is never more than retention.ms."""
     newest = times.last_append if retention.by_append else times.aging
-    return newest is not None and 0 <= retention.retention_ms < wrapped(now_ms - newest)
+    if newest is not None and wrapped(MAX_TIMESTAMP // 2 - newest) < 0:
+        return None
+    return AGED_FROM(times, retention)
 
 
 def rolled_with_wrapping(times, largest, append_time_ms, segment_ms, least):
@@ -49,12 +51,12 @@ def rolled_with_wrapping(times, largest, append_time_ms, segment_ms, least):
     return wrapped(largest - times.first) > segment_ms
 
 
-def age_of_file(times, now_ms, retention):
+def age_of_file(times, retention):
     """Kafka: a segment without a largest time from 0 on is as old as its file."""
     if times.largest is not None and times.largest < 0:
         times = times.copy()
         times.aging = times.last_append
-    return HAS_AGED(times, now_ms, retention)
+    return AGED_FROM(times, retention)
 
 
 def without_negative(line):
@@ -144,8 +146,8 @@ PLANTS = {
         ),
     ),
     "the span of a segment wraps": patched(time_rules, "should_roll", rolled_with_wrapping),
-    "negative times do not age": patched(time_rules, "has_aged", age_of_file),
-    "ages wrap": patched(time_rules, "has_aged", aged_with_wrapping),
+    "negative times do not age": patched(time_rules, "aged_from", age_of_file),
+    "ages wrap": patched(time_rules, "aged_from", aged_with_wrapping),
     "the largest number is only a long time": patched(
         time_rules,
         "retention_of",

@@ -26,7 +26,7 @@ from storage.segment.append_times import AppendTimes
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.segment import Segment
 from storage.segment.time_index import TimeIndex
-from storage.time.retention import has_aged
+from storage.time.retention import aged_from
 from storage.time.rolling import should_roll
 from tests.time.planting import (
     TO_DELETE,
@@ -150,8 +150,8 @@ PLANTS_33 = {
     ),
     "a segment lasts one millisecond less": patched(
         time_rules,
-        "has_aged",
-        lambda times, now, retention: HAS_AGED(times, now + 1, retention),
+        "aged_from",
+        lambda times, retention: due if (due := AGED_FROM(times, retention)) is None else due - 1,
     ),
     "retention does not stop at the first that stays": patched(
         time_rules, "segments_to_delete", all_that_may_go
@@ -187,7 +187,7 @@ PLANTS_33 = {
         lambda times: PACK(times._replace(log_start_offset=0)),
     ),
 }
-FLOOR, HAS_AGED, SHOULD_ROLL = OffsetIndex.floor, has_aged, should_roll
+FLOOR, AGED_FROM, SHOULD_ROLL = OffsetIndex.floor, aged_from, should_roll
 PACK, INDEX, ADOPT = partition_times.pack, TimeIndex.append, Segment.adopt
 PLANTS = [("kip-32.txt", name, plant) for name, plant in PLANTS_32.items()]
 PLANTS += [("kip-33.txt", name, plant) for name, plant in PLANTS_33.items()]

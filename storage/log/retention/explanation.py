@@ -169,7 +169,8 @@ def _segment(
 ) -> SegmentExplanation:
     end_offset, size, _ = candidate
     times = segment.times  # an empty segment's own times, not the inherited ones
-    held_by, holder, sentence = _held(schedule, rules, now_ms, before, is_empty=not size)
+    waits = tuple(schedule.waits())
+    held_by, holder, sentence = _held(schedule, waits, rules, now_ms, before, is_empty=not size)
     if times.has_unknown and size:
         sentence += (
             " Of some of its batches nobody knows when they were appended:"
@@ -189,7 +190,7 @@ def _segment(
         times.has_missing,
         schedule.policy,
         schedule.due_ms,
-        next((w.event_time for w in schedule.waits if w.policy == BY_EVENT_TIME), None),
+        next((w.event_time for w in waits if w.policy == BY_EVENT_TIME), None),
         held_by,
         holder,
         sentence,
@@ -201,6 +202,7 @@ def _segment(
 
 def _held(
     schedule: SegmentSchedule,
+    waits: Sequence[Wait],
     rules: Retention,
     now_ms: int,
     before: SegmentExplanation | None,
@@ -212,30 +214,34 @@ def _held(
         if is_empty:
             return EMPTY, None, "It is active and empty: there is nothing to delete."
         return NOT_SEEN, None, "It is kept until consumers have been shown all of it."
-    is_behind = before is not None and before.held_by is not None and _waits_for(before, schedule)
+    is_behind = (
+        before is not None
+        and before.held_by is not None
+        and _waits_for(before, schedule.due_ms, waits)
+    )
     deletes = "would delete" if is_behind else "deletes"
-    waits = " ".join(_sentence(wait, rules, now_ms, deletes) for wait in schedule.waits)
+    sentences = " ".join(_sentence(wait, rules, now_ms, deletes) for wait in waits)
     if before is not None and is_behind:
         holder = before.base_offset if before.held_by_segment is None else before.held_by_segment
         when = "stays" if schedule.due_ms is None else f"goes at {_when(schedule.due_ms)}"
-        text = f"Segments go oldest first, and the one at {holder} {when}. {waits}"
+        text = f"Segments go oldest first, and the one at {holder} {when}. {sentences}"
         return OLDER, holder, text.rstrip()
-    if not schedule.waits:
+    if not waits:
         return NO_POLICY, None, "No policy is set that would delete it."
     if schedule.due_ms is None:
-        return _hold(schedule.waits[-1]), None, waits
+        return _hold(waits[-1]), None, sentences
     if is_due(schedule.due_ms, now_ms):
-        return None, None, waits
-    first = next(wait for wait in schedule.waits if wait.policy == schedule.policy)
-    return _hold(first), None, waits
+        return None, None, sentences
+    first = next(wait for wait in waits if wait.policy == schedule.policy)
+    return _hold(first), None, sentences
 
 
-def _waits_for(before: SegmentExplanation, schedule: SegmentSchedule) -> bool:
+def _waits_for(before: SegmentExplanation, due_ms: int | None, waits: Sequence[Wait]) -> bool:
     """Tell whether only the segment before this one delays its deletion."""
-    own = [wait.due_ms for wait in schedule.waits if wait.due_ms is not None]
-    if schedule.due_ms is None:
+    own = [wait.due_ms for wait in waits if wait.due_ms is not None]
+    if due_ms is None:
         return before.due_ms is None and bool(own)
-    return before.due_ms == schedule.due_ms and exceeds(schedule.due_ms, min(own))
+    return before.due_ms == due_ms and exceeds(due_ms, min(own))
 
 
 def _hold(wait: Wait) -> str:

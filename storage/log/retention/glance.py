@@ -57,8 +57,9 @@ def at(
             log_start_offset=log_start_offset,
             high_watermark=high_watermark,
             max_event_time=max_event_time,
-        )[0]
-        policy, due_ms = schedule.policy, schedule.due_ms
+        )
+        oldest = next(schedule)
+        policy, due_ms = oldest.policy, oldest.due_ms
     created = next((times.created for times, size in known if size), None)
     return Glance(first, largest, created, policy, due_ms)
 

@@ -104,11 +104,11 @@ def one_time_entry_too_far(monkeypatch):
 
 
 def age_by_record_times_alone(monkeypatch):
-    def has_aged(times, now_ms, retention):
+    def aged_from(times, retention):
         limit = retention.retention_ms
-        return limit is not None and times.largest is not None and now_ms - times.largest > limit
+        return None if limit is None or times.largest is None else times.largest + limit + 1
 
-    monkeypatch.setattr(time_rules, "has_aged", has_aged)
+    monkeypatch.setattr(time_rules, "aged_from", aged_from)
 
 
 def delete_beyond_the_first_that_stays(monkeypatch):
@@ -125,8 +125,13 @@ def delete_beyond_the_first_that_stays(monkeypatch):
 
 
 def delete_one_millisecond_early(monkeypatch):
-    right = time_rules.has_aged
-    monkeypatch.setattr(time_rules, "has_aged", lambda t, now_ms, r: right(t, now_ms + 1, r))
+    right = time_rules.aged_from
+
+    def aged_from(times, retention):
+        due_ms = right(times, retention)
+        return None if due_ms is None else due_ms - 1
+
+    monkeypatch.setattr(time_rules, "aged_from", aged_from)
 
 
 def roll_by_the_largest_time_so_far(monkeypatch):
