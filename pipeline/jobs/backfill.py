@@ -25,6 +25,7 @@ from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, at_work
 from pipeline.replay import targets
 from pipeline.times import UNITS, to_iso
+from storage.time.retention import oldest_kept
 
 if TYPE_CHECKING:
     import argparse
@@ -277,8 +278,8 @@ def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
     retention_ms = int(target.settings.get("retention.ms") or _KAFKAS_RETENTION_MS)
     by_event = int(target.settings.get("retention.max.eventtime.ms") or -1) >= 0
     basis = target.settings.get("retention.time.basis") or ("append" if by_event else "record")
-    kept = now_ms - retention_ms if retention_ms >= 0 and basis == "record" else -(2**63)
-    return *target.window(now_ms), -(2**63) if target.is_stamped else kept
+    counts = basis == "record" and not target.is_stamped
+    return *target.window(now_ms), oldest_kept(retention_ms if counts else -1, now_ms)
 
 
 def _tell(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:

@@ -17,6 +17,7 @@ from pipeline.replay.transactions import ensure_progress_topic
 from protocol.errors import ErrorCode
 from protocol.records.column_batches import BATCH_LIMIT
 from protocol.records.layout import Compression
+from storage.time.stamping import Rules, stamps_at
 
 if TYPE_CHECKING:
     import argparse
@@ -43,13 +44,15 @@ class Target(NamedTuple):
 
     def window(self, now_ms: int) -> tuple[int, int]:
         """Returns the oldest and the newest time that the topic accepts now."""
-        first, last = -(2**63), 2**63 - 1
-        if self.is_stamped:  # the broker's own times are always inside the window
-            return first, last
-        return (
-            first if self.before_ms == NO_LIMIT else max(first, now_ms - self.before_ms),
-            min(last, now_ms + self.after_ms),
-        )
+        rules = Rules(False, None, None)  # of a topic that replaces times, which has no window
+        if not self.is_stamped:
+            rules = Rules(False, _or_none(self.before_ms), _or_none(self.after_ms))
+        stamps = stamps_at(rules, None, now_ms)
+        return stamps.min_timestamp, stamps.max_timestamp
+
+
+def _or_none(limit_ms: int) -> int | None:
+    return None if limit_ms == NO_LIMIT else limit_ms
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

@@ -32,6 +32,7 @@ from storage import checkpoints, filenames
 from storage.log.times import partition_times
 from storage.segment import offset_index, transaction_index
 from storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from storage.time.lookup import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -310,7 +311,7 @@ class _Planner:
                 segment.base_offset,
                 segment.size,
             ) and line.is_true:
-                return line.times.largest is None or line.times.largest < low
+                return not reaches(line.times.largest, low)
         if not self._selection.trust_time_index or is_active:
             return False
         if filenames.TIME_INDEX_SUFFIX not in segment.suffixes:
@@ -323,7 +324,7 @@ class _Planner:
             ),
             default=None,
         )
-        return largest is not None and largest > 0 and largest < low
+        return largest is not None and largest > 0 and not reaches(largest, low)
 
     def _aborted(self, start: int, end: int) -> list[transaction_index.Aborted]:
         """Return the aborted transactions that may reach into a range."""

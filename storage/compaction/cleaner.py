@@ -25,8 +25,13 @@ from storage.segment.log_file import Tail
 from storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from storage.segment.segment import Segment
 from storage.segment.time_index import TimeIndex
-from storage.time.event_time import capped
-from storage.time.timestamp import exceeds, is_due, later
+from storage.time.timestamp import exceeds, later
+from storage.time.tombstones import (
+    delete_horizon,
+    is_past_horizon,
+    keeps_old_tombstones,
+    old_format_horizon,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +123,7 @@ class Cleaner:
         self.keys = kernels.KeyMap(job.most_keys, job.by_time)
         self.latest_offset = self._read_keys()
         self._transactions = Transactions(self._aborted, job.sources[0].base_offset)
-        self._old_horizon_ms = self._horizon_of_old_formats()
+        self._old_horizon_ms = old_format_horizon(self._clean_until_ms(), job.delete_retention_ms)
         # Not all keys fitted into memory: a tombstone may then be newer than a record not yet read.
         self._has_partial_keys = job.by_time and self.end_offset < job.upper_offset
 
@@ -173,12 +178,10 @@ class Cleaner:
                 if not found.batch.is_control:
                     survivors.weigh(self.keys, found.buffer, found.batch, job.log_start_offset)
 
-    def _horizon_of_old_formats(self) -> int | None:
-        """Return the time before which tombstones of formats 0 and 1 are dropped; None: all of them stay."""
+    def _clean_until_ms(self) -> int | None:
+        """Return the last append time of the clean section, None if there is none."""
         clean = [s for s in self.segments if s.base_offset < self.job.first_dirty_offset]
-        if not clean:
-            return None
-        return _written_ms(clean[-1]) - self.job.delete_retention_ms
+        return _written_ms(clean[-1]) if clean else None
 
     # --- groups ----------------------------------------------------------------------------------
 
@@ -234,9 +237,7 @@ class Cleaner:
             job.write_bytes,
         )
         for segment in group:
-            keep_old = self._old_horizon_ms is None or exceeds(
-                _written_ms(segment), self._old_horizon_ms
-            )
+            keep_old = keeps_old_tombstones(_written_ms(segment), self._old_horizon_ms)
             target.enter(segment, _modified_ms(segment))
             for found in self._walk(segment):
                 target.note_read(found.batch)
@@ -252,7 +253,7 @@ class Cleaner:
         if batch.is_control:
             idle = self._transactions.is_marker_idle(found.buffer, batch)
             horizon = batch.delete_horizon_ms
-            if idle and horizon is not None and is_due(horizon, now_ms):
+            if idle and is_past_horizon(horizon, now_ms):
                 return self._empty_if_needed(found)
             region, sifted = survivors.look_at_all(found.buffer, batch)
             if not sifted.kept:
@@ -263,7 +264,11 @@ class Cleaner:
             return Survivor.copied(found, sifted)
         if self._transactions.is_aborted(batch):
             return self._empty_if_needed(found)
-        keep = keep_old_tombstones if batch.magic < 2 else _keeps_tombstones(batch, now_ms)
+        keep = (
+            keep_old_tombstones
+            if batch.magic < 2
+            else not is_past_horizon(batch.delete_horizon_ms, now_ms)
+        )
         keep = keep or self._has_partial_keys
         region, sifted = survivors.sift(
             self.keys, found.buffer, batch, self.latest_offset, keep_tombstones=keep
@@ -280,7 +285,7 @@ class Cleaner:
 
     @property
     def _new_horizon_ms(self) -> int:
-        return capped(self.job.now_ms, self.job.delete_retention_ms)
+        return delete_horizon(self.job.now_ms, self.job.delete_retention_ms)
 
     def _empty_if_needed(self, found: Found) -> Survivor | None:
         """Keep a batch without its records if it tells the state of its producer, or the end of the log."""
@@ -320,11 +325,6 @@ def _room_of(segment: Segment) -> _Room:
     return _Room(
         1, segment.tail.size, offsets * OffsetIndex.entry_size, times * TimeIndex.entry_size
     )
-
-
-def _keeps_tombstones(batch: Batch, now_ms: int) -> bool:
-    horizon = batch.delete_horizon_ms
-    return horizon is None or not is_due(horizon, now_ms)
 
 
 def _written_ms(segment: Segment) -> int:

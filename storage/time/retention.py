@@ -109,6 +109,11 @@ def aged_from(times: SegmentTimes, retention: Retention) -> int | None:
     return newest + retention.retention_ms + 1
 
 
+def oldest_kept(retention_ms: int, now_ms: int) -> int:
+    """Return the smallest record time that `retention.ms` does not delete now; negative: no limit."""
+    return MIN_TIMESTAMP if retention_ms < 0 else max(now_ms - retention_ms, MIN_TIMESTAMP)
+
+
 def outdated_by(times: SegmentTimes, retention: Retention) -> int | None:
     """Return the smallest partition.maxEventTime at which event time may delete a segment.
 

@@ -298,8 +298,8 @@ def believed(data, batch, sifted):
 OF = cleaned_segment.Survivor.of
 PLANTED = {
     "times are not compared": (plan, "TIMESTAMP", "never"),
-    "tombstones never go": (cleaner, "_keeps_tombstones", lambda *_: True),
-    "tombstones go at once": (cleaner, "_keeps_tombstones", lambda *_: False),
+    "tombstones never go": (cleaner, "is_past_horizon", lambda *_: False),
+    "tombstones go at once": (cleaner, "is_past_horizon", lambda *_: True),
     "a producer's last batch goes": (Cleaner, "_is_last_of_producer", lambda *_: False),
     "what was aborted stays": (decided_transactions.Transactions, "is_aborted", lambda *_: False),
     "append times are those before": (

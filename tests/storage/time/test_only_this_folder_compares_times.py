@@ -1,4 +1,4 @@
-"""Time is decided in one folder: nothing else in storage compares timestamps."""
+"""Time is decided in one folder: nothing else in storage compares or subtracts timestamps."""
 
 import ast
 from pathlib import Path
@@ -10,8 +10,21 @@ ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 WORDS = {"time", "times", "timestamp", "timestamps", "stamp", "now", "ms"}
 
 
+def names_a_time(*operands):
+    names = [
+        n.id if isinstance(n, ast.Name) else n.attr
+        for operand in operands
+        for n in ast.walk(operand)
+        if isinstance(n, ast.Name | ast.Attribute)
+    ]
+    return any(WORDS & set(name.lower().split("_")) for name in names)
+
+
 def comparisons_of_times(source):
-    """Lines that order two values of which one is named like a time, or take a min or max."""
+    """Lines that order values or take a min or max, where one value is named like a time.
+
+    Also lines that subtract one time from another: an age, or a moment in the past.
+    """
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare) and any(isinstance(op, ORDER) for op in node.ops):
@@ -22,15 +35,13 @@ def comparisons_of_times(source):
             and node.func.id in ("min", "max", "sorted")
         ):
             operands = node.args
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            if names_a_time(node.left) and names_a_time(node.right):
+                found.append(node.lineno)
+            continue
         else:
             continue
-        names = [
-            n.id if isinstance(n, ast.Name) else n.attr
-            for operand in operands
-            for n in ast.walk(operand)
-            if isinstance(n, ast.Name | ast.Attribute)
-        ]
-        if any(WORDS & set(name.lower().split("_")) for name in names):
+        if names_a_time(*operands):
             found.append(node.lineno)
     return found
 
@@ -48,4 +59,6 @@ def test_a_planted_comparison_is_found():
     assert comparisons_of_times("if batch.timestamp > largest: pass") == [1]
     assert comparisons_of_times("x = max(a.largest_time, b)") == [1]
     assert comparisons_of_times("\nx = now_ms - y <= keep") == [2]
+    assert comparisons_of_times("x = written_ms(s) - job.delete_retention_ms") == [1]
+    assert comparisons_of_times("x = len(times) - 1") == []
     assert comparisons_of_times("x = offset < end") == []

@@ -13,6 +13,7 @@ from storage.time.retention import (
     BY_TIME,
     Candidate,
     Retention,
+    oldest_kept,
     retention_schedule,
     segments_to_delete,
 )
@@ -98,3 +99,13 @@ def test_the_first_of_two_policies_that_are_due_deletes():
     retention = rules(retention_ms=5_000, event_ms=5_000)
     assert log.judged(segments_to_delete, retention) == [BY_TIME] * 2
     assert log.judged(segments_to_delete, rules(event_ms=5_000)) == [BY_EVENT_TIME] * 2
+
+
+@pytest.mark.parametrize("now", [-100, 0, 10_000])
+def test_the_oldest_time_kept_is_the_smallest_that_retention_does_not_delete(now):
+    kept = oldest_kept(5_000, now)
+    for time, policies in ((kept, []), (kept - 1, [BY_TIME])):
+        log = Log([time])
+        assert log.judged(segments_to_delete, rules(retention_ms=5_000), now_ms=now) == policies
+    assert oldest_kept(-1, now) == -(2**63)
+    assert oldest_kept(2**63 - 1, now) >= -(2**63)

@@ -1,0 +1,32 @@
+"""How long tombstones stay, to the millisecond."""
+
+from storage.time.tombstones import (
+    delete_horizon,
+    is_past_horizon,
+    keeps_old_tombstones,
+    old_format_horizon,
+)
+
+HIGHEST = 2**63 - 1
+
+
+def test_a_horizon_is_delete_retention_from_now():
+    assert delete_horizon(1_000, 500) == 1_500
+    assert delete_horizon(1_000, HIGHEST) == HIGHEST
+    assert delete_horizon(-501, 500) == 0  # -1 would mean that there is no time
+
+
+def test_a_batch_is_past_its_horizon_when_the_horizon_comes():
+    assert not is_past_horizon(1_500, 1_499)
+    assert is_past_horizon(1_500, 1_500)
+    assert not is_past_horizon(None, HIGHEST)
+
+
+def test_old_formats_count_from_the_last_append_of_the_clean_section():
+    horizon = old_format_horizon(2_000, 500)
+    assert not keeps_old_tombstones(1_500, horizon)
+    assert keeps_old_tombstones(1_501, horizon)
+
+
+def test_old_formats_keep_all_tombstones_before_the_first_cleaning():
+    assert keeps_old_tombstones(-(2**63), old_format_horizon(None, 0))
