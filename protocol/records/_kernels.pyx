@@ -23,10 +23,11 @@ from crc32c import crc32c as _crc32c
 from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from protocol.records import layout
 from protocol.records.column_buffers import BrokenBatch, EncodedRows
-from protocol.records.layout import Batch, Findings, Rewritten
+from protocol.records.layout import Batch, Findings, Region, Rewritten
 from protocol.records.plan import Prepared, PreparedBatch
 
 IMPLEMENTATION = "compiled"
+INTERFACE = 2  # that of `kernels_py` which this module was written against
 
 cdef extern from *:
     """
@@ -123,7 +124,10 @@ cdef struct Source:
     Py_ssize_t end
     int magic
     int64_t left  # records a format-2 batch still promises
+    int64_t base_offset
     int64_t base_timestamp
+    int stamped  # `stamp` replaces the time of every record
+    int64_t stamp
     int check_crc
 
 cdef struct Output:
@@ -460,10 +464,11 @@ cdef inline int quick_field(Bytes *at, Bytes end, int32_t *size) noexcept nogil:
 
 
 cdef int examine_v2(
-    Source *source, int64_t base_offset, int stamped, int64_t stamp,
-    int64_t minimum, int64_t maximum, Found *found,
+    Source *source, int64_t minimum, int64_t maximum, Found *found
 ) noexcept nogil:
     """`examine_loop` for format 2, which most batches are: pointers instead of a Raw."""
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Bytes p = source.data + source.position
     cdef Bytes end = source.data + source.end
     cdef Bytes stop
@@ -545,9 +550,10 @@ cdef int examine_v2(
 
 
 cdef int examine_loop(
-    Source *source, int64_t base_offset, int stamped, int64_t stamp,
-    int64_t minimum, int64_t maximum, Found *found,
+    Source *source, int64_t minimum, int64_t maximum, Found *found
 ) noexcept nogil:
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Raw raw
     cdef int fault
     cdef int flags = 0, has_time = 0
@@ -555,7 +561,7 @@ cdef int examine_loop(
     found.first_offset = found.last_offset = -1
     found.first = NO_TIMESTAMP
     if source.magic == 2:
-        return examine_v2(source, base_offset, stamped, stamp, minimum, maximum, found)
+        return examine_v2(source, minimum, maximum, found)
     while advance(source, &raw, &fault):
         timestamp = stamp if stamped else raw.timestamp
         found.last_offset = add(base_offset, raw.offset)
@@ -589,9 +595,11 @@ cdef int examine_loop(
 
 
 cdef int find_loop(
-    Source *source, int64_t base_offset, int stamped, int64_t stamp, int64_t wanted,
-    int64_t min_offset, int64_t *offset, int64_t *timestamp, int *hit,
+    Source *source, int64_t wanted, int64_t min_offset, int64_t *offset, int64_t *timestamp,
+    int *hit,
 ) noexcept nogil:
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Raw raw
     cdef int fault = begin(source)
     hit[0] = 0
@@ -734,9 +742,11 @@ cdef struct Written:
 
 
 cdef int rewrite_loop(
-    Source *source, int64_t base_offset, int stamped, int64_t stamp, int target_magic,
-    int renumber, int64_t next_offset, int64_t min_offset, int relative, Output *out, Written *to,
+    Source *source, int target_magic, int renumber, int64_t next_offset, int64_t min_offset,
+    int relative, Output *out, Written *to,
 ) noexcept nogil:
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Raw raw
     cdef int fault = begin(source)
     cdef int64_t offset, timestamp
@@ -823,17 +833,40 @@ cdef inline int64_t item(object source, Py_ssize_t index) except? -1:
 
 cdef int open_source(
     Source *source, Py_buffer *view, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count,
-    int64_t base_timestamp, int check_crc,
+    int64_t base_offset, int64_t base_timestamp,
 ) except -1:
+    """Describe records in a buffer that is held; their own times count."""
     source.data = <Bytes>view.buf
     source.position = start
     source.end = end
     source.magic = magic
     source.left = count
+    source.base_offset = base_offset
     source.base_timestamp = base_timestamp
-    source.check_crc = check_crc
+    source.stamped = 0
+    source.stamp = NO_TIMESTAMP
+    source.check_crc = 0
     if not 0 <= start <= end <= view.len:
         raise ValueError(f"{start}..{end} is not within {view.len} bytes")
+    return 0
+
+
+cdef int open_region(Source *source, Py_buffer *view, region) except -1:
+    """Describe the records of a Region, and hold its buffer, which the caller must release."""
+    if type(region) is not Region:
+        raise TypeError(f"a Region is needed, not {type(region).__name__}")
+    PyObject_GetBuffer(<object>PyTuple_GET_ITEM(region, 0), view, PyBUF_SIMPLE)
+    try:
+        open_source(
+            source, view, item(region, 1), item(region, 2), <int>item(region, 3), item(region, 4),
+            item(region, 5), item(region, 6),
+        )
+        if <object>PyTuple_GET_ITEM(region, 7) is not None:
+            source.stamped = 1
+            source.stamp = item(region, 7)
+    except BaseException:
+        PyBuffer_Release(view)
+        raise
     return 0
 
 
@@ -1011,29 +1044,20 @@ def first_damaged(data, list batches):
         PyBuffer_Release(&view)
 
 
-def examine(
-    data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
-    int64_t base_timestamp, stamp, int64_t minimum, int64_t maximum, bint check_crc,
-):
+def examine(region, int64_t minimum, int64_t maximum, bint check_crc):
     """See kernels_py.examine."""
     cdef Py_buffer view
     cdef Source source
     cdef Found found
     cdef int fault
-    cdef int stamped = stamp is not None
-    cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    open_region(&source, &view, region)
     try:
-        open_source(&source, &view, start, end, magic, count, base_timestamp, check_crc)
-        if end - start > RELEASE_ABOVE:
+        source.check_crc = check_crc
+        if source.end - source.position > RELEASE_ABOVE:
             with nogil:
-                fault = examine_loop(
-                    &source, base_offset, stamped, stamp_time, minimum, maximum, &found
-                )
+                fault = examine_loop(&source, minimum, maximum, &found)
         else:
-            fault = examine_loop(
-                &source, base_offset, stamped, stamp_time, minimum, maximum, &found
-            )
+            fault = examine_loop(&source, minimum, maximum, &found)
     finally:
         PyBuffer_Release(&view)
     if fault:
@@ -1048,10 +1072,7 @@ def examine(
     return result
 
 
-def offenders(
-    data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
-    int64_t base_timestamp, stamp, int64_t minimum, int64_t maximum, bint keyed, Py_ssize_t most,
-):
+def offenders(region, int64_t minimum, int64_t maximum, bint keyed, Py_ssize_t most):
     """See kernels_py.offenders."""
     cdef Py_buffer view
     cdef Source source
@@ -1061,9 +1082,8 @@ def offenders(
     if named == NULL:
         raise MemoryError
     try:
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        open_region(&source, &view, region)
         try:
-            open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
             with nogil:
                 fault = offenders_loop(
                     &source, minimum, maximum, keyed, named, most, &outside, &keyless
@@ -1081,31 +1101,19 @@ def offenders(
         free(named)
 
 
-def find(
-    data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
-    int64_t base_timestamp, stamp, int64_t timestamp, int64_t min_offset,
-):
+def find(region, int64_t timestamp, int64_t min_offset):
     """See kernels_py.find."""
     cdef Py_buffer view
     cdef Source source
     cdef int64_t offset = 0, found = 0
     cdef int hit = 0, fault
-    cdef int stamped = stamp is not None
-    cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    open_region(&source, &view, region)
     try:
-        open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
-        if end - start > RELEASE_ABOVE:
+        if source.end - source.position > RELEASE_ABOVE:
             with nogil:
-                fault = find_loop(
-                    &source, base_offset, stamped, stamp_time, timestamp, min_offset, &offset,
-                    &found, &hit,
-                )
+                fault = find_loop(&source, timestamp, min_offset, &offset, &found, &hit)
         else:
-            fault = find_loop(
-                &source, base_offset, stamped, stamp_time, timestamp, min_offset, &offset,
-                &found, &hit,
-            )
+            fault = find_loop(&source, timestamp, min_offset, &offset, &found, &hit)
     finally:
         PyBuffer_Release(&view)
     if fault:
@@ -1139,9 +1147,7 @@ def stamp_messages(data, Py_ssize_t start, Py_ssize_t end, int64_t first_offset,
 
 
 def rewrite(
-    data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
-    int64_t base_timestamp, stamp, int target_magic, first_offset, int64_t min_offset,
-    bint relative, Py_ssize_t limit,
+    region, int target_magic, first_offset, int64_t min_offset, bint relative, Py_ssize_t limit
 ):
     """See kernels_py.rewrite."""
     cdef Py_buffer view
@@ -1149,30 +1155,29 @@ def rewrite(
     cdef Output out
     cdef Written written
     cdef int fault
-    cdef int stamped = stamp is not None
-    cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
+    cdef Py_ssize_t size
     cdef int renumber = first_offset is not None
     cdef int64_t next_offset = first_offset if renumber else -1
     out.data = NULL
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    open_region(&source, &view, region)
     try:
-        open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
+        size = source.end - source.position
         out.size = 0
         out.limit = limit
-        out.room = min((end - start) + (end - start) // 4 + 64, limit)
+        out.room = min(size + size // 4 + 64, limit)
         out.data = <uint8_t *>malloc(out.room)
         if out.data == NULL:
             raise MemoryError
-        if end - start > RELEASE_ABOVE:
+        if size > RELEASE_ABOVE:
             with nogil:
                 fault = rewrite_loop(
-                    &source, base_offset, stamped, stamp_time, target_magic, renumber,
-                    next_offset, min_offset, relative, &out, &written,
+                    &source, target_magic, renumber, next_offset, min_offset, relative, &out,
+                    &written,
                 )
         else:
             fault = rewrite_loop(
-                &source, base_offset, stamped, stamp_time, target_magic, renumber,
-                next_offset, min_offset, relative, &out, &written,
+                &source, target_magic, renumber, next_offset, min_offset, relative, &out,
+                &written,
             )
         if fault:
             raise broken(fault)
@@ -1303,16 +1308,14 @@ def keep_v2(data, batch, records, plan):
             return None
         if records is data:
             open_source(
-                &source, &view, position + V2_HEADER, position + size, 2, kept.count,
-                get64(head + 27), 0,
+                &source, &view, position + V2_HEADER, position + size, 2, kept.count, 0,
+                get64(head + 27),
             )
             fault = examine_some(&source, minimum, maximum, &found)
         else:
             PyObject_GetBuffer(records, &inner, PyBUF_SIMPLE)
             try:
-                open_source(
-                    &source, &inner, 0, inner.len, 2, kept.count, get64(head + 27), 0
-                )
+                open_source(&source, &inner, 0, inner.len, 2, kept.count, 0, get64(head + 27))
                 fault = examine_some(&source, minimum, maximum, &found)
             finally:
                 PyBuffer_Release(&inner)
@@ -1363,9 +1366,9 @@ cdef int examine_some(Source *source, int64_t minimum, int64_t maximum, Found *f
     cdef int fault
     if source.end - source.position > RELEASE_ABOVE:
         with nogil:
-            fault = examine_v2(source, 0, 0, -1, minimum, maximum, found)
+            fault = examine_v2(source, minimum, maximum, found)
     else:
-        fault = examine_v2(source, 0, 0, -1, minimum, maximum, found)
+        fault = examine_v2(source, minimum, maximum, found)
     return fault
 
 
@@ -1454,10 +1457,10 @@ cdef inline void header_sizes(const Raw *raw, Sizes *sizes) noexcept nogil:
             sizes.header_values += size
 
 
-cdef int measure_loop(
-    Source source, int64_t base_offset, int stamped, int64_t stamp, const Range *wanted, Sizes *sizes
-) noexcept nogil:
+cdef int measure_loop(Source source, const Range *wanted, Sizes *sizes) noexcept nogil:
     """Walk every record, and add up what the wanted ones hold."""
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Raw raw
     cdef int fault = begin(&source)
     memset(sizes, 0, sizeof(Sizes))
@@ -1509,10 +1512,10 @@ cdef inline void put_headers(Columns *columns, const Raw *raw) noexcept nogil:
         columns.used.headers = row + 1
 
 
-cdef void fill_loop(
-    Source source, int64_t base_offset, int stamped, int64_t stamp, const Range *wanted, Columns *columns
-) noexcept nogil:
+cdef void fill_loop(Source source, const Range *wanted, Columns *columns) noexcept nogil:
     """Write the wanted records; `measure_loop` found no fault, and there is room."""
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Raw raw
     cdef int fault
     cdef int64_t row, offset, timestamp
@@ -1538,10 +1541,10 @@ cdef void fill_loop(
         columns.used.records = row + 1
 
 
-cdef int times_loop(
-    Source source, int64_t base_offset, int stamped, int64_t stamp, const Range *wanted, Columns *columns
-) noexcept nogil:
+cdef int times_loop(Source source, const Range *wanted, Columns *columns) noexcept nogil:
     """Write offsets and times; of format 2 nothing else of a record is looked at."""
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Raw raw
     cdef int fault = begin(&source)
     cdef Bytes data = source.data
@@ -1702,10 +1705,7 @@ cdef int put_row(out, const Head *head, int64_t records) except -1:
     return 0
 
 
-cdef int append_region(
-    Source *source, int64_t base_offset, int stamped, int64_t stamp, const Range *wanted, int times_only,
-    out,
-) except -1:
+cdef int append_region(Source *source, const Range *wanted, int times_only, out) except -1:
     """Append the wanted records of a region; returns a fault, and then nothing was appended."""
     cdef Columns columns
     cdef Sizes sizes
@@ -1715,12 +1715,12 @@ cdef int append_region(
         out.reserve_times((source.end - source.position) // least + 1)
         point(&columns, out)
         with nogil:
-            fault = times_loop(source[0], base_offset, stamped, stamp, wanted, &columns)
+            fault = times_loop(source[0], wanted, &columns)
         if not fault:
             out.record_count = columns.used.records
         return fault
     with nogil:
-        fault = measure_loop(source[0], base_offset, stamped, stamp, wanted, &sizes)
+        fault = measure_loop(source[0], wanted, &sizes)
     if fault or not sizes.records:
         return fault
     out.reserve(
@@ -1729,7 +1729,7 @@ cdef int append_region(
     )
     point(&columns, out)
     with nogil:
-        fill_loop(source[0], base_offset, stamped, stamp, wanted, &columns)
+        fill_loop(source[0], wanted, &columns)
     out.record_count = columns.used.records
     out.key_bytes = columns.used.keys
     out.value_bytes = columns.used.values
@@ -1751,31 +1751,28 @@ cdef int append_batch(
     """Append the records of one batch; raises BrokenBatch."""
     cdef Source source
     cdef Py_buffer inner
-    cdef int fault, stamped = 0
-    cdef int64_t stamp = NO_TIMESTAMP, base_offset = 0
+    cdef int fault
     if head.attributes & 7:
-        region = unpack(data, batch_of(p, head))
-        records, start, end, magic, count, base, base_timestamp, own = region
-        PyObject_GetBuffer(records, &inner, PyBUF_SIMPLE)
+        open_region(&source, &inner, unpack(data, batch_of(p, head)))
         try:
-            open_source(&source, &inner, start, end, magic, count, base_timestamp, 0)
-            if own is not None:
-                stamped = 1
-                stamp = own
-            fault = append_region(&source, base, stamped, stamp, wanted, depth == 1, out)
+            fault = append_region(&source, wanted, depth == 1, out)
         finally:
             PyBuffer_Release(&inner)
-    else:
-        if head.magic == 2:
-            base_offset = head.base_offset
-            stamped = (head.attributes & 8) != 0
-            stamp = head.max_timestamp
+    elif head.magic == 2:
         open_source(
-            &source, view, head.position + (V2_HEADER if head.magic == 2 else 0),
-            head.position + head.size, head.magic, head.count if head.magic == 2 else -1,
-            head.base_timestamp, 0,
+            &source, view, head.position + V2_HEADER, head.position + head.size, 2, head.count,
+            head.base_offset, head.base_timestamp,
         )
-        fault = append_region(&source, base_offset, stamped, stamp, wanted, depth == 1, out)
+        if head.attributes & 8:
+            source.stamped = 1
+            source.stamp = head.max_timestamp
+        fault = append_region(&source, wanted, depth == 1, out)
+    else:
+        open_source(
+            &source, view, head.position, head.position + head.size, head.magic, -1, 0,
+            head.base_timestamp,
+        )
+        fault = append_region(&source, wanted, depth == 1, out)
     if fault:
         raise BrokenBatch(head.position, head.offset, f"is broken: {FAULTS[fault]}")
     return 0

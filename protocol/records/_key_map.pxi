@@ -133,9 +133,10 @@ cdef int grow(Table *table) noexcept nogil:
 
 
 cdef int note_loop(
-    Table *table, Source *source, int64_t base_offset, int stamped, int64_t stamp,
-    int64_t min_offset, int64_t *full_at,
+    Table *table, Source *source, int64_t min_offset, int64_t *full_at
 ) noexcept nogil:
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Raw raw
     cdef int fault = begin(source)
     cdef int64_t offset, time
@@ -175,9 +176,10 @@ cdef int note_loop(
 
 
 cdef int weigh_loop(
-    Table *table, Source *source, int64_t base_offset, int stamped, int64_t stamp,
-    int64_t min_offset,
+    Table *table, Source *source, int64_t min_offset
 ) noexcept nogil:
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Raw raw
     cdef int fault = begin(source)
     cdef int64_t offset, time
@@ -214,9 +216,10 @@ cdef struct Sieve:
 
 
 cdef int sift_loop(
-    Table *table, Source *source, int64_t base_offset, int stamped, int64_t stamp,
-    int64_t latest_offset, int keep_tombstones, Sieve *to,
+    Table *table, Source *source, int64_t latest_offset, int keep_tombstones, Sieve *to
 ) noexcept nogil:
+    cdef int64_t base_offset = source.base_offset, stamp = source.stamp
+    cdef int stamped = source.stamped
     cdef Raw raw
     cdef int fault = begin(source)
     cdef int64_t offset, time, known
@@ -286,78 +289,53 @@ cdef class KeyMap:
     def __len__(self):
         return self.table.used
 
-    def note(
-        self, data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count,
-        int64_t base_offset, int64_t base_timestamp, stamp, int64_t min_offset,
-    ):
+    def note(self, region, int64_t min_offset):
         """See key_map.KeyMap.note."""
         cdef Py_buffer view
         cdef Source source
         cdef int64_t full_at = -1
         cdef int fault
-        cdef int stamped = stamp is not None
-        cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        open_region(&source, &view, region)
         try:
-            open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
             with nogil:
-                fault = note_loop(
-                    &self.table, &source, base_offset, stamped, stamp_time, min_offset, &full_at
-                )
+                fault = note_loop(&self.table, &source, min_offset, &full_at)
         finally:
             PyBuffer_Release(&view)
         if fault:
             raise broken(fault)
         return None if full_at < 0 else full_at
 
-    def weigh(
-        self, data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count,
-        int64_t base_offset, int64_t base_timestamp, stamp, int64_t min_offset,
-    ):
+    def weigh(self, region, int64_t min_offset):
         """See key_map.KeyMap.weigh."""
         cdef Py_buffer view
         cdef Source source
         cdef int fault
-        cdef int stamped = stamp is not None
-        cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
         if not self.by_time:
             raise ValueError("without times nothing earlier wins")
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        open_region(&source, &view, region)
         try:
-            open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
             with nogil:
-                fault = weigh_loop(
-                    &self.table, &source, base_offset, stamped, stamp_time, min_offset
-                )
+                fault = weigh_loop(&self.table, &source, min_offset)
         finally:
             PyBuffer_Release(&view)
         if fault:
             raise broken(fault)
 
-    def sift(
-        self, data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count,
-        int64_t base_offset, int64_t base_timestamp, stamp, int64_t latest_offset,
-        bint keep_tombstones,
-    ):
+    def sift(self, region, int64_t latest_offset, bint keep_tombstones):
         """See key_map.KeyMap.sift."""
         cdef Py_buffer view
         cdef Source source
         cdef Sieve sieve
         cdef int fault
-        cdef int stamped = stamp is not None
-        cdef int64_t stamp_time = stamp if stamped else NO_TIMESTAMP
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         sieve.mask = NULL
+        open_region(&source, &view, region)
         try:
-            open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
-            sieve.mask = <uint8_t *>malloc(end - start + 1)  # every record has a byte at least
+            # Every record has a byte at least.
+            sieve.mask = <uint8_t *>malloc(source.end - source.position + 1)
             if sieve.mask == NULL:
                 raise MemoryError
             with nogil:
-                fault = sift_loop(
-                    &self.table, &source, base_offset, stamped, stamp_time, latest_offset,
-                    keep_tombstones, &sieve,
-                )
+                fault = sift_loop(&self.table, &source, latest_offset, keep_tombstones, &sieve)
             if fault:
                 raise broken(fault)
             return Sifted(
@@ -409,24 +387,21 @@ cdef int select_loop(
     return fault
 
 
-def select(
-    data, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count, int64_t base_offset,
-    int64_t base_timestamp, stamp, bytes mask, int64_t new_base_timestamp,
-):
+def select(region, bytes mask, int64_t new_base_timestamp):
     """See key_map.select."""
     cdef Py_buffer view
     cdef Source source
     cdef Output out
     cdef int fault, mask_differs = 0
-    cdef Py_ssize_t mask_size = len(mask)
+    cdef Py_ssize_t mask_size = len(mask), size
     cdef Bytes wanted = <Bytes><const char *>mask
     out.data = NULL
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    open_region(&source, &view, region)
     try:
-        open_source(&source, &view, start, end, magic, count, base_timestamp, 0)
+        size = source.end - source.position
         out.size = 0
-        out.limit = 2 * (end - start) + 4096 + 20 * mask_size
-        out.room = (end - start) + 64
+        out.limit = 2 * size + 4096 + 20 * mask_size
+        out.room = size + 64
         out.data = <uint8_t *>malloc(out.room)
         if out.data == NULL:
             raise MemoryError

@@ -170,7 +170,7 @@ def records(buffer: Buffer, batch: Batch | None = None) -> Iterator[Record]:
     """
     for each in scan(buffer) if batch is None else (batch,):
         try:
-            yield from walk(*region_of(buffer, each))
+            yield from walk(region_of(buffer, each))
         except (InvalidRecord, UnsupportedCompressionType) as error:
             raise _corrupt(each, error) from error
 
@@ -179,7 +179,7 @@ def _examine(buffer: Buffer, batch: Batch) -> Findings:
     """Read the records of a stored batch once."""
     region = stored_region(buffer, batch)
     try:
-        return kernels.examine(*region, INT64_MIN, INT64_MAX, False)
+        return kernels.examine(region, INT64_MIN, INT64_MAX, False)
     except InvalidRecord as error:
         raise _corrupt(batch, error) from error
 
@@ -214,7 +214,7 @@ def find_time(
         return None
     region = stored_region(buffer, batch)
     try:
-        return kernels.find(*region, timestamp, min_offset)
+        return kernels.find(region, timestamp, min_offset)
     except InvalidRecord as error:
         raise _corrupt(batch, error) from error
 

@@ -94,10 +94,10 @@ def _down_convert_batch(
     region = stored_region(stored, batch)
     relative = target_magic == 1 and codec != Compression.NONE
     try:
-        found = kernels.examine(*region, INT64_MIN, INT64_MAX, False)
+        found = kernels.examine(region, INT64_MIN, INT64_MAX, False)
         check()
         written = kernels.rewrite(
-            *region,
+            region,
             target_magic,
             None,
             INT64_MIN if codec else fetch_offset,

@@ -41,6 +41,8 @@ from protocol.records.layout import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from protocol.records.layout import Region
+
 _PREFIX = Struct(">qi")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -179,29 +181,20 @@ def _raw_messages(
         position = stop
 
 
-def raw_records(
-    data: Buffer,
-    start: int,
-    end: int,
-    magic: int,
-    count: int,
-    base_timestamp: int,
-    *,
-    check_crc: bool = False,
-) -> Iterator[Raw]:
+def raw_records(region: Region, *, check_crc: bool = False) -> Iterator[Raw]:
     """Yield the records of a region of any format, with the offsets that are written there."""
+    data, start, end, magic, count, _, base_timestamp, _ = region
     check_span(data, start, end)
     if magic == 2:
         return _raw_v2(data, start, end, count, base_timestamp)
     return _raw_messages(data, start, end, magic, check_crc=check_crc)
 
 
-def times_of(
-    data: Buffer, start: int, end: int, magic: int, count: int, base_timestamp: int
-) -> Iterator[tuple[int, int]]:
+def times_of(region: Region) -> Iterator[tuple[int, int]]:
     """Yield (written offset, time) of a region's records; other fields of format 2 are skipped."""
+    data, start, end, magic, count, _, base_timestamp, _ = region
     if magic < 2:
-        yield from ((raw[0], raw[1]) for raw in raw_records(data, start, end, magic, -1, -1))
+        yield from ((raw[0], raw[1]) for raw in raw_records(region))
         return
     check_span(data, start, end)
     if count < 0:
@@ -220,19 +213,10 @@ def times_of(
         raise InvalidRecord(BATCH_NOT_FILLED)
 
 
-def walk(
-    data: Buffer,
-    start: int,
-    end: int,
-    magic: int,
-    count: int,
-    base_offset: int,
-    base_timestamp: int,
-    stamp: int | None,
-) -> Iterator[Record]:
+def walk(region: Region) -> Iterator[Record]:
     """Yield the records of a region as `Record`s, slowly. Raises InvalidRecord at a broken one."""
-    raws = raw_records(data, start, end, magic, count, base_timestamp)
-    for offset, timestamp, key, value, (headers_start, stop), _ in raws:
+    data, base_offset, stamp = region.data, region.base_offset, region.stamp
+    for offset, timestamp, key, value, (headers_start, stop), _ in raw_records(region):
         yield Record(
             int64(base_offset + offset),
             timestamp if stamp is None else stamp,

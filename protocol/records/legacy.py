@@ -78,7 +78,7 @@ def wrapped_region(buffer: Buffer, batch: Batch, limit: int) -> Region:
 def last_inner_offset(inner: Buffer) -> int:
     """Return the offset that the last message of a decompressed format-1 set carries."""
     region = Region(inner, 0, len(inner), 1, -1, 0, NO_TIMESTAMP, None)
-    found = kernels.examine(*region, INT64_MIN, INT64_MAX, False)
+    found = kernels.examine(region, INT64_MIN, INT64_MAX, False)
     return found.last_offset
 
 

@@ -157,8 +157,7 @@ def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: i
     inner_stamp = None if target else stamp
     relative = plan.magic == 1 and target != Compression.NONE
     written = kernels.rewrite(
-        *region[:7],
-        inner_stamp,
+        region if inner_stamp is None else region._replace(stamp=inner_stamp),
         plan.magic,
         plan.first_offset,
         INT64_MIN,

@@ -147,7 +147,7 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
         if kept is not None:
             return kept
     low, high = _window(plan)
-    found = kernels.examine(*region, low, high, bool(source))
+    found = kernels.examine(region, low, high, bool(source))
     flags = found.flags
     gaps = bool(flags & GAPS)
     if magic == 1 and source:
@@ -259,7 +259,7 @@ def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | 
     low, high = _window(plan)
     window = f"[{low if low > INT64_MIN else '...'}, {high if high < INT64_MAX else '...'}]"
     named, outside, keyless = kernels.offenders(
-        *region, low, high, plan.compacted, MOST_RECORD_ERRORS
+        region, low, high, plan.compacted, MOST_RECORD_ERRORS
     )
     errors = [
         RecordError(

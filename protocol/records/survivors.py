@@ -41,7 +41,7 @@ def note(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> int | N
     """
     region = stored_region(buffer, batch)
     try:
-        return keys.note(*region, min_offset)
+        return keys.note(region, min_offset)
     except InvalidRecord as error:
         raise _broken(batch, error) from error
 
@@ -50,7 +50,7 @@ def weigh(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
     """Let the records of an earlier batch win by their time. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
-        keys.weigh(*region, min_offset)
+        keys.weigh(region, min_offset)
     except InvalidRecord as error:
         raise _broken(batch, error) from error
 
@@ -61,7 +61,7 @@ def sift(
     """Tell which records of a batch remain. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
-        return region, keys.sift(*region, latest_offset, keep_tombstones)
+        return region, keys.sift(region, latest_offset, keep_tombstones)
     except InvalidRecord as error:
         raise _broken(batch, error) from error
 
@@ -89,9 +89,8 @@ def written(batch: Batch, region: Region, sifted: Sifted, delete_horizon_ms: int
     if delete_horizon_ms is not None:
         assert batch.magic == 2, "only format 2 has a delete horizon"
         base_timestamp, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_BIT
-    own = region._replace(stamp=None)  # the producer's times under the append time are unchanged
     try:
-        data = kernels.select(*own, sifted.mask, base_timestamp)
+        data = kernels.select(region, sifted.mask, base_timestamp)
     except InvalidRecord as error:
         raise _broken(batch, error) from error
     largest = NO_TIMESTAMP if sifted.largest is None else sifted.largest

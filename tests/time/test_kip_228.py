@@ -170,7 +170,9 @@ PLANTS = {
     "conversion clamps": patched(
         kernels,
         "rewrite",
-        lambda *region: REWRITE(*region[:6], clamped(region[6]), *region[7:]),
+        lambda region, *rest: REWRITE(
+            region._replace(base_timestamp=clamped(region.base_timestamp)), *rest
+        ),
     ),
 }
 LARGEST_OF = Segment.largest_of

@@ -2,7 +2,8 @@
 
 `TIDELOG_KERNELS=py` in the environment selects the twin. `IMPLEMENTATION` says which one is used
 ("compiled" or "python"). `kernels_py` documents every function except `keep_v2`, a shortcut through
-`prepare` that only the compiled module has.
+`prepare` that only the compiled module has. The loops over the records of one batch take a
+`layout.Region`. Raises ImportError for a module that was compiled from other sources.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ else:
     except ImportError:
         _chosen = kernels_py
 
+if getattr(_chosen, "INTERFACE", None) != kernels_py.INTERFACE:
+    raise ImportError(
+        "the compiled kernels are not of these sources: run `make setup`, or set TIDELOG_KERNELS=py"
+    )
+
 IMPLEMENTATION = _chosen.IMPLEMENTATION
 append_set = _chosen.append_set
 checksum_ok = _chosen.checksum_ok
@@ -42,9 +48,9 @@ rewrite = _chosen.rewrite
 scan = _chosen.scan
 stamp_messages = _chosen.stamp_messages
 
-# Compaction; documented in `key_map`, which is used if an older compiled module lacks these.
-KeyMap = key_map.KeyMap if TYPE_CHECKING else getattr(_chosen, "KeyMap", key_map.KeyMap)
-select = key_map.select if TYPE_CHECKING else getattr(_chosen, "select", key_map.select)
+# Compaction; documented in `key_map`.
+KeyMap = key_map.KeyMap if TYPE_CHECKING or _chosen is kernels_py else _chosen.KeyMap
+select = key_map.select if TYPE_CHECKING or _chosen is kernels_py else _chosen.select
 
 # keep_v2(data, batch, decompressed records, plan) returns what `prepare` returns for a format-2
 # batch that breaks no rule and whose bytes are kept. For any other batch it returns None, and

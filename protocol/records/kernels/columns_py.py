@@ -174,9 +174,9 @@ def _is_kept(offset: int, time: int, wanted: Wanted) -> bool:
 
 
 def _append_times(region: Region, out: ColumnBuffers, wanted: Wanted) -> None:
-    data, start, end, magic, count, base_offset, base_timestamp, stamp = region
+    base_offset, stamp = region.base_offset, region.stamp
     kept = []
-    for raw_offset, own in times_of(data, start, end, magic, count, base_timestamp):
+    for raw_offset, own in times_of(region):
         offset, time = int64(base_offset + raw_offset), own if stamp is None else stamp
         if _is_kept(offset, time, wanted):
             kept.append((offset, time))
@@ -192,9 +192,9 @@ def _put_time(out: ColumnBuffers, offset: int, time: int) -> None:
 
 
 def _append_records(region: Region, out: ColumnBuffers, wanted: Wanted) -> None:
-    data, start, end, magic, count, base_offset, base_timestamp, stamp = region
+    data, base_offset, stamp = region.data, region.base_offset, region.stamp
     kept: list[tuple[int, int, Raw]] = []
-    for raw in raw_records(data, start, end, magic, count, base_timestamp):
+    for raw in raw_records(region):
         offset, time = int64(base_offset + raw[0]), raw[1] if stamp is None else stamp
         if _is_kept(offset, time, wanted):
             kept.append((offset, time, raw))

@@ -5,8 +5,8 @@ A machine without a compiler uses this module, and it documents what each kernel
 trusted: inconsistent data inside a batch raises InvalidRecord; batches that cannot be told apart,
 or a wrong inner CRC, raise CorruptMessage.
 
-Arguments of the loops begin with the fields of `layout.Region`: data, start, end, magic, count,
-base_offset, base_timestamp, stamp. Integers wrap as int64, as in every other implementation.
+The loops over the records of one batch take a `layout.Region`. Integers wrap as int64, as in every
+other implementation.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from protocol.records.plan import Plan
 
 IMPLEMENTATION = "python"
+INTERFACE = 2  # raised with every change of a signature; the compiled module names the same
 
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -121,19 +122,7 @@ def first_damaged(data: Buffer, batches: list[Batch]) -> int | None:
 # --- records -------------------------------------------------------------------------------------
 
 
-def examine(
-    data: Buffer,
-    start: int,
-    end: int,
-    magic: int,
-    count: int,
-    base_offset: int,
-    base_timestamp: int,
-    stamp: int | None,
-    minimum: int,
-    maximum: int,
-    check_crc: bool,
-) -> Findings:
+def examine(region: Region, minimum: int, maximum: int, check_crc: bool) -> Findings:
     """Read every record once: count, offsets, times, and what the flags of `layout` name.
 
     A time that is not -1 and not within minimum..maximum (inclusive) sets OUTSIDE. With `check_crc`
@@ -144,7 +133,8 @@ def examine(
     first_offset = last_offset = -1
     largest: int | None = None
     first: int | None = None
-    raws = raw_records(data, start, end, magic, count, base_timestamp, check_crc=check_crc)
+    base_offset, stamp = region.base_offset, region.stamp
+    raws = raw_records(region, check_crc=check_crc)
     for offset, own, key, _, (headers, stop), nested in raws:
         timestamp = own if stamp is None else stamp
         last_offset = int64(base_offset + offset)
@@ -172,28 +162,17 @@ def examine(
 
 
 def offenders(
-    data: Buffer,
-    start: int,
-    end: int,
-    magic: int,
-    count: int,
-    base_offset: int,  # noqa: ARG001  (the fields of a Region come as they are)
-    base_timestamp: int,
-    stamp: int | None,  # noqa: ARG001
-    minimum: int,
-    maximum: int,
-    keyed: bool,
-    most: int,
+    region: Region, minimum: int, maximum: int, keyed: bool, most: int
 ) -> tuple[list[tuple[int, int, bool]], int, int]:
     """Name the records that a topic must refuse, by their index from 0.
 
     Returns the first `most` of them as (index, own time, whether the time is what is wrong), the
     number of records with a real time outside minimum..maximum, and the number of the others that
-    lack a key although `keyed` requires one. `base_offset` and `stamp` are ignored.
+    lack a key although `keyed` requires one. The region's `base_offset` and `stamp` are ignored.
     """
     named: list[tuple[int, int, bool]] = []
     outside = keyless = 0
-    for number, raw in enumerate(raw_records(data, start, end, magic, count, base_timestamp)):
+    for number, raw in enumerate(raw_records(region)):
         timestamp = raw[1]
         late = timestamp != NO_TIMESTAMP and not minimum <= timestamp <= maximum
         if late:
@@ -207,25 +186,14 @@ def offenders(
     return named, outside, keyless
 
 
-def find(
-    data: Buffer,
-    start: int,
-    end: int,
-    magic: int,
-    count: int,
-    base_offset: int,
-    base_timestamp: int,
-    stamp: int | None,
-    timestamp: int,
-    min_offset: int,
-) -> tuple[int, int] | None:
+def find(region: Region, timestamp: int, min_offset: int) -> tuple[int, int] | None:
     """Return (offset, time) of the first record at or after a time and an offset, or None.
 
     A record without a time is never found. Data after the found record is not read.
     """
-    for raw in raw_records(data, start, end, magic, count, base_timestamp):
-        own = raw[1] if stamp is None else stamp
-        offset = int64(base_offset + raw[0])
+    for raw in raw_records(region):
+        own = raw[1] if region.stamp is None else region.stamp
+        offset = int64(region.base_offset + raw[0])
         if own != NO_TIMESTAMP and own >= timestamp and offset >= min_offset:
             return offset, own
     return None
@@ -263,14 +231,7 @@ def stamp_messages(
 
 
 def rewrite(
-    data: Buffer,
-    start: int,
-    end: int,
-    magic: int,
-    count: int,
-    base_offset: int,
-    base_timestamp: int,
-    stamp: int | None,
+    region: Region,
     target_magic: int,
     first_offset: int | None,
     min_offset: int,
@@ -286,13 +247,13 @@ def rewrite(
     the LogAppendTime bit in format 1. Raises InvalidRecord as `examine` does, and MessageTooLarge
     before it writes much more than `limit` bytes.
     """
+    data, base_offset, stamp = region.data, region.base_offset, region.stamp
     out = bytearray()
     number = 0
     base = last = -1
     origin = NO_TIMESTAMP
     attributes = LOG_APPEND_TIME_BIT if stamp is not None and target_magic == 1 else 0
-    raws = raw_records(data, start, end, magic, count, base_timestamp)
-    for raw_offset, own, key, value, (headers, stop), _ in raws:
+    for raw_offset, own, key, value, (headers, stop), _ in raw_records(region):
         offset = int64(base_offset + raw_offset)
         if offset < min_offset:
             continue

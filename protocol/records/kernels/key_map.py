@@ -21,7 +21,7 @@ from protocol.records.encode import put_record
 from protocol.records.layout import NO_TIMESTAMP, PREFIX_SIZE, int64
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Buffer
+    from protocol.records.layout import Region
 
 _SIZE = Struct(">i")
 
@@ -53,21 +53,11 @@ class KeyMap:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def note(
-        self,
-        data: Buffer,
-        start: int,
-        end: int,
-        magic: int,
-        count: int,
-        base_offset: int,
-        base_timestamp: int,
-        stamp: int | None,
-        min_offset: int,
-    ) -> int | None:
+    def note(self, region: Region, min_offset: int) -> int | None:
         """Add the keyed records from an offset on; return the offset of the first without room."""
+        base_offset, stamp = region.base_offset, region.stamp
         entries = self._entries
-        for raw in raw_records(data, start, end, magic, count, base_timestamp):
+        for raw in raw_records(region):
             offset = int64(base_offset + raw[0])
             if raw[2] is None or offset < min_offset:
                 continue
@@ -84,21 +74,11 @@ class KeyMap:
             entries[key] = (offset, time, settled or time == NO_TIMESTAMP)
         return None
 
-    def weigh(
-        self,
-        data: Buffer,
-        start: int,
-        end: int,
-        magic: int,
-        count: int,
-        base_offset: int,
-        base_timestamp: int,
-        stamp: int | None,
-        min_offset: int,
-    ) -> None:
+    def weigh(self, region: Region, min_offset: int) -> None:
         """Let records from before all that was added win by their time; no key is added."""
+        base_offset, stamp = region.base_offset, region.stamp
         entries = self._entries
-        for raw in raw_records(data, start, end, magic, count, base_timestamp):
+        for raw in raw_records(region):
             offset = int64(base_offset + raw[0])
             if raw[2] is None or offset < min_offset:
                 continue
@@ -108,31 +88,20 @@ class KeyMap:
                 continue
             entries[key] = (offset, time, False)
 
-    def sift(
-        self,
-        data: Buffer,
-        start: int,
-        end: int,
-        magic: int,
-        count: int,
-        base_offset: int,
-        base_timestamp: int,
-        stamp: int | None,
-        latest_offset: int,
-        keep_tombstones: bool,
-    ) -> Sifted:
+    def sift(self, region: Region, latest_offset: int, keep_tombstones: bool) -> Sifted:
         """Tell which records remain.
 
         All records after `latest_offset`, up to which keys were added, remain. Of the others those
         remain that the map holds for their key; tombstones among them only with `keep_tombstones`.
         Records without a key are removed.
         """
+        base_offset, stamp = region.base_offset, region.stamp
         mask = bytearray()
         kept = 0
         first_offset = last_offset = -1
         largest = first = None
         has_tombstone = has_missing = False
-        for raw in raw_records(data, start, end, magic, count, base_timestamp):
+        for raw in raw_records(region):
             offset = int64(base_offset + raw[0])
             if offset <= latest_offset and not (
                 raw[2] is not None
@@ -173,27 +142,17 @@ class KeyMap:
         return offset == known[0] if self._by_time else offset >= known[0]
 
 
-def select(
-    data: Buffer,
-    start: int,
-    end: int,
-    magic: int,
-    count: int,
-    base_offset: int,  # noqa: ARG001  (the fields of a Region come as they are)
-    base_timestamp: int,
-    stamp: int | None,  # noqa: ARG001
-    mask: bytes,
-    new_base_timestamp: int,
-) -> bytes:
+def select(region: Region, mask: bytes, new_base_timestamp: int) -> bytes:
     """Return the records that the mask selects, as they are stored.
 
     The time deltas of format 2 then count from `new_base_timestamp`. Offsets, and all fields of
-    formats 0 and 1, are unchanged. Raises InvalidRecord as `examine` does.
+    formats 0 and 1, are unchanged: the region's `base_offset` and `stamp` are ignored. Raises
+    InvalidRecord as `examine` does.
     """
     out = bytearray()
-    number, position = 0, start
-    raws = raw_records(data, start, end, magic, count, base_timestamp)
-    for number, raw in enumerate(raws, 1):
+    data, magic = region.data, region.magic
+    number, position = 0, region.start
+    for number, raw in enumerate(raw_records(region), 1):
         if number > len(mask):
             raise InvalidRecord(MASK_LENGTH)
         if magic < 2:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import random
+import runpy
+import types
 
 import pytest
 
 from protocol.errors import BrokerError, MessageTooLarge
+from protocol.records import kernels
 from protocol.records.batch import Record, build
 from protocol.records.compression import decompress
 from protocol.records.kernels import kernels_py
-from protocol.records.layout import INT64_MAX, INT64_MIN, V2_HEADER_SIZE
+from protocol.records.layout import INT64_MAX, INT64_MIN, V2_HEADER_SIZE, Region
 from tests.protocol.records.samples import NOW, corpus
 
 _kernels = pytest.importorskip("protocol.records._kernels")
@@ -58,11 +61,11 @@ def compare(rng, region):
         count = rng.choice([-1, 0, count + 1, count - 1, 2**31 - 1])
     base = rng.choice([0, 10**12, INT64_MAX])
     stamp = rng.choice([None, None, NOW, -1])
-    prefix = (data, 0, len(data), magic, count, base, base_timestamp, stamp)
+    whole = Region(data, 0, len(data), magic, count, base, base_timestamp, stamp)
     low, high = rng.choice([(INT64_MIN, INT64_MAX), (0, NOW)])
     calls = [
-        ("examine", (*prefix, low, high, rng.random() < 0.5)),
-        ("find", (*prefix, rng.choice([INT64_MIN, 0, NOW - 10**11, NOW]), base + rng.randrange(3))),
+        ("examine", (whole, low, high, rng.random() < 0.5)),
+        ("find", (whole, rng.choice([INT64_MIN, 0, NOW - 10**11, NOW]), base + rng.randrange(3))),
         ("scan", (data, 0, len(data))),
         ("find_last", (data, 0, len(data))),
         ("find_offset", (data, rng.choice([0, 1, 10**12]), 0, len(data))),
@@ -70,8 +73,8 @@ def compare(rng, region):
     for target, relative in ((0, False), (1, False), (1, True), (2, False)):
         kept = rng.choice([None, 0, 10**12])
         least = rng.choice([INT64_MIN, base])
-        calls.append(("rewrite", (*prefix, target, kept, least, relative, 1 << 20)))
-    calls.append(("offenders", (*prefix, 0, NOW, rng.random() < 0.5, rng.choice([0, 2, 99]))))
+        calls.append(("rewrite", (whole, target, kept, least, relative, 1 << 20)))
+    calls.append(("offenders", (whole, 0, NOW, rng.random() < 0.5, rng.choice([0, 2, 99]))))
     for name, args in calls:
         if name == "find" and args[-1] > INT64_MAX:
             continue
@@ -118,7 +121,7 @@ def test_a_span_outside_the_buffer_is_refused(implementation):
         lambda: implementation.checksum_ok(bytes(80), 40, 61, 2),
         lambda: implementation.checksum_ok(bytes(80), 0, 60, 2),
         lambda: implementation.stamp_messages(bytearray(3), 0, 9, 0, None),
-        lambda: implementation.examine(b"", 0, 9, 2, 1, 0, 0, None, 0, 0, False),
+        lambda: implementation.examine(Region(b"", 0, 9, 2, 1, 0, 0, None), 0, 0, False),
     ):
         with pytest.raises(ValueError, match="within"):
             call()
@@ -135,7 +138,23 @@ def test_checksums_of_every_length(implementation):
 
 def test_rewriting_stops_at_its_limit(implementation):
     data = build([Record(i, 5, None, b"") for i in range(1000)])
-    args = (data, 61, len(data), 2, 1000, 0, 5, None, 1, None, 0, False)
+    args = (Region(data, 61, len(data), 2, 1000, 0, 5, None), 1, None, 0, False)
     assert len(implementation.rewrite(*args, 40_000).data) == 34_000
     with pytest.raises(MessageTooLarge):
         implementation.rewrite(*args, 20_000)
+
+
+@pytest.mark.parametrize("interface", [None, kernels_py.INTERFACE - 1])
+def test_a_module_compiled_from_other_sources_is_refused(monkeypatch, interface):
+    old = types.ModuleType("protocol.records._kernels")
+    if interface is not None:
+        old.INTERFACE = interface
+    monkeypatch.delenv("TIDELOG_KERNELS", raising=False)
+    monkeypatch.setattr("protocol.records._kernels", old)
+    with pytest.raises(ImportError, match="make setup"):
+        runpy.run_path(kernels.__file__)
+
+
+def test_a_region_is_needed(implementation):
+    with pytest.raises((TypeError, AttributeError)):
+        implementation.examine((b"", 0, 0, 2, 0, 0, 0, None), 0, 0, False)

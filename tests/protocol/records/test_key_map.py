@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import BrokerError, InvalidRecord
 from protocol.records.batch import Record, build, scan, stored_region
 from protocol.records.kernels import key_map
-from protocol.records.layout import INT64_MAX, NO_TIMESTAMP
+from protocol.records.layout import INT64_MAX, NO_TIMESTAMP, Region
 from tests.protocol.records.test_kernels import mutated, regions
 
 _kernels = pytest.importorskip("protocol.records._kernels")
@@ -36,8 +36,8 @@ def region(rows, **more):
     """The region of one batch: rows are (offset, time, key, value)."""
     data = build([Record(*row) for row in rows], **more)
     if more.get("magic", 2) < 2 and not more.get("compression"):
-        return (data, 0, len(data), more["magic"], -1, 0, -1, None)
-    return tuple(stored_region(data, scan(data)[0]))
+        return Region(data, 0, len(data), more["magic"], -1, 0, NO_TIMESTAMP, None)
+    return stored_region(data, scan(data)[0])
 
 
 def winners(rows, by_time):
@@ -78,15 +78,15 @@ def test_what_stands_is_what_a_fold_says(module, by_time):
         kept = set(winners(before, by_time).values())
         before = [row for row in before if row[0] in kept]
         keys = module.KeyMap(1000, by_time)
-        assert keys.note(*region(after), 0) is None
+        assert keys.note(region(after), 0) is None
         if before and by_time:
-            keys.weigh(*region(before), 0)
+            keys.weigh(region(before), 0)
         assert len(keys) == len({row[2] for row in after} - {None})
         wanted = set(winners(rows, by_time).values())
         found = set()
         for part in (before, after):
             if part:
-                sifted = keys.sift(*region(part), INT64_MAX, True)
+                sifted = keys.sift(region(part), INT64_MAX, True)
                 found |= {row[0] for row, bit in zip(part, sifted.mask, strict=True) if bit}
         assert found == wanted
 
@@ -95,9 +95,9 @@ def test_what_stands_is_what_a_fold_says(module, by_time):
 def test_a_stamp_is_the_time_of_all(module):
     keys = module.KeyMap(10, True)
     stamped = {"timestamp_type": 1, "log_append_time": 50}
-    assert keys.note(*region([(0, 90, b"a", b"1"), (1, 80, b"b", b"1")], **stamped), 0) is None
-    assert keys.note(*region([(2, 49, b"a", b"2"), (3, 50, b"b", b"2")]), 0) is None
-    sifted = keys.sift(*region([(0, 90, b"a", b"1"), (1, 80, b"b", b"1")], **stamped), 9, True)
+    assert keys.note(region([(0, 90, b"a", b"1"), (1, 80, b"b", b"1")], **stamped), 0) is None
+    assert keys.note(region([(2, 49, b"a", b"2"), (3, 50, b"b", b"2")]), 0) is None
+    sifted = keys.sift(region([(0, 90, b"a", b"1"), (1, 80, b"b", b"1")], **stamped), 9, True)
     assert (sifted.mask, sifted.largest, sifted.first) == (b"\1\0", 50, 50)
 
 
@@ -105,23 +105,23 @@ def test_a_stamp_is_the_time_of_all(module):
 def test_full_at_the_first_key_without_room(module):
     keys = module.KeyMap(2, False)
     rows = [(5, 1, b"a", b""), (6, 1, b"b", b""), (7, 1, b"a", b""), (8, 1, b"c", b"")]
-    assert keys.note(*region(rows), 0) == 8
-    assert keys.sift(*region(rows), 7, True).mask == b"\0\1\1\1"
-    assert module.KeyMap(0, False).note(*region(rows), 6) == 6
+    assert keys.note(region(rows), 0) == 8
+    assert keys.sift(region(rows), 7, True).mask == b"\0\1\1\1"
+    assert module.KeyMap(0, False).note(region(rows), 6) == 6
 
 
 @MODULES
 def test_tombstones_stay_as_long_as_they_are_kept(module):
     rows = [(0, 1, b"a", None), (1, -1, b"b", b"v"), (2, 9, b"c", None), (3, 4, None, b"v")]
     keys = module.KeyMap(9, False)
-    keys.note(*region(rows), 0)
-    kept = keys.sift(*region(rows), 3, True)
+    keys.note(region(rows), 0)
+    kept = keys.sift(region(rows), 3, True)
     assert (kept.mask, kept.kept, kept.has_tombstone) == (b"\1\1\1\0", 3, True)
     assert (kept.largest, kept.first, kept.has_missing) == (9, 1, True)
     assert (kept.first_offset, kept.last_offset) == (0, 2)
-    gone = keys.sift(*region(rows), 3, False)
+    gone = keys.sift(region(rows), 3, False)
     assert (gone.mask, gone.has_tombstone, gone.largest) == (b"\0\1\0\0", False, None)
-    assert keys.sift(*region(rows), 1, False).mask == b"\0\1\1\1", "what lies behind is not judged"
+    assert keys.sift(region(rows), 1, False).mask == b"\0\1\1\1", "what lies behind is not judged"
 
 
 @MODULES
@@ -132,17 +132,17 @@ def test_selecting_keeps_the_records_as_they_are(module, magic):
         rows = [(o, t if magic else -1, k, v) for o, t, k, v in some_rows(rng, 9)]
         whole = region(rows, magic=magic)
         mask = bytes(rng.randrange(2) for _ in rows)
-        base = rng.choice([whole[6], 0, -(2**63), 2**63 - 1])
-        data = module.select(*whole, mask, base)
+        base = rng.choice([whole.base_timestamp, 0, -(2**63), 2**63 - 1])
+        data = module.select(whole, mask, base)
         kept = [row for row, bit in zip(rows, mask, strict=True) if bit]
-        again = (data, 0, len(data), magic, len(kept), whole[5], base, None)
+        again = Region(data, 0, len(data), magic, len(kept), whole.base_offset, base, None)
         assert [r[:4] for r in key_map_walk(again)] == kept
 
 
 def key_map_walk(again):
     from protocol.records.decode import walk
 
-    return list(walk(*again))
+    return list(walk(again))
 
 
 @MODULES
@@ -150,7 +150,7 @@ def test_a_mask_of_another_length_is_refused(module):
     whole = region([(0, 1, b"a", b"b"), (1, 1, b"a", b"b")])
     for mask in (b"", b"\1", b"\1\1\1"):
         with pytest.raises(InvalidRecord, match=key_map.MASK_LENGTH):
-            module.select(*whole, mask, 0)
+            module.select(whole, mask, 0)
 
 
 def test_both_agree_on_whatever_comes():
@@ -160,7 +160,7 @@ def test_both_agree_on_whatever_comes():
         if rng.random() < 0.1:
             count = rng.choice([-1, 0, count + 1, count - 1, 2**31 - 1])
         stamp = rng.choice([None, None, 5, -1])
-        where = (
+        where = Region(
             data,
             0,
             len(data),
@@ -172,16 +172,16 @@ def test_both_agree_on_whatever_comes():
         )
         by_time, least = rng.random() < 0.5, rng.choice([0, 2])
         pair = [module.KeyMap(rng.choice([3, 3]), by_time) for module in (key_map, _kernels)]
-        assert answer(pair[0].note, *where, least) == answer(pair[1].note, *where, least)
+        assert answer(pair[0].note, where, least) == answer(pair[1].note, where, least)
         assert len(pair[0]) == len(pair[1])
         if by_time:
-            assert answer(pair[0].weigh, *where, least) == answer(pair[1].weigh, *where, least)
+            assert answer(pair[0].weigh, where, least) == answer(pair[1].weigh, where, least)
         latest, keep = rng.choice([1, INT64_MAX]), rng.random() < 0.5
-        sifted = [answer(each.sift, *where, latest, keep) for each in pair]
+        sifted = [answer(each.sift, where, latest, keep) for each in pair]
         assert sifted[0] == sifted[1]
         if isinstance(sifted[0], key_map.Sifted):
             mask = sifted[0].mask
-            wanted = (*where, mask, rng.choice([0, base_timestamp]))
+            wanted = (where, mask, rng.choice([0, base_timestamp]))
             assert answer(key_map.select, *wanted) == answer(_kernels.select, *wanted)
 
 
@@ -196,10 +196,10 @@ def test_many_keys_of_all_sizes():
         ]
         if len(stands) + 1_000 > 20_000:
             break
-        assert keys.note(*region(rows), 0) is None
+        assert keys.note(region(rows), 0) is None
         stands |= {row[2]: row[0] for row in rows}
         assert len(keys) == len(stands)
     for key, offset in stands.items():
-        assert keys.sift(*region([(offset, 1, key, b"")]), INT64_MAX, True).mask == b"\1"
+        assert keys.sift(region([(offset, 1, key, b"")]), INT64_MAX, True).mask == b"\1"
         if offset:
-            assert keys.sift(*region([(offset - 1, 1, key, b"")]), INT64_MAX, True).mask == b"\0"
+            assert keys.sift(region([(offset - 1, 1, key, b"")]), INT64_MAX, True).mask == b"\0"
