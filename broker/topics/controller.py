@@ -184,28 +184,42 @@ class Controller:
             log.warning("broker setting kept for good", extra={"changes": brought})
 
     @_in_order
-    async def withdraw_topic(self, topic: Topic) -> None:
-        """Delete a topic whose logs could not be created, unless it is gone already."""
+    async def withdraw_topic(self, topic: Topic, fails: Callable[[], bool]) -> bool:
+        """Delete a topic whose logs could not be created, unless it is gone already.
+
+        Returns False, and deletes nothing, if the creation no longer `fails`: while this call
+        waited for others, a later pass may have created the logs, and clients may have written to
+        them.
+        """
+        if not fails():
+            return False
         try:
             await self._metadata.delete_topic(topic.name, topic.topic_id)
         except UnknownTopicOrPartition:
-            return
+            return True
         log.warning("topic withdrawn", extra={"topic": topic.name})
+        return True
 
     @_in_order
-    async def withdraw_partitions(self, before: Topic, grown: Topic) -> None:
-        """Remove partitions whose logs could not be created, unless the topic has changed again."""
-        while True:
+    async def withdraw_partitions(
+        self, before: Topic, grown: Topic, fails: Callable[[], bool]
+    ) -> bool:
+        """Remove partitions whose logs could not be created, unless the topic has changed again.
+
+        Returns False, and removes nothing, if their creation no longer `fails`.
+        """
+        while fails():
             image = self._metadata.image
             now = image.topics_by_id.get(grown.topic_id)
             if now is None or now.partitions != grown.partitions:
-                return
+                return True
             try:
                 await self._metadata.set_partitions(grown.name, before.partitions, since=image)
             except ChangedMeanwhileError:
                 continue
             log.warning("partitions withdrawn", extra={"topic": grown.name})
-            return
+            return True
+        return False
 
     def _known(self, name: str) -> Topic:
         topic = self._metadata.image.topics.get(name)

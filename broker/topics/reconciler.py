@@ -39,7 +39,7 @@ _RETRY_S = 30.0
 
 
 class Removed(NamedTuple):
-    """A topic whose logs are gone, and the partitions of it that were open."""
+    """A deleted topic, and the partitions of it that were open. Logs may be left if a disk fails."""
 
     name: str
     partitions: list[Partition]
@@ -70,8 +70,8 @@ class Reconciler:
     ) -> None:
         """Works on files in `pool`. The other two are called on the event loop.
 
-        `removed` for each deleted topic, and `led_anew` for each open partition whose leader or
-        leader epoch has changed.
+        `removed` for each deleted topic, when its logs are gone or could not all be deleted at the
+        first attempt; `led_anew` for each open partition whose leader or leader epoch has changed.
         """
         self._metadata = metadata
         self._store = store
@@ -165,14 +165,18 @@ class Reconciler:
         """
         opened = [each for each in self._store.opened() if each.topic_id == topic_id]
         try:
-            await self._pool.run(self._delete_logs, topic_id, name, served)
+            try:
+                await self._pool.run(self._delete_logs, topic_id, name, served)
+            finally:
+                # Whatever fails, the topic is gone for clients, and later attempts find none open.
+                if opened or topic_id not in self._failures:
+                    self._removed(Removed(name, opened))
             await self._metadata.deletion_done(topic_id)
         except BrokerError as error:
             self._failures[topic_id] = error
             log.error("%s", error.message, extra={"topic": name})  # noqa: TRY400 - the sentence says it
             return
         self._failures.pop(topic_id, None)
-        self._removed(Removed(name, opened))
         if (
             name not in self._metadata.image.topics
         ):  # what groups committed since is the new topic's

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.errors import BrokerError
@@ -62,7 +63,7 @@ class Topics:
             validate_only=validate_only,
         )
         if not validate_only:
-            await self._made(topic, lambda: self._controller.withdraw_topic(topic))
+            await self._made(topic, partial(self._controller.withdraw_topic, topic))
         return topic
 
     async def adopt(self, topic: Topic) -> None:
@@ -83,7 +84,7 @@ class Topics:
         """
         before, grown = await self._controller.add_partitions(name, check)
         if grown.partitions != before.partitions:
-            await self._made(grown, lambda: self._controller.withdraw_partitions(before, grown))
+            await self._made(grown, partial(self._controller.withdraw_partitions, before, grown))
         return grown
 
     async def delete(self, name: str) -> Topic:
@@ -148,14 +149,20 @@ class Topics:
                 await self._forget(self._reconciler.removed[0])
                 del self._reconciler.removed[0]
 
-    async def _made(self, topic: Topic, withdraw: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the logs of a change; if that fails, withdraw the change and raise the error."""
+    async def _made(
+        self, topic: Topic, withdraw: Callable[[Callable[[], bool]], Awaitable[bool]]
+    ) -> None:
+        """Wait for the logs of a change; if that fails, withdraw the change and raise the error.
+
+        Nothing is raised if a later pass has created the logs before the change was withdrawn.
+        """
         await self._reconciler.reconcile()
         error = self._reconciler.failure(topic.topic_id)
         if error is None:
             return
         try:
-            await withdraw()
+            if not await withdraw(lambda: self._reconciler.failure(topic.topic_id) is not None):
+                return
             await self._reconciler.reconcile()
             await self.forget_removed()
         except BrokerError as failure:

@@ -184,7 +184,7 @@ async def test_a_failed_creation_that_cannot_be_withdrawn_is_made_whole_later(tm
     async with Broker(tmp_path) as broker:
         fail(broker, "create_partition", after=1)
 
-        async def refuse(_topic):
+        async def refuse(*_):
             raise KafkaStorageError("unable to open database file")
 
         broker.node.topics._controller.withdraw_topic = refuse

@@ -269,3 +269,67 @@ async def test_a_late_deletion_leaves_the_offsets_of_the_new_topic(tmp_path, mon
         await reconciler._one_pass()
         assert reconciler.failure(old.topic_id) is None
         assert "t" not in reconciler.removed
+
+
+@pytest.mark.parametrize("part", ["store.delete_partition", "metadata.deletion_done"])
+async def test_a_deletion_that_fails_half_way_wakes_those_who_wait_for_records(
+    tmp_path, monkeypatch, part
+):
+    async with Broker(tmp_path) as broker:
+        await _create_and_fill(broker)
+        partition = broker.node.partition("t", 0)
+        waiting = asyncio.create_task(broker.node.waiting.wait([partition], 1, timeout_s=60))
+        await asyncio.sleep(0)
+
+        def fails(*_):
+            raise KafkaStorageError("planted")
+
+        holder, _, name = part.partition(".")
+        with monkeypatch.context() as patched:
+            patched.setattr(getattr(broker, holder), name, fails)
+            with pytest.raises(KafkaStorageError, match="planted"):
+                await broker.node.topics.delete("t")
+        assert await asyncio.wait_for(waiting, 20), "woken, and not by its own timer"
+
+
+def _failing_once(step):
+    calls = []
+
+    def fails_once(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise KafkaStorageError("too many open files")
+        return step(*arguments)
+
+    return fails_once
+
+
+async def _while_a_later_pass_succeeds(broker, change):
+    """Start a change whose logs cannot be made; they can when its withdrawal may begin."""
+    controller, reconciler = broker.node.topics._controller, broker.node.topics._reconciler
+    broker.store.create_partition = _failing_once(broker.store.create_partition)
+    changing = asyncio.create_task(change)
+    async with asyncio.timeout(20):
+        while not reconciler._failures:  # noqa: ASYNC110 - it looks at what has no event
+            await asyncio.sleep(0)
+        async with controller.order:  # another request is being decided
+            await reconciler.finish()
+            await reconciler._one_pass()
+            broker.node.append(broker.node.partition("t", 1), asking.batch_of("v"), 7)
+        return await changing
+
+
+async def test_a_creation_that_a_later_pass_completes_is_not_withdrawn(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await _while_a_later_pass_succeeds(broker, broker.node.topics.create("t", partitions=2))
+        assert broker.metadata.image.topics["t"].partitions == 2
+        assert broker.node.partition("t", 1).log_end_offset == 1
+
+
+async def test_added_partitions_that_a_later_pass_completes_are_not_withdrawn(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await _create_and_fill(broker)
+        change = broker.node.topics.add_partitions("t", lambda _: 3)
+        await _while_a_later_pass_succeeds(broker, change)
+        assert broker.metadata.image.topics["t"].partitions == 3
+        assert broker.node.partition("t", 1).log_end_offset == 1
