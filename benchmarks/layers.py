@@ -123,7 +123,7 @@ def make_connection(node: Node) -> Connection:
     """Return a connection that drops its responses."""
     connection = Connection(node, Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0)))
     connection.connection_made(_Sink())
-    connection_module._TURN_S = float("inf")  # noqa: SLF001 - nobody else waits for a turn here
+    connection_module._TURN_S = float("inf")
     return connection
 
 

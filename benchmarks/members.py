@@ -77,7 +77,7 @@ class Client(asyncio.Protocol):
         return client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = transport
 
     def ask(self, frame: bytes) -> asyncio.Future[bytearray]:
         """Send a frame; return its response, with its length."""

@@ -152,7 +152,7 @@ class _Sender(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = transport
 
     def begin(self) -> None:
         """Send the first requests."""

@@ -36,7 +36,7 @@ _HTTP_THREADS = 2
 _METRICS_THREADS = 2
 
 
-class Abandoned(Exception):  # noqa: N818 - nothing is wrong
+class Abandoned(Exception):
     """Nobody wants the result of this work any more."""
 
 

@@ -22,7 +22,7 @@ def pack(value: Any) -> bytes:
 
 def unpack(data: bytes) -> Any:
     """Returns the value of packed bytes."""
-    return pickle.loads(data)  # noqa: S301 - our own bytes
+    return pickle.loads(data)
 
 
 _is_settled = False
@@ -51,10 +51,10 @@ def at_home(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[
 
         with contextlib.suppress(ModuleNotFoundError):  # a checkout, with its packages on the path
             importlib.import_module("tidelog._house").open_house()
-        do = pickle.loads(packed)  # noqa: S301 - as above
+        do = pickle.loads(packed)
         importlib.import_module("pipeline.tasks").settle()
         for item in items:
-            yield pickle.dumps(do(pickle.loads(item)), protocol=5)  # noqa: S301 - as above
+            yield pickle.dumps(do(pickle.loads(item)), protocol=5)
 
     run.__module__ = "__main__"
     return run

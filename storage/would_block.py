@@ -6,5 +6,5 @@ Whoever calls with `may_block=False` gets an answer from memory, or from a short
 from __future__ import annotations
 
 
-class WouldBlock(Exception):  # noqa: N818 - nothing is wrong
+class WouldBlock(Exception):
     """The answer needs files that are not in memory, or are long; nothing has been changed."""

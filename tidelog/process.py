@@ -43,7 +43,7 @@ _START = (
 )
 
 
-class BrokerFailed(RuntimeError):  # noqa: N818 - it says what happened
+class BrokerFailed(RuntimeError):
     """A broker did not start, or did not stop; the text ends with its last log lines."""
 
 

@@ -116,7 +116,7 @@ def _append(partition: Partition, clock: ManualClock, produced: Produced) -> int
 def _filled(directory: Path, settings: dict[str, int | str], batch_bytes: int) -> Partition:
     clock = ManualClock(START_MS)
     segment_bytes = BATCHES * batch_bytes
-    config = TopicConfig(**{**_ROUND, "segment_bytes": segment_bytes, **settings})  # type: ignore[arg-type]
+    config = TopicConfig(**{**_ROUND, "segment_bytes": segment_bytes, **settings})
     partition = Partition(directory, "topic", 0, None, config, now_ms=clock.now_ms())
     for produced in _story():
         _append(partition, clock, produced)

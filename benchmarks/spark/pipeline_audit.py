@@ -116,7 +116,7 @@ def audited(session: Session, where: list[str], out: Path, run: str) -> dict[str
         *where,
     ]
     with contextlib.redirect_stdout(open(os.devnull, "w")):
-        options = cli._parser("audit").parse_args(given)  # noqa: SLF001 - the session is ours
+        options = cli._parser("audit").parse_args(given)
         audit.run(options, session)
     report: dict[str, Any] = json.loads((out / run / "report.json").read_text())
     return report
@@ -170,12 +170,12 @@ def main() -> int:
         for turn in range(options.repetitions + 1):
             query_s, rows = timed(lambda: asked(session, kafka.bootstrap))
             fetched_s, report = timed(
-                lambda: audited(session, ["--brokers", kafka.bootstrap], out, f"b{turn}")  # noqa: B023
+                lambda: audited(session, ["--brokers", kafka.bootstrap], out, f"b{turn}")
             )
             agree(rows, report)
-            read_s, report = timed(lambda: audited(session, logs, out, f"l{turn}"))  # noqa: B023
+            read_s, report = timed(lambda: audited(session, logs, out, f"l{turn}"))
             agree(rows, report)
-            whole_s, _ = timed(lambda: audited(session, whole, out, f"w{turn}"))  # noqa: B023
+            whole_s, _ = timed(lambda: audited(session, whole, out, f"w{turn}"))
             for name, seconds in zip(took, (query_s, fetched_s, read_s, whole_s), strict=True):
                 if turn:
                     took[name].append(seconds)

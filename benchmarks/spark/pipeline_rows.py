@@ -91,7 +91,7 @@ class Bench(NamedTuple):
 
     def measured(self, work: Callable[[], float]) -> dict[str, float]:
         """Return one turn's rates in thousands of records; `work` returns CPU seconds or 0."""
-        jvm = self.session.spark._jvm.java.lang.ProcessHandle.current().pid()  # noqa: SLF001
+        jvm = self.session.spark._jvm.java.lang.ProcessHandle.current().pid()
         own_s, below_s, began_s = time.process_time(), cpu_seconds(jvm), time.monotonic()
         tasks_s = work()
         took_s = time.monotonic() - began_s
@@ -161,9 +161,9 @@ class Bench(NamedTuple):
         given = ["mirror", "--brokers", self.source, "--to-brokers", self.target]
         given += ["--topics", audits.TOPIC, "--rename", f"{audits.TOPIC}={topic}", "--create"]
         given += ["--out", str(self.out), "--run", topic, "--report", "json"]
-        options = cli._parser("mirror").parse_args(given)  # noqa: SLF001 - the session is ours
+        options = cli._parser("mirror").parse_args(given)
         with contextlib.redirect_stdout(Path(os.devnull).open("w")):
-            status = cli._module("mirror").run(options, self.session)  # noqa: SLF001 - as above
+            status = cli._module("mirror").run(options, self.session)
         if status:
             raise SystemExit(f"mirror ended with {status}")
         self._arrived(topic)
@@ -194,7 +194,7 @@ class Bench(NamedTuple):
             ("audit-on-spark", (DEFAULT_MASTER, "--brokers", self.source)),
         ):
             run = f"{row}-{name}"
-            yield row, OURS, self.measured(lambda: self.audit(rows, run, *where))  # noqa: B023
+            yield row, OURS, self.measured(lambda: self.audit(rows, run, *where))
         yield "replay", SPARK, self.measured(lambda: self.replay_spark(f"spark-{name}"))
         yield "replay", OURS, self.measured(lambda: self.replay(f"tidelog-{name}"))
 

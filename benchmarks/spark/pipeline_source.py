@@ -136,7 +136,7 @@ def rows(name: str, frame, count: int, repeat: int) -> tuple[float, float]:
     spent, busy = [], []
     for _ in range(repeat):
         made = frame()
-        jvm = made.sparkSession._jvm.java.lang.ProcessHandle.current().pid()  # noqa: SLF001
+        jvm = made.sparkSession._jvm.java.lang.ProcessHandle.current().pid()
         begin, before = time.monotonic(), cpu_seconds(jvm)
         (found,) = made.selectExpr(*QUERY).collect()
         spent.append(time.monotonic() - begin)
@@ -165,7 +165,7 @@ def in_spark(
         ours = ours.option("upto", "log-end").option("maxPartitionBytes", "32m")
         repeat = arguments.repeat
         base = rows("spark-sql-kafka, tuned", own.load, count, repeat)
-        files = rows("timelog, log directory", lambda: ours.load(str(log_dir)), count, repeat)  # noqa: B023
+        files = rows("timelog, log directory", lambda: ours.load(str(log_dir)), count, repeat)
         wire = rows("timelog, brokers", mine.load, count, repeat)
         print(
             f"  ratio: {files[0] / base[0]:.2f} from files, {wire[0] / base[0]:.2f} from brokers;"

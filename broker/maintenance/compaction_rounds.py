@@ -161,7 +161,7 @@ class Worker:
                 await self._process.wait()
         except TimeoutError:
             if self._process.returncode is None:  # else it ended while this process stood still
-                log.error("process that compacts does not end", extra={"pid": self.pid})  # noqa: TRY400
+                log.error("process that compacts does not end", extra={"pid": self.pid})
                 return False
         return True
 

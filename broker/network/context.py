@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.dispatch")
 
 
-class CloseConnection(Exception):  # noqa: N818 - it is an instruction, not an error of ours
+class CloseConnection(Exception):
     """The request has no response and the connection must be closed. The text says why."""
 
 

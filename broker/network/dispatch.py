@@ -143,7 +143,7 @@ def dispatch(
                 connection.session, need.operation, need.resource_type, CLUSTER_NAME
             )
         response = route.handle(node, request, context)
-    except Exception as error:  # noqa: BLE001 - the border where errors become codes
+    except Exception as error:
         response = route.refuse(request, as_broker_error(node, error, route.name))
     if response is None:
         _count(node, header, started_s)
@@ -166,7 +166,7 @@ async def _wait(
         response = await pending
     except CloseConnection:
         raise
-    except Exception as error:  # noqa: BLE001 - the border where errors become codes
+    except Exception as error:
         response = route.refuse(request, as_broker_error(node, error, route.name))
     if response is None:
         _count(node, header, started_s)
@@ -190,7 +190,7 @@ def _encode(
     """
     try:
         parts = route.encode_parts(response)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other connections go on
+    except Exception as error:
         as_broker_error(node, error, f"encoding the answer of {route.name}")
         raise CloseConnection(f"no answer could be made to {route.name}") from None
     head = response_header(header.api_key, header.api_version, header.correlation_id)

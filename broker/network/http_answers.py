@@ -28,7 +28,7 @@ _STATUS = {
 }
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer, not an error of ours
+class Refused(Exception):
     """A request that fails: the status, the error's name, and the sentence."""
 
     def __init__(self, status: int, name: str, sentence: str) -> None:

@@ -40,7 +40,7 @@ def per_partition(
             results.append(serve(each))
         except (Abandoned, WouldBlock):
             raise
-        except Exception as error:  # noqa: BLE001 - one partition's failure is its own
+        except Exception as error:
             results.append(failed(each, as_broker_error(node, error, api)))
     return results
 
@@ -57,6 +57,6 @@ async def per_partition_async(
     for each in wanted:
         try:
             results.append(await serve(each))
-        except Exception as error:  # noqa: BLE001 - one partition's failure is its own
+        except Exception as error:
             results.append(failed(each, as_broker_error(node, error, api)))
     return results

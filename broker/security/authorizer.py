@@ -68,10 +68,10 @@ class Authorizer:
 
     def allows(
         self,
-        session: Session,  # noqa: ARG002 - an authorizer with rules reads all four
-        operation: Operation,  # noqa: ARG002
-        resource_type: ResourceType,  # noqa: ARG002
-        name: str,  # noqa: ARG002
+        session: Session,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
     ) -> bool:
         """Whether the session's principal may do this to the resource of that name."""
         return True
@@ -92,9 +92,9 @@ class Authorizer:
 
     def allows_on_any(
         self,
-        session: Session,  # noqa: ARG002 - as above
-        operation: Operation,  # noqa: ARG002
-        resource_type: ResourceType,  # noqa: ARG002
+        session: Session,
+        operation: Operation,
+        resource_type: ResourceType,
     ) -> bool:
         """Whether there may be a resource of that type to which the principal may do this (KIP-679)."""
         return True

@@ -174,7 +174,7 @@ class Reconciler:
             await self._metadata.deletion_done(topic_id)
         except BrokerError as error:
             self._failures[topic_id] = error
-            log.error("%s", error.message, extra={"topic": name})  # noqa: TRY400 - the sentence says it
+            log.error("%s", error.message, extra={"topic": name})
             return
         self._failures.pop(topic_id, None)
         if (
@@ -232,9 +232,7 @@ class Reconciler:
             await self._pool.run(self._create_logs, topic, self._configs[topic.name])
         except BrokerError as error:
             self._failures[topic.topic_id] = error
-            log.error(  # noqa: TRY400 - the sentence says it
-                "topic is not whole: %s", error.message, extra={"topic": topic.name}
-            )
+            log.error("topic is not whole: %s", error.message, extra={"topic": topic.name})
         else:
             self._failures.pop(topic.topic_id, None)
 

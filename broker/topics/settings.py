@@ -109,7 +109,7 @@ class Settings:
         try:
             return self.of_topic(topic.name, topic.configs)
         except InvalidConfig as error:
-            log.error(  # noqa: TRY400 - the sentence says it
+            log.error(
                 "topic goes by the broker's settings, and nothing of it is deleted: %s",
                 error.message,
                 extra={"topic": topic.name},

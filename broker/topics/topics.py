@@ -166,7 +166,7 @@ class Topics:
             await self._reconciler.reconcile()
             await self.forget_removed()
         except BrokerError as failure:
-            log.error(  # noqa: TRY400 - the sentence says it
+            log.error(
                 "what cannot be made now was not withdrawn, and is made later: %s",
                 failure.message,
                 extra={"topic": topic.name},

@@ -227,7 +227,7 @@ class TransactionWriter(_AmongOthers):
     def compare(self, tail: Tail) -> None:
         """Does nothing: `skip` uses the source offsets in the progress."""
 
-    def sequence(self, number: int) -> int:  # noqa: ARG002 - each task has an epoch of its own
+    def sequence(self, number: int) -> int:
         """Returns the next sequence; each task begins with new ones."""
         return self._next
 
@@ -310,7 +310,7 @@ class SharedWriter(_AmongOthers):
                 f" and up to {min(self._unsearched, self.done)} records may be there twice"
             )
 
-    def skip(self, offsets: Offsets, number: int) -> None:  # noqa: ARG002 - nobody knows
+    def skip(self, offsets: Offsets, number: int) -> None:
         """Skips records that the target has; their offsets there are unknown."""
         self.map_is_complete = False
 

@@ -43,14 +43,14 @@ def join(place: str, name: str) -> str:
 def parent(place: str) -> str:
     """Return the directory that contains a place."""
     if not is_uri(place):
-        return os.path.dirname(os.path.abspath(local(place)))  # noqa: PTH100, PTH120
+        return os.path.dirname(os.path.abspath(local(place)))
     path, mark, options = place.partition("?")
     return f"{path.rstrip('/').rpartition('/')[0]}{mark}{options}"
 
 
 def base_name(place: str) -> str:
     """Return the last part of a place."""
-    path = place.partition("?")[0] if is_uri(place) else os.path.abspath(local(place))  # noqa: PTH100
+    path = place.partition("?")[0] if is_uri(place) else os.path.abspath(local(place))
     return path.rstrip("/").rpartition("/")[2]
 
 

@@ -267,12 +267,12 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 
         return from_arrow_schema(SCHEMAS[self._settings().level])
 
-    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - it is always the level's
+    def reader(self, schema: Any) -> DataSourceReader:
         """Return the batch reader."""
         pushes = self._settings().pushes(default=self.pushes)
         return (PushingReader if pushes else Reader)(self.roots, self._carried)
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Return the stream reader."""
         return StreamReader(self.roots, self._carried)
 
@@ -289,7 +289,7 @@ class _Reading:
         _enter(self._roots)
         settings = _Settings(self._carried)
         if self._narrowed is not None:
-            settings.selection = pickle.loads(self._narrowed)  # noqa: S301 - our own bytes
+            settings.selection = pickle.loads(self._narrowed)
         return settings
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -306,7 +306,7 @@ class _Reading:
             verify_crc=settings.verify_crc,
             batch_bytes=settings.batch_bytes,
         )
-        splits = pickle.loads(partition.value)  # noqa: S301 - as above
+        splits = pickle.loads(partition.value)
         return (batch for split in splits for batch in rows(split, settings.level, options))
 
     def _plan(self, settings: _Settings) -> list[InputPartition]:
@@ -332,7 +332,7 @@ class PushingReader(Reader):
     each row is a record.
     """
 
-    def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:
         """Reduce the plan by filters."""
         settings = self._settings()
         from pipeline.source.pushing import narrowed
@@ -345,13 +345,13 @@ class PushingReader(Reader):
 class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
     """Reads new records; offsets in Spark's log are {"topic": {"0": next offset}}."""
 
-    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Offsets:
         """Return the start of a new query."""
         settings = self._settings()
         which = 1 if settings.starting == "latest" else 0
         return _nested({key: reach[which] for key, reach in _ranges(settings).items()})
 
-    def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:  # noqa: N802
+    def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:
         """Return the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
         ranges = _ranges(self._settings())
         ends = {key: end for key, (_, end) in ranges.items()}
@@ -364,7 +364,7 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
             ends[key] = max(offset, ends.get(key, offset))
         return _nested(ends)
 
-    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> Any:
         """Return the maximum size of a micro-batch."""
         from pyspark.sql.streaming.datasource import (
             ReadAllAvailable,

@@ -34,7 +34,7 @@ _ENDS: Final = 4  # bytes of an int32
 _LEAST: Final = 64
 
 
-class BrokenBatch(Exception):  # noqa: N818 - it is what it names
+class BrokenBatch(Exception):
     """A batch that cannot be read: its position, the offset in its header, and the reason."""
 
     def __init__(self, position: int, offset: int, reason: str) -> None:

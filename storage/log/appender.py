@@ -256,7 +256,7 @@ class Appender:
             raise WouldBlock(f"{state.topic}-{state.index}: the log has to be read first")
         state.read_producers()
         try:
-            state.active.times  # noqa: B018 - asked for so that it is known
+            state.active.learn_times()
         except OSError as error:
             raise state.storage_error("the log's times cannot be read", error) from error
         state.is_read = True

@@ -48,7 +48,7 @@ class AfterFlush:
 
     waits_for_flush = True
 
-    def readable_after_append(self, end_offset: int) -> int:  # noqa: ARG002
+    def readable_after_append(self, end_offset: int) -> int:
         """Leave the append to the next flush."""
         return 0
 
@@ -62,7 +62,7 @@ class Follower:
 
     waits_for_flush = True
 
-    def readable_after_append(self, end_offset: int) -> int:  # noqa: ARG002
+    def readable_after_append(self, end_offset: int) -> int:
         """Wait for the leader's high watermark."""
         return 0
 

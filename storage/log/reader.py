@@ -225,7 +225,7 @@ class Reader:
         """
         with self._state.hold() as version:
             for segment in version.segments:
-                segment.times  # noqa: B018 - asked for so that it is known
+                segment.learn_times()
         return self._state.max_event_time
 
     # --- offsets ----------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ class Retainer:
         with state.hold() as version:
             try:
                 for segment in version.segments:
-                    segment.times  # noqa: B018 - asked for so that the largest event time is known
+                    segment.learn_times()
                 moment = self._moment(version, now_ms, config, blocker)
                 return explanation.explain(
                     state.topic, state.index, moment, retention_of(config), now_ms

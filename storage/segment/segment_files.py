@@ -259,6 +259,11 @@ class SegmentFiles(LogFile):
             survey.catch_up(self)
         return self._times
 
+    def learn_times(self) -> None:
+        """Read from the log what is not known of `times`; raises OSError."""
+        if self._known_size < self.tail.size:
+            survey.catch_up(self)
+
     def largest_of(self, found: Found) -> int | None:
         """Return the largest record time of a batch, None if no data record of it has one.
 

@@ -208,7 +208,7 @@ def check_groups(target):
     group that lies before the first it wrote without a place.
     """
     for group, place in (("all-read", len(TIMES)), ("one-left", len(TIMES) - 1)):
-        eventually(lambda: committed(target, group) == place, DEADLINE_S, f"the place of {group}")  # noqa: B023
+        eventually(lambda: committed(target, group) == place, DEADLINE_S, f"the place of {group}")
     assert read(target, "source.checkpoints.internal", 2)
 
 

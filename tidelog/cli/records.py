@@ -133,7 +133,7 @@ def from_json(line: bytes, read_time: Callable[[str | int], int]) -> Record:
     except ValueError as error:
         raise ValueError(f"is no JSON: {error}") from None
     if not isinstance(told, dict):
-        raise ValueError('is no record: expected {"key": ..., "value": ...}')  # noqa: TRY004 - a mistake in a line
+        raise ValueError('is no record: expected {"key": ..., "value": ...}')
     if unknown := sorted(set(told) - _KNOWN):
         raise ValueError(f"{unknown[0]!r} is nothing that a record has")
     return Record(
@@ -163,7 +163,7 @@ def _headers(told: object) -> list[tuple[str, bytes | None]]:
         return []
     pairs = list(told.items()) if isinstance(told, dict) else told
     if not isinstance(pairs, list):
-        raise ValueError("headers: expected pairs of name and value")  # noqa: TRY004 - as above
+        raise ValueError("headers: expected pairs of name and value")
     found = []
     for pair in pairs:
         if not (isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)):
@@ -181,7 +181,7 @@ def _time(told: Mapping[str, object], read_time: Callable[[str | int], int]) -> 
         if value is None:
             return NO_TIMESTAMP
         if isinstance(value, bool) or not isinstance(value, int | str):
-            raise ValueError(f"{name}: expected a time, milliseconds or null")  # noqa: TRY004 - as above
+            raise ValueError(f"{name}: expected a time, milliseconds or null")
         return read_time(value)
     return None
 

@@ -68,7 +68,7 @@ def learn(segments: Sequence[Segment]) -> None:
     """
     for segment in segments:
         try:
-            segment.times  # noqa: B018 - asked for so that it is known
+            segment.learn_times()
         except (OSError, CorruptMessage) as error:
             _log.warning(
                 "times of a segment not read",

@@ -402,7 +402,7 @@ def test_a_stop_waits_for_no_cleaning(start, asked):
         if asked:
             askers.append(threading.Thread(target=ask_and_note, args=(subject, name, [])))
             askers[-1].start()
-        is_over = lambda at=before: subject.metric("tidelog_compactions_total") > at  # noqa: E731
+        is_over = lambda at=before: subject.metric("tidelog_compactions_total") > at
         if at_work(subject, name, is_over):
             break
     else:

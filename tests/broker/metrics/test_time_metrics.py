@@ -233,10 +233,8 @@ def test_doomed_by_event_time(broker, connection):
 )
 def test_a_wrong_unit_is_counted_and_logged(broker, connection, unit, timestamp, meant):
     topic = new_topic(connection)
-    suspects = lambda: broker.metric(  # noqa: E731
-        "tidelog_suspect_time_batches_total", topic=topic, unit=unit
-    )
-    told = lambda: broker.lines("times in Kafka are milliseconds", f"topic={topic} ")  # noqa: E731
+    suspects = lambda: broker.metric("tidelog_suspect_time_batches_total", topic=topic, unit=unit)
+    told = lambda: broker.lines("times in Kafka are milliseconds", f"topic={topic} ")
     produce(connection, topic, timestamp, timestamp)
     produce(connection, topic, timestamp)
     assert suspects() == 2
@@ -281,8 +279,8 @@ def test_what_the_window_refuses_is_counted_and_its_unit_noticed(broker, connect
 
 def test_oldest_and_newest_times_and_the_next_expiry(broker, connection):
     topic = new_topic(connection, **{"retention.ms": str(DAY_MS), "segment.ms": str(HOUR_MS)})
-    value = lambda name: broker.metric(name, topic=topic)  # noqa: E731
-    expiry = lambda: broker.metric(  # noqa: E731
+    value = lambda name: broker.metric(name, topic=topic)
+    expiry = lambda: broker.metric(
         "tidelog_next_expiry_seconds", topic=topic, policy="retention.ms"
     )
     produce(connection, topic, NOW_MS - 7 * SECOND_MS)

@@ -188,7 +188,7 @@ def test_a_seed_makes_chance_the_same_every_time():
 def test_many_threads_share_the_count():
     fault = Faults([]).add({"storage": "write", "error": "EIO", "times": 100})
     struck = []
-    ask = lambda: struck.extend(fault.strikes() for _ in range(1000))  # noqa: E731
+    ask = lambda: struck.extend(fault.strikes() for _ in range(1000))
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -205,9 +205,7 @@ def test_an_error_of_produce_strikes_one_partition(broker, connection, topic, ve
     broker.faults.add(api="Produce", topic=topic, partition=1, error="NOT_LEADER_OR_FOLLOWER")
     name = asking.topic_id_of(connection, topic) if version >= 13 else topic
     records = asking.records_for(version, "v")
-    ask = lambda index: asking.produce(  # noqa: E731
-        connection, name, records, version=version, partition=index
-    )
+    ask = lambda index: asking.produce(connection, name, records, version=version, partition=index)
     assert [ask(0)["error_code"], ask(1)["error_code"], ask(0)["base_offset"]] == [0, NOT_LEADER, 1]
 
 

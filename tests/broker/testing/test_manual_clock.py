@@ -44,7 +44,7 @@ def start_of(connection, topic):
 def test_stamps_follow_and_never_go_back(broker, connection):
     topic = asking.new_name()
     asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
-    stamp = lambda: produce(connection, topic)["log_append_time_ms"]  # noqa: E731
+    stamp = lambda: produce(connection, topic)["log_append_time_ms"]
     assert [stamp(), stamp()] == [NEW_YEAR_MS, NEW_YEAR_MS]
     broker.clock.step("1h")
     assert stamp() == NEW_YEAR_MS + HOUR_MS
@@ -63,7 +63,7 @@ def test_stamps_follow_and_never_go_back(broker, connection):
 def test_the_window_follows(broker, connection):
     topic = asking.new_name()
     asking.create(connection, topic, **{"message.timestamp.difference.max.ms": str(HOUR_MS)})
-    codes = lambda: [  # noqa: E731
+    codes = lambda: [
         produce(connection, topic, NEW_YEAR_MS + hours * HOUR_MS)["error_code"]
         for hours in (-1, 0, 1, 2)
     ]
@@ -78,7 +78,7 @@ def test_rolls_follow(broker, connection):
     topic = asking.new_name()
     settings = {"segment.ms": str(DAY_MS), "message.timestamp.type": "LogAppendTime"}
     asking.create(connection, topic, **settings)
-    segments = lambda: len(list((broker.log_dir / f"{topic}-0").glob("*.log")))  # noqa: E731
+    segments = lambda: len(list((broker.log_dir / f"{topic}-0").glob("*.log")))
     produce(connection, topic)
     broker.clock.step(DAY_MS)
     produce(connection, topic)
@@ -191,8 +191,8 @@ def test_append_time_goes_back_when_an_operator_lets_it(broker, connection, is_o
     """After a clock that was wrong by a year; through kill -9 as well."""
     topic = asking.new_name()
     asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
-    stamp = lambda: produce(connection, topic)["log_append_time_ms"]  # noqa: E731
-    ahead = lambda: broker.metric("tidelog_append_time_ahead_ms", topic=topic)  # noqa: E731
+    stamp = lambda: produce(connection, topic)["log_append_time_ms"]
+    ahead = lambda: broker.metric("tidelog_append_time_ahead_ms", topic=topic)
     broker.clock.step("365d")
     wrong_ms = stamp()
     assert append_time(broker, "POST", topic)["ahead_ms"] == 0

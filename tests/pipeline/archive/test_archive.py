@@ -551,7 +551,7 @@ def test_a_run_killed_at_any_step_is_done_again(tmp_path):
         where = tmp_path / f"at-{step}"
         where.mkdir()
         (where / "logs").symlink_to(tmp_path / "logs")
-        killed = killed_at(step, lambda: archive(where))  # noqa: B023 - run at once
+        killed = killed_at(step, lambda: archive(where))
         if killed and step % 2:  # with another name too: then it begins anew
             assert archive(where, run="other") == OK
         assert archive(where) == OK or killed
@@ -572,7 +572,7 @@ def test_a_compaction_killed_at_any_step_is_done_again(tmp_path):
     while killed:
         where = tmp_path / f"at-{step}"
         shutil.copytree(tmp_path / "whole", where / "archive")
-        killed = killed_at(step, lambda: action("compact", where, run="c"))  # noqa: B023 - run at once
+        killed = killed_at(step, lambda: action("compact", where, run="c"))
         published += "c" in manifests(where)
         assert contents(where) == expected(tmp_path), step
         assert action("verify", where) == OK
@@ -603,7 +603,7 @@ def test_the_checks_of_kills_notice_a_loss(tmp_path, monkeypatch):
     for step in range(0, 60, 3):
         where = tmp_path / f"at-{step}"
         shutil.copytree(tmp_path / "archive", where / "archive")
-        if not killed_at(step, lambda: action("compact", where, run="c")):  # noqa: B023 - run at once
+        if not killed_at(step, lambda: action("compact", where, run="c")):
             break
         lost += action("verify", where) == FINDINGS
     assert lost

@@ -190,7 +190,7 @@ def test_a_run_is_at_work_once(broker, other, topic, tmp_path, monkeypatch, caps
         assert go_on.wait(60)
 
     after_fetches(monkeypatch, 1, wait)
-    run = lambda: statuses.append(  # noqa: E731 - said in a thread
+    run = lambda: statuses.append(
         mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create")
     )
     first = threading.Thread(target=run)

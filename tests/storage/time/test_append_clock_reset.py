@@ -130,7 +130,7 @@ def test_it_goes_back_twice(log):
 def test_lookups_go_by_offset_over_it(log):
     log.partition.appender.reset_append_clock(RIGHT_MS)
     log.append([5], now=RIGHT_MS)
-    find = lambda time: log.partition.reader.find_by_time(time, upper_offset=3)  # noqa: E731
+    find = lambda time: log.partition.reader.find_by_time(time, upper_offset=3)
     assert find(0) == (0, 500)
     assert find(501) == (1, WRONG_MS)  # the first in the log, as ever
     assert find(WRONG_MS + 1) is None
