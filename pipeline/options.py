@@ -283,10 +283,10 @@ def time_arguments(options: argparse.Namespace) -> dict[str, object]:
         for name, time_ms in given.items()
         if isinstance(time_ms, Instant) and time_ms.typed is not None
     }
-    told = {
+    absolute = {
         f"{name}_ms": None if time_ms is None else int(time_ms) for name, time_ms in given.items()
     }
-    return {**told, **({TYPED: typed} if typed else {})}
+    return {**absolute, **({TYPED: typed} if typed else {})}
 
 
 def as_begun(options: argparse.Namespace, path: Path) -> None:

@@ -106,21 +106,21 @@ class Plan:
     @classmethod
     def _read(cls, path: Path) -> Plan:
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
-            if told["version"] != _VERSION:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored["version"] != _VERSION:
                 raise PipelineError(
-                    f"{path} has version {told['version']}: {_VERSION} is known here"
+                    f"{path} has version {stored['version']}: {_VERSION} is known here"
                 )
             return cls(
-                job=told["job"],
-                run=told["run"],
-                created_ms=told["created_ms"],
-                arguments=told["arguments"],
+                job=stored["job"],
+                run=stored["run"],
+                created_ms=stored["created_ms"],
+                arguments=stored["arguments"],
                 offsets={
-                    (topic, part): (start, end) for topic, part, start, end in told["offsets"]
+                    (topic, part): (start, end) for topic, part, start, end in stored["offsets"]
                 },
-                notes=told["notes"],
-                splits=[(one[0], one[1], one[2], one[3], one[4]) for one in told["splits"]],
+                notes=stored["notes"],
+                splits=[(one[0], one[1], one[2], one[3], one[4]) for one in stored["splits"]],
                 is_new=False,
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:

@@ -92,7 +92,7 @@ class Progress:
             if is_over:
                 self._stream.write("\n")
         else:
-            told = {
+            fields = {
                 "job": self.job,
                 "state": state,
                 "done": self.done,
@@ -103,7 +103,7 @@ class Progress:
                 "seconds_left": None if left_s is None else round(left_s, 1),
                 "note": self._note,
             }
-            self._stream.write(json.dumps(told) + "\n")
+            self._stream.write(json.dumps(fields) + "\n")
         self._stream.flush()
 
     def _line(self, state: str, rate: float, left_s: float | None, elapsed_s: float) -> str:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pipeline.errors import SetupError
 from pipeline.options import AUTO, DEFAULT_MASTER, INLINE
-from pipeline.tasks import at_home, pack, unpack
+from pipeline.tasks import pack, unpack, with_our_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -166,7 +166,7 @@ class Session:
             return done
         context = self.spark.sparkContext
         rows = context.parallelize([pack(item) for item in left], len(left))
-        found = _collected(context, rows, at_home(task), watch)
+        found = _collected(context, rows, with_our_packages(task), watch)
         return [*done, *(unpack(packed) for packed in found)]
 
     def _until_s(self, size_bytes: int | None) -> float:
@@ -248,12 +248,12 @@ def check_java() -> None:
             " (apt install openjdk-17-jre-headless), or choose --master inline where the job can"
         )
     try:
-        told = subprocess.run(  # noqa: S603 - the user's own Java
+        completed = subprocess.run(  # noqa: S603 - the user's own Java
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"{java} does not run: {error}") from error
-    found = _JAVA_VERSION.search(told.stderr + told.stdout)
+    found = _JAVA_VERSION.search(completed.stderr + completed.stdout)
     if found is None or int(found[1]) < OLDEST_JAVA:
         said = found[1] if found else "of an unknown version"
         raise SetupError(f"{java} is Java {said}: Spark needs Java {OLDEST_JAVA} or newer")

@@ -40,7 +40,7 @@ def settle() -> None:
         gc.freeze()
 
 
-def at_home(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
+def with_our_packages(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
     """Returns a function for `mapPartitions` over packed items; its rows are packed results."""
     packed = pack(task)
 

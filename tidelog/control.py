@@ -54,13 +54,13 @@ class ControlClient:
             try:
                 self._connection.request(method, path, text, {"Content-Type": "application/json"})
                 answer = self._connection.getresponse()
-                status, told = answer.status, json.loads(answer.read())
+                status, answer = answer.status, json.loads(answer.read())
             except (OSError, http.client.HTTPException):
                 self._connection.close()  # a late answer would be taken for the next one
                 raise
         if status >= 400:
-            raise ControlError(told["error"], told["message"])
-        return dict(told)
+            raise ControlError(answer["error"], answer["message"])
+        return dict(answer)
 
     def close(self) -> None:
         """Closes the connection; the next request opens another."""
@@ -75,10 +75,10 @@ class Clock:
     All methods return the resulting time in ms.
     """
 
-    def __init__(self, client: ControlClient, told: Callable[[Mapping[str, Any]], None]) -> None:
-        """`told` is called with the clock's state in every answer."""
+    def __init__(self, client: ControlClient, answer: Callable[[Mapping[str, Any]], None]) -> None:
+        """`answer` is called with the clock's state in every answer."""
         self._client = client
-        self._told = told
+        self._on_answer = answer
 
     def now_ms(self) -> int:
         """Returns its time, in ms since the epoch."""
@@ -101,9 +101,9 @@ class Clock:
         return self._ask("POST", "/run", **{"rate": rate, "from": _time(start)})
 
     def _ask(self, method: str, path: str, **body: Any) -> int:
-        told = self._client.ask(method, f"/v1/clock{path}", body)
-        self._told(told)
-        return int(told["now_ms"])
+        answer = self._client.ask(method, f"/v1/clock{path}", body)
+        self._on_answer(answer)
+        return int(answer["now_ms"])
 
 
 class Faults:

@@ -136,7 +136,7 @@ class BrokerProcess:
             raise BrokerFailed(
                 'the broker lives by the machine\'s clock: start it with clock="manual"'
             )
-        return Clock(self._asked(), self._clock_told)
+        return Clock(self._asked(), self._store_clock)
 
     @property
     def faults(self) -> Faults:
@@ -151,14 +151,14 @@ class BrokerProcess:
         limit, and more. Raises BrokerFailed as `faults` does. Warns if earlier rounds deleted more
         than the broker remembers.
         """
-        told = self._asked().ask("POST", "/v1/sweep", {"topic": topic})
-        if told.get("forgotten"):
+        answer = self._asked().ask("POST", "/v1/sweep", {"topic": topic})
+        if answer.get("forgotten"):
             warnings.warn(
-                f"{told['forgotten']} deletions of earlier rounds are not told: sweep more often",
+                f"{answer['forgotten']} deletions of earlier rounds are not told: sweep more often",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return list(told["deleted"])
+        return list(answer["deleted"])
 
     def compact(self, topic: str | None = None) -> list[dict[str, Any]]:
         """Compacts the logs of one topic or of all now, at any dirty ratio, and applies retention.
@@ -166,10 +166,10 @@ class BrokerProcess:
         Returns a dict for each compacted log. Raises BrokerFailed if a log could not be compacted,
         and as `faults` does.
         """
-        told = self._asked().ask("POST", "/v1/sweep", {"topic": topic, "compact": True})
-        if told["failed"]:
-            raise BrokerFailed(f"compaction failed: {told['failed']}")
-        return list(told["compacted"])
+        answer = self._asked().ask("POST", "/v1/sweep", {"topic": topic, "compact": True})
+        if answer["failed"]:
+            raise BrokerFailed(f"compaction failed: {answer['failed']}")
+        return list(answer["compacted"])
 
     def _asked(self) -> ControlClient:
         if self._client is None:
@@ -180,10 +180,10 @@ class BrokerProcess:
             self._client = ControlClient(self.control)
         return self._client
 
-    def _clock_told(self, told: Mapping[str, Any]) -> None:
+    def _store_clock(self, answer: Mapping[str, Any]) -> None:
         """Stores the time of the clock for a restart."""
-        self._clock_rate = told["rate"]
-        self._clock_at = (told["now_ms"], time.monotonic())
+        self._clock_rate = answer["rate"]
+        self._clock_at = (answer["now_ms"], time.monotonic())
 
     def _clock_now_ms(self) -> int:
         now_ms, at_s = self._clock_at
@@ -281,16 +281,16 @@ class BrokerProcess:
             )
         line = self._ready_line()
         self._ports.release()
-        told = dict(part.partition("=")[::2] for part in line.split()[1:])
-        self._listeners = told["listeners"]
+        answer = dict(part.partition("=")[::2] for part in line.split()[1:])
+        self._listeners = answer["listeners"]
         self.bootstrap = ",".join(at.partition("://")[2] for at in self._listeners.split(","))
-        self.http = told.get("http", self.http)
-        self.control = told.get("control", self.control)
+        self.http = answer.get("http", self.http)
+        self.control = answer.get("control", self.control)
         if start_ms is not None:
             self._clock_at = (int(start_ms), time.monotonic())
             if self._clock_rate:
                 self.clock.run(self._clock_rate)
-        self.cluster_id = told.get("cluster", "")
+        self.cluster_id = answer.get("cluster", "")
 
     def _ready_line(self) -> str:
         """Waits for the line that says that clients can connect."""

@@ -67,9 +67,9 @@ def _check_file(store: Store, file: File) -> list[str]:
     if data is None:
         return [f"{file.path}: missing ({file.records} records)"]
     if len(data) != file.size_bytes or crc32c(data) != file.crc32c:
-        told = f"{file.size_bytes} with {file.crc32c:08x}"
+        expected = f"{file.size_bytes} with {file.crc32c:08x}"
         return [
-            f"{file.path}: changed: {len(data)} bytes with CRC {crc32c(data):08x}, written were {told}"
+            f"{file.path}: changed: {len(data)} bytes with CRC {crc32c(data):08x}, written were {expected}"
         ]
     table = pq.read_table(pa.BufferReader(data), columns=["partition", "offset", "timestamp_ms"])
     offsets = table.column("offset").to_numpy()

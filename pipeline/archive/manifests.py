@@ -110,7 +110,7 @@ class Manifest:
 
     def encoded(self) -> bytes:
         """Returns the bytes of its file."""
-        told = {
+        fields = {
             "version": _VERSION,
             **asdict(self),
             "topics": {name: one._asdict() for name, one in self.topics.items()},
@@ -118,22 +118,22 @@ class Manifest:
             "gaps": [one._asdict() for one in self.gaps],
             "files": [one._asdict() for one in self.files],
         }
-        return (json.dumps(told, indent=1) + "\n").encode()
+        return (json.dumps(fields, indent=1) + "\n").encode()
 
     @classmethod
-    def decoded(cls, data: bytes, place: str) -> Manifest:
+    def decoded(cls, data: bytes, location: str) -> Manifest:
         """Parses a manifest. Raises PipelineError."""
         try:
-            told = json.loads(data)
-            version = told.pop("version")
+            fields = json.loads(data)
+            version = fields.pop("version")
             if version != _VERSION:
-                raise PipelineError(f"{place} has version {version}: {_VERSION} is known here")
-            told["topics"] = {name: Topic(**one) for name, one in told["topics"].items()}
+                raise PipelineError(f"{location} has version {version}: {_VERSION} is known here")
+            fields["topics"] = {name: Topic(**one) for name, one in fields["topics"].items()}
             for name, kind in (("ranges", Range), ("gaps", Range), ("files", File)):
-                told[name] = tuple(kind(**one) for one in told[name])
-            return cls(**told)
+                fields[name] = tuple(kind(**one) for one in fields[name])
+            return cls(**fields)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PipelineError(f"{place} is no manifest of an archive: {error}") from error
+            raise PipelineError(f"{location} is no manifest of an archive: {error}") from error
 
 
 def name_of(run: str) -> str:
@@ -156,7 +156,7 @@ class Archive:
                 path = f"{DIRECTORY}/{name}"
                 found.append(Manifest.decoded(store.read(path) or b"", store.full(path)))
         if must_exist and not found:
-            raise PipelineError(f"{store.place} is no archive: there is no manifest")
+            raise PipelineError(f"{store.location} is no archive: there is no manifest")
         return cls(found)
 
     def of_run(self, run: str) -> Manifest | None:

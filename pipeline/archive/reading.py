@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline.archive import layout
 from pipeline.errors import PipelineError
-from pipeline.source import places
+from pipeline.source import locations
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -215,8 +215,8 @@ class _Cursor:
 
 def opened(store: Store, path: str) -> Any:
     """Returns a file as an open pyarrow Parquet file."""
-    place = store.full(path)
+    location = store.full(path)
     if store.is_remote:
-        system, inner = places.system_of(place)
+        system, inner = locations.system_of(location)
         return system.open_input_file(inner)
-    return pa.OSFile(places.local(place))
+    return pa.OSFile(locations.local(location))

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from pipeline.errors import PipelineError
 from pipeline.plan import removed_if_failed
-from pipeline.source import places
+from pipeline.source import locations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,29 +31,29 @@ _PUT_WHOLE: Final = frozenset({"s3", "gs", "gcs"})
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The files below a place. It can be pickled."""
+    """The files below a location. It can be pickled."""
 
-    place: str
+    location: str
 
     def full(self, name: str) -> str:
-        """Returns the place of a file."""
-        return places.join(self.place, name)
+        """Returns the location of a file."""
+        return locations.join(self.location, name)
 
     @property
     def is_remote(self) -> bool:
-        """Whether the place is not a local directory."""
-        return places.is_uri(self.place)
+        """Whether the location is not a local directory."""
+        return locations.is_uri(self.location)
 
     def read(self, name: str) -> bytes | None:
         """Returns the contents of a file, or None if there is none. Raises OSError."""
-        return places.read(self.full(name))
+        return locations.read(self.full(name))
 
     def publish(self, name: str, data: Any) -> None:
         """Makes a file appear under its name, or replaces the one there. Raises OSError."""
         if self.is_remote:
             self._put(name, data)
             return
-        target = Path(places.local(self.place), name)
+        target = Path(locations.local(self.location), name)
         _make(target.parent)
         partial = target.with_name(f"{PARTIAL}{uuid.uuid4().hex}-{target.name}")
         with removed_if_failed(partial):
@@ -65,9 +65,9 @@ class Store:
         _sync(target.parent)
 
     def _put(self, name: str, data: Any) -> None:
-        system, path = places.system_of(self.full(name))
+        system, path = locations.system_of(self.full(name))
         directory, _, last = path.rpartition("/")
-        is_whole = urlsplit(self.place).scheme in _PUT_WHOLE
+        is_whole = urlsplit(self.location).scheme in _PUT_WHOLE
         partial = path if is_whole else f"{directory}/{PARTIAL}{uuid.uuid4().hex}-{last}"
         if not is_whole:
             system.create_dir(directory, recursive=True)
@@ -84,13 +84,13 @@ class Store:
     def delete(self, name: str) -> bool:
         """Deletes a file; returns whether it existed. Raises OSError."""
         if self.is_remote:
-            system, path = places.system_of(self.full(name))
+            system, path = locations.system_of(self.full(name))
             if not system.get_file_info(path).is_file:
                 return False
             system.delete_file(path)
             return True
         try:
-            os.unlink(Path(places.local(self.place), name))  # noqa: PTH108 - as above
+            os.unlink(Path(locations.local(self.location), name))  # noqa: PTH108 - as above
         except FileNotFoundError:
             return False
         return True
@@ -98,7 +98,7 @@ class Store:
     def listed(self, directory: str) -> list[str]:
         """Returns the names of the files in a directory, in order; none without a directory."""
         try:
-            found = places.listed(self.full(directory))
+            found = locations.listed(self.full(directory))
         except FileNotFoundError:
             return []
         return sorted(one.name for one in found if not one.is_directory)
@@ -113,7 +113,7 @@ class Store:
 
     def _directories(self, above: str, prefix: str) -> list[str]:
         try:
-            found = places.listed(self.full(above) if above else self.place)
+            found = locations.listed(self.full(above) if above else self.location)
         except FileNotFoundError:
             return []
         names = sorted(
@@ -130,14 +130,14 @@ class Store:
         if self.is_remote:
             yield
             return
-        directory = Path(places.local(self.place))
+        directory = Path(locations.local(self.location))
         _make(directory)
         with (directory / _LOCK).open("ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise PipelineError(
-                    f"another run is at work on the archive {self.place}: wait until it has ended"
+                    f"another run is at work on the archive {self.location}: wait until it has ended"
                 ) from None
             yield
 

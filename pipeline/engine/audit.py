@@ -1,6 +1,6 @@
 """Measures the quality of the times in a log, from columns, in pieces whose counts can be added.
 
-An `Auditor` reads one piece (a split) of one partition; `pieces.py` adds pieces up. All counts and
+An `Auditor` reads one piece (a split) of one partition; `partial_audits.py` adds pieces up. All counts and
 all maxima are exact; quantiles come from the histograms of `tables.py`. Five terms:
 
 - missing: the record has no time (-1), in any record format.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.engine.whatif import Log, Retained
+from pipeline.engine.whatif import Log, LogSegment
 from storage.time.event_time import event_limit
 from storage.time.rolling import segment_span, should_roll
 from storage.time.segment_times import SegmentTimes
@@ -49,13 +49,13 @@ def log_of(
     rules = rules_of(config, NEWEST_MAGIC)
     limit = event_limit(rules, now_ms)
     span_ms, least_ms = segment_span(config), config.segment_min_roll_interval_ms
-    segments: list[Retained] = []
+    segments: list[LogSegment] = []
     times, base, size, offset = SegmentTimes(), start_offset, 0, start_offset
     largest_event: int | None = None
 
     def close() -> None:
         appended = ((base, now_ms),) if size else ()
-        segments.append(Retained(base, offset, size, times, appended, now_ms))
+        segments.append(LogSegment(base, offset, size, times, appended, now_ms))
 
     for arrival in arrivals:
         first, largest, has_missing = arrival.first, arrival.largest, arrival.has_missing

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pipeline.engine.audit import Example
-    from pipeline.engine.pieces import Audit
+    from pipeline.engine.partial_audits import Audit
     from pipeline.engine.tables import Ints, Table
 
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "p99_99": 0.9999}

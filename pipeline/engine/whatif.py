@@ -66,7 +66,7 @@ class Future(NamedTuple):
     producer_id: int  # -1: there is none
 
 
-class Retained(NamedTuple):
+class LogSegment(NamedTuple):
     """The facts about a segment: what the broker would judge, and its append times."""
 
     base_offset: int
@@ -106,7 +106,7 @@ class Log(NamedTuple):
 
     topic: str
     partition: int
-    segments: tuple[Retained, ...]
+    segments: tuple[LogSegment, ...]
     log_start_offset: int
     high_watermark: int
     max_event_time: int | None
@@ -270,13 +270,13 @@ def judge(
     )
 
 
-def candidate(segment: Retained, rules: Rules) -> Candidate:
+def candidate(segment: LogSegment, rules: Rules) -> Candidate:
     """Return a segment in the form that the retention rules judge."""
     times = segment.times if rules == "tidelog" else as_kafka(segment)
     return Candidate(segment.end_offset, segment.size, lambda: times)
 
 
-def as_kafka(segment: Retained) -> SegmentTimes:
+def as_kafka(segment: LogSegment) -> SegmentTimes:
     """Return a segment's times as Apache Kafka sees them: it knows only the largest record time."""
     times = segment.times.copy()
     largest = times.largest
@@ -303,11 +303,11 @@ def pinned_by_future(log: Log, policy: Policy, now_ms: int, margin_ms: int) -> t
     return tuple(found)
 
 
-def _readable(segment: Retained, start: int) -> int:
+def _readable(segment: LogSegment, start: int) -> int:
     return max(segment.end_offset - max(segment.base_offset, start), 0)
 
 
-def _deleted(segment: Retained, reason: str, now_ms: int, start: int, early_ms: int) -> Deleted:
+def _deleted(segment: LogSegment, reason: str, now_ms: int, start: int, early_ms: int) -> Deleted:
     records = _readable(segment, start)
     return Deleted(
         segment.base_offset,
@@ -320,7 +320,7 @@ def _deleted(segment: Retained, reason: str, now_ms: int, start: int, early_ms: 
     )
 
 
-def _kept(left: Sequence[Retained], now_ms: int, start: int, deleted: Sequence[Deleted]) -> Kept:
+def _kept(left: Sequence[LogSegment], now_ms: int, start: int, deleted: Sequence[Deleted]) -> Kept:
     return Kept(
         now_ms,
         sum(segment.size for segment in left),

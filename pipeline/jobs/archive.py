@@ -74,11 +74,13 @@ def _add_file_bytes(group: argparse._ActionsContainer) -> None:
 
 def _add_actions(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="verify|compact")
-    for name, told in (
+    for name, summary in (
         ("verify", "compare an archive with its manifests"),
         ("compact", "put the small files of each date together"),
     ):
-        action = actions.add_parser(name, help=told, description=f"{told}.", allow_abbrev=False)
+        action = actions.add_parser(
+            name, help=summary, description=f"{summary}.", allow_abbrev=False
+        )
         action.add_argument("directory", metavar="DIR|URI", help="the archive")
         if name == "compact":
             _add_file_bytes(action)

@@ -143,7 +143,7 @@ def _prepare(
         target = _target(client, options)
         frame = backfill_staging.rows(session, options, target.partition_count)
         counts = _Counts(*backfill_staging.count(frame, *_limits(target, now_ms)))
-        refused = _tell(options, target, counts)
+        refused = _report_prediction(options, target, counts)
         if refused or options.dry_run:
             return FINDINGS if refused else OK
         # Staged under a temporary name and renamed: the final name is always complete.
@@ -282,7 +282,7 @@ def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
     return *target.window(now_ms), oldest_kept(retention_ms if counts else -1, now_ms)
 
 
-def _tell(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:
+def _report_prediction(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:
     """Prints the counts; returns whether some rows are refused."""
     say = print
     span = (

@@ -162,7 +162,7 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
         rows = _rows(planning.Planner(options, ours, theirs), options, committed, known, theirs)
         status = OK if all(row.status == planning.OK for row in rows) else FINDINGS
         bare = _uncommitted(ours, committed)
-        for line in [*page.table([row.told() for row in rows]), *map(page.bare, bare)]:
+        for line in [*page.table([row.as_dict() for row in rows]), *map(page.bare, bare)]:
             print(line)
         refusal = _refusal(options, rows)
         is_applied = False
@@ -179,7 +179,7 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
         "status": status,
         "at_ms": started_ms,
         "is_applied": is_applied,
-        "partitions": [row.told() for row in rows],
+        "partitions": [row.as_dict() for row in rows],
         "nothing_committed": bare,
     }
     _leave(report, Path(options.out) / name, options.report)

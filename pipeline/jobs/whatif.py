@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pipeline import options as common
 from pipeline.errors import OK, UsageError
-from pipeline.source import places
+from pipeline.source import locations
 
 if TYPE_CHECKING:
     import argparse
@@ -90,11 +90,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Tries the policies; returns the exit status."""
-    for place in options.logs:
-        if places.is_uri(place):
-            raise UsageError(f"{place}: whatif reads directories; copy the partition's there first")
-        if not Path(places.local(place)).is_dir():
-            raise UsageError(f"{place} is no directory")
+    for location in options.logs:
+        if locations.is_uri(location):
+            raise UsageError(
+                f"{location}: whatif reads directories; copy the partition's there first"
+            )
+        if not Path(locations.local(location)).is_dir():
+            raise UsageError(f"{location} is no directory")
     if not options.policy and options.cluster is None:
         raise UsageError("nothing to try: give --policy, or --cluster for what is set now")
     if options.step <= 0:

@@ -101,12 +101,12 @@ def _say(report: Mapping[str, Any]) -> None:
             "at-least-once: a record may be there twice if this run is repeated after the target has"
             " forgotten its producer (producer.id.expiration.ms, a day)"
         )
-    told = [
+    lines = [
         f"{one['topic']}-{one['partition']}: {said}"
         for one in partitions
         for said in _sentences(one)
     ]
-    for line in told[:_SHOWN]:
+    for line in lines[:_SHOWN]:
         print(line, file=sys.stderr)
 
 

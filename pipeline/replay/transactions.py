@@ -99,8 +99,8 @@ class Transactions:
                             committed = value
                     elif record.key == key and record.value is not None:
                         pending[head.producer_id] = record.value
-        told = json.loads(committed)
-        return told["count"], tuple(Run(*run) for run in told["runs"])
+        stored = json.loads(committed)
+        return stored["count"], tuple(Run(*run) for run in stored["runs"])
 
     def open(self) -> None:
         """Adds both partitions to a new transaction. Raises Fenced."""

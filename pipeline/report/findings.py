@@ -46,8 +46,8 @@ def safe_windows(summary: Numbers) -> dict[str, Any]:
     delay, lateness = summary["delay_ms"], summary["lateness_ms"]
     is_measured = delay["count"] > 0 and delay["max"] is not None
     is_stamped = summary["plausible"] == summary["log_append_time"] > 0
-    told = delay if is_measured else lateness
-    longest, most = (None, None) if is_stamped else (told["max"], told["p99_9"])
+    measured = delay if is_measured else lateness
+    longest, most = (None, None) if is_stamped else (measured["max"], measured["p99_9"])
     ahead = -min(delay["min"], 0) if is_measured else None
     return {
         "before_ms": None if longest is None else rounded_up(SAFETY * max(longest, 1_000)),
@@ -203,13 +203,13 @@ def _retention(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
     if own is None or own["retention_ms"] is None or own["by_append"]:
         return
     limit = own["retention_ms"]
-    doomed = sum(e["records"] for e in summary["beyond_before"] if e["limit_ms"] == limit)
+    expired = sum(e["records"] for e in summary["beyond_before"] if e["limit_ms"] == limit)
     late = sum(e["records"] for e in summary["lateness_beyond"] if e["limit_ms"] == limit)
-    if doomed or late:
+    if expired or late:
         least = "At least " if late else ""
         yield _say(
             "bad",
-            f"{least}{_records(doomed + late)} older than retention.ms={setting(limit)} on arrival.",
+            f"{least}{_records(expired + late)} older than retention.ms={setting(limit)} on arrival.",
             "Retention by record time deletes them as soon as nothing younger is in their segment. Keep",
             "longer, or count from the append time: retention.time.basis=append, on Apache Kafka",
             "message.timestamp.type=LogAppendTime.",

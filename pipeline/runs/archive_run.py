@@ -16,7 +16,7 @@ from pipeline.plan import Plan
 from pipeline.runs import ARCHIVE
 from pipeline.runs.archive_upkeep import leave
 from pipeline.runs.task_progress import watching
-from pipeline.source import access, places
+from pipeline.source import access, locations
 from pipeline.source.splits import Selection
 from pipeline.times import to_iso
 from protocol.errors import CorruptMessage
@@ -170,10 +170,10 @@ class Run:
         return found
 
     def _id_on_disk(self, topic: str) -> str:
-        for place in self.options.logs:
-            if places.is_uri(place):
+        for location in self.options.logs:
+            if locations.is_uri(location):
                 continue
-            root = Path(places.local(place))
+            root = Path(locations.local(location))
             for directory in (root, *sorted(root.glob(f"{topic}-*"))):
                 named = filenames.parse_partition_directory(directory.name)
                 if named is None or named[0] != topic:

@@ -59,7 +59,7 @@ def verify(
             f"{len(unnamed)} files are named by no manifest: left of runs that did not end, or merged"
         )
     _say(
-        f"verify {store.place}: {records} records of {len(partitions)} partitions in {len(files)} files,"
+        f"verify {store.location}: {records} records of {len(partitions)} partitions in {len(files)} files,"
         f" {len(archive.manifests)} manifests: {len(findings) or 'no'} findings"
     )
     leave(

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import Client
-from pipeline import retained
-from pipeline.engine import pieces, summary, whatif
+from pipeline import retention_inputs
+from pipeline.engine import partial_audits, summary, whatif
 from pipeline.engine.audit import AFTER_LIMITS_MS, BEFORE_LIMITS_MS, Auditor, Settings, Times
 from pipeline.engine.tables import RELATIVE_ERROR
 from pipeline.errors import FINDINGS, OK
@@ -25,7 +25,7 @@ from pipeline.report.units import setting
 from pipeline.runs.group_lags import lags
 from pipeline.runs.task_progress import watching
 from pipeline.runs.whatif_run import retention_settings
-from pipeline.source import access, places, reading
+from pipeline.source import access, locations, reading
 from storage.time.event_time import event_slack
 from storage.time.retention import APPEND_BASIS
 from storage.time.stamping import LOG_APPEND_TIME
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pipeline.engine.pieces import Audit, Piece
+    from pipeline.engine.partial_audits import Audit, PartialAudit
     from pipeline.engine.whatif import Log, Outcome, Policy
     from pipeline.plan import Plan
     from pipeline.session import Session
@@ -54,7 +54,7 @@ class Item(NamedTuple):
     carry: int | None = None
 
 
-def audit_split(item: Item) -> Piece:
+def audit_split(item: Item) -> PartialAudit:
     """Reads one split in a worker."""
     auditor = Auditor(item.settings, item.carry)
     for columns in access.read(item.split, item.options):
@@ -69,13 +69,13 @@ def audit_split(item: Item) -> Piece:
             )
         )
     split = item.split
-    return pieces.piece(split.topic, split.partition, split.start_offset, auditor)
+    return partial_audits.partial_audit(split.topic, split.partition, split.start_offset, auditor)
 
 
 class Kept(NamedTuple):
     """The input of one retention task: a partition's directory, and the policies."""
 
-    place: retained.Place
+    partition: retention_inputs.PartitionDirectory
     policies: tuple[Policy, ...]
     now_ms: int
     margin_ms: int
@@ -84,8 +84,8 @@ class Kept(NamedTuple):
 def judge_log(item: Kept) -> tuple[Log, list[Outcome]]:
     """Judges one partition; the result contains only the names of its segments."""
     slack = event_slack(item.policies[0].config)
-    log = retained.read(
-        item.place, event_slack_ms=slack, now_ms=item.now_ms, margin_ms=item.margin_ms
+    log = retention_inputs.read(
+        item.partition, event_slack_ms=slack, now_ms=item.now_ms, margin_ms=item.margin_ms
     )
     outcomes = [
         whatif.judge(log, policy, [item.now_ms], margin_ms=item.margin_ms)
@@ -173,21 +173,23 @@ class Auditing:
         total = sum(split.size_bytes for split in splits)
         with watching(self.session, "audit", total) as watch:
             done = self.session.run(work, [*items, *kept], watch=watch, size_bytes=total)
-        found: list[Piece] = done[: len(items)]
+        found: list[PartialAudit] = done[: len(items)]
         again = [
             (numbers[each.number], each.carry)
             for numbers in by_partition.values()
-            for each in pieces.to_read_again([found[number] for number in numbers])
+            for each in partial_audits.to_read_again([found[number] for number in numbers])
         ]
         if again:
             repeated = [items[number]._replace(carry=carry) for number, carry in again]
             total = sum(item.split.size_bytes for item in repeated)
             with watching(self.session, "audit, again", total) as watch:
                 anew = self.session.run(work, repeated, watch=watch, size_bytes=total)
-            for (number, _), piece in zip(again, anew, strict=True):
-                found[number] = piece
+            for (number, _), partial_audit in zip(again, anew, strict=True):
+                found[number] = partial_audit
         audits = {
-            key: pieces.partition_audit([found[n] for n in by_partition.get(key, ())], settings)
+            key: partial_audits.partition_audit(
+                [found[n] for n in by_partition.get(key, ())], settings
+            )
             for key in self.plan.offsets
         }
         return audits, done[len(items) :]
@@ -195,12 +197,18 @@ class Auditing:
     def _logs(self, topics: Sequence[str], own: Mapping[str, Mapping[str, str]]) -> list[Kept]:
         """Return the partitions of local log directories, to be judged by several policies."""
         logs = self.options.logs
-        if self.options.no_retention or not logs or any(places.is_uri(place) for place in logs):
+        if (
+            self.options.no_retention
+            or not logs
+            or any(locations.is_uri(location) for location in logs)
+        ):
             return []
         return [
-            Kept(place, _tried(own.get(place.topic)), self.now_ms, self.options.margin)
+            Kept(partition, _tried(own.get(partition.topic)), self.now_ms, self.options.margin)
             for root in logs
-            for place in retained.partitions(Path(places.local(root)), topics.__contains__)
+            for partition in retention_inputs.partitions(
+                Path(locations.local(root)), topics.__contains__
+            )
         ]
 
     # --- the report ------------------------------------------------------------------------------
@@ -218,7 +226,7 @@ class Auditing:
             for one in each["examples"].values():
                 one["partition"] = each["partition"]
         rows = {number: summary.rows(audit) for number, audit in sorted(audits.items())}
-        whole = pieces.Audit.nothing(settings)
+        whole = partial_audits.Audit.nothing(settings)
         for audit in audits.values():
             whole.add(audit)
         whole.tables.bound()

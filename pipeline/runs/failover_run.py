@@ -89,7 +89,7 @@ class Row:
         """The partition in the target."""
         return self.target_topic, self.target_partition
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Returns the row in the form of report.json."""
         return asdict(self)
 

@@ -11,7 +11,7 @@ from client import Client
 from pipeline.archive import reading
 from pipeline.archive.manifests import Archive
 from pipeline.archive.reading import ArchiveSource, Bounds
-from pipeline.engine import foreseen, whatif
+from pipeline.engine import prediction, whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.options import range_of, time_arguments, topics_of
 from pipeline.plan import Plan, described
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pipeline.archive.manifests import File, Topic
     from pipeline.archive.store import Store
-    from pipeline.engine.foreseen import Counted, Foreseen
+    from pipeline.engine.prediction import Prediction, TopicPrediction
     from pipeline.engine.whatif import Policy, Rules
     from pipeline.replay.targets import Target
     from pipeline.session import Session
@@ -61,7 +61,7 @@ class Item(NamedTuple):
     now_ms: int
 
 
-def foresee(item: Item) -> Foreseen:
+def predict(item: Item) -> Prediction:
     """Reads the times of a partition and predicts its retention.
 
     Raises PipelineError and OSError.
@@ -69,7 +69,7 @@ def foresee(item: Item) -> Foreseen:
     records = max(1, sum(one.records for one in item.files))
     size = sum(one.column_bytes for one in item.files) // records - _RECORD_BYTES
     tables = reading.merged(item.store, item.files, ("offset", "timestamp_ms"), item.bounds)
-    return foreseen.foresee(
+    return prediction.predict(
         (table.column("timestamp_ms").to_numpy() for table in tables),
         item.policies,
         window=item.window,
@@ -89,7 +89,7 @@ class Run:
         self._archive = Archive.read(store, must_exist=True)
         problems = self._archive.problems()
         if problems:
-            raise PipelineError(f"{store.place} is not sound: {problems[0]} (archive verify)")
+            raise PipelineError(f"{store.location} is not sound: {problems[0]} (archive verify)")
         self._files: dict[TopicPartition, list[File]] = {}
         for one in self._archive.files:
             self._files.setdefault(one.key, []).append(one)
@@ -104,7 +104,7 @@ class Run:
         there = sorted({topic for topic, _ in self._archive.spans})
         missing = [name for name in names if name not in there]
         if missing:
-            raise UsageError(f"{self.store.place} has no topic {', '.join(missing)}")
+            raise UsageError(f"{self.store.location} has no topic {', '.join(missing)}")
         found = {}
         for name in there:
             topic = self._archive.topic(name)
@@ -113,7 +113,7 @@ class Run:
             ):
                 found[name] = topic
         if not found:
-            raise UsageError(f"{self.store.place} has no such topic")
+            raise UsageError(f"{self.store.location} has no such topic")
         return found
 
     def _bounds(self) -> dict[TopicPartition, Bounds]:
@@ -153,7 +153,10 @@ class Run:
             found = {topic: self._target(client, topic) for topic in self.topics}
             policies = self._policies(found, _rules(client))
             counted = self._count(session, found, policies, now_ms)
-            refused = [self._tell(topic, found[topic], counted[topic]) for topic in self.topics]
+            refused = [
+                self._report_prediction(topic, found[topic], counted[topic])
+                for topic in self.topics
+            ]
             if options.dry_run:
                 _say(described(self._plan(now_ms, {}, save=False)))
             if any(refused) or options.dry_run:
@@ -204,7 +207,7 @@ class Run:
     def _policies(self, found: Mapping[str, Target], rules: Rules) -> dict[str, tuple[Policy, ...]]:
         try:
             return {
-                topic: foreseen.policies_of(
+                topic: prediction.policies_of(
                     {
                         name: value
                         for name, value in target.settings.items()
@@ -223,7 +226,7 @@ class Run:
         found: Mapping[str, Target],
         policies: Mapping[str, tuple[Policy, ...]],
         now_ms: int,
-    ) -> dict[str, Counted]:
+    ) -> dict[str, TopicPrediction]:
         keys = sorted(self.bounds)
         items = [
             Item(
@@ -237,17 +240,17 @@ class Run:
             )
             for key in keys
         ]
-        with watching(session, "foreseen", len(items), unit="partitions") as watch:
-            seen: list[Foreseen] = session.run(foresee, items, watch=watch)
+        with watching(session, "predict", len(items), unit="partitions") as watch:
+            seen: list[Prediction] = session.run(predict, items, watch=watch)
         return {
-            topic: foreseen.together(
+            topic: prediction.combined(
                 [one for key, one in zip(keys, seen, strict=True) if key[0] == topic],
                 policies[topic],
             )
             for topic in self.topics
         }
 
-    def _tell(self, topic: str, target: Target, counted: Counted) -> bool:
+    def _report_prediction(self, topic: str, target: Target, counted: TopicPrediction) -> bool:
         """Prints the prediction; returns whether the topic is refused."""
         name, refused = target.topic, False
         _say(

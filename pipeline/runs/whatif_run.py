@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import Client
 from pipeline import options as common
-from pipeline import retained
+from pipeline import retention_inputs
 from pipeline.engine import whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.report import retention
 from pipeline.report import whatif as page
 from pipeline.runs.task_progress import watching
-from pipeline.source import places
+from pipeline.source import locations
 from protocol.errors import CorruptMessage
 from storage import filenames
 from storage.time.event_time import event_slack
@@ -41,7 +41,7 @@ _MOST_POINTS: Final = 200
 class Item(NamedTuple):
     """The input of one task."""
 
-    place: retained.Place
+    partition: retention_inputs.PartitionDirectory
     policies: tuple[Policy, ...]
     moments: range
     early_ms: int
@@ -52,14 +52,14 @@ def judge(item: Item) -> tuple[Log, list[Outcome]]:
     """Read one partition and try every policy on it."""
     slack = event_slack(item.policies[0].config)
     try:
-        log = retained.read(
-            item.place,
+        log = retention_inputs.read(
+            item.partition,
             event_slack_ms=slack,
             now_ms=item.moments[0],
             margin_ms=item.margin_ms,
         )
     except CorruptMessage as error:
-        raise PipelineError(f"{item.place.directory}: {error.message}") from error
+        raise PipelineError(f"{item.partition.directory}: {error.message}") from error
     outcomes = [
         whatif.judge(log, policy, item.moments, early_ms=item.early_ms, margin_ms=item.margin_ms)
         for policy in item.policies
@@ -78,17 +78,17 @@ class Trial:
         self.options, self.session, self.name = options, session, name
         self.moments = range(at_ms, at_ms + options.horizon + 1, options.step)
         wants = _wants(options.topics)
-        self.places = [
-            place
+        self.partitions = [
+            partition
             for root in options.logs
-            for place in retained.partitions(Path(places.local(root)), wants)
+            for partition in retention_inputs.partitions(Path(locations.local(root)), wants)
         ]
-        if not self.places:
+        if not self.partitions:
             raise UsageError(f"there is no such topic in {', '.join(options.logs)}")
-        twice = {(p.topic, p.partition) for p in self.places}
-        if len(twice) < len(self.places):
+        twice = {(p.topic, p.partition) for p in self.partitions}
+        if len(twice) < len(self.partitions):
             raise UsageError("a partition is in two of the log directories")
-        topics = sorted({place.topic for place in self.places})
+        topics = sorted({partition.topic for partition in self.partitions})
         self._own = _own_settings(topics, options.cluster)
         try:
             self.guards: list[Guard] = [whatif.parse_guard(text) for text in options.guard]
@@ -111,14 +111,17 @@ class Trial:
 
     def described(self) -> str:
         """Return the text of a dry run."""
-        lines = [f"{place.topic}-{place.partition}: {place.directory}" for place in self.places]
+        lines = [
+            f"{partition.topic}-{partition.partition}: {partition.directory}"
+            for partition in self.partitions
+        ]
         size = sum(
             path.stat().st_size
-            for place in self.places
-            for path in place.directory.glob(f"*{filenames.LOG_SUFFIX}")
+            for partition in self.partitions
+            for path in partition.directory.glob(f"*{filenames.LOG_SUFFIX}")
         )
         lines.append(
-            f"{len(self.places)} partitions, {len(self.moments)} rounds of each policy, {size} bytes"
+            f"{len(self.partitions)} partitions, {len(self.moments)} rounds of each policy, {size} bytes"
         )
         return "\n".join(lines)
 
@@ -126,8 +129,14 @@ class Trial:
         """Try the policies; return report.json."""
         options = self.options
         items = [
-            Item(place, self._policies[place.topic], self.moments, options.early, options.margin)
-            for place in self.places
+            Item(
+                partition,
+                self._policies[partition.topic],
+                self.moments,
+                options.early,
+                options.margin,
+            )
+            for partition in self.partitions
         ]
         with watching(self.session, "whatif", len(items), unit="partitions") as watch:
             judged = list(self.session.run(judge, items, watch=watch))

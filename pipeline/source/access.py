@@ -25,7 +25,7 @@ def plan(
     logs: Sequence[str] = (),
     brokers: str | None = None,
 ) -> list[Split]:
-    """Cut the selection into splits, from log directories (places, see `places`) or a cluster.
+    """Cut the selection into splits, from log directories (see `locations`) or a cluster.
 
     Raises SourceError, and OSError or the client's errors if something cannot be reached.
     """

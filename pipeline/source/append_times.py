@@ -71,20 +71,20 @@ class Answer(NamedTuple):
     segments: tuple[tuple[int, bytes], ...]
 
 
-class ToldTimes:
+class FetchedTimes:
     """The append times that a broker sent, answer by answer, in the order of their offsets."""
 
     def __init__(self, answers: tuple[Answer, ...] = ()) -> None:
         """Store the answers; they are parsed when they are needed."""
         self._answers = answers
 
-    def and_then(self, answer: Answer) -> ToldTimes:
+    def with_answer(self, answer: Answer) -> FetchedTimes:
         """Return these append times and those of one more answer."""
-        return ToldTimes((*self._answers, answer))
+        return FetchedTimes((*self._answers, answer))
 
-    def of_the_last(self) -> ToldTimes:
+    def of_last_answer(self) -> FetchedTimes:
         """Return the append times of the last answer only."""
-        return ToldTimes(self._answers[-1:])
+        return FetchedTimes(self._answers[-1:])
 
     def at(self, offsets: Ints) -> Ints:
         """Return the append time of each of these offsets, UNKNOWN if it is not known."""

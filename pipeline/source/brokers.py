@@ -17,7 +17,7 @@ import numpy as np
 from client import EARLIEST, Client, RequestError
 from client import READ_COMMITTED as ISOLATED
 from client import READ_UNCOMMITTED as OPEN
-from pipeline.source.append_times import Answer, ToldTimes
+from pipeline.source.append_times import Answer, FetchedTimes
 from pipeline.source.columns import (
     ATTRIBUTES,
     LAST_OFFSET,
@@ -116,14 +116,14 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
     """Read a split by Fetch. Raises SourceError if the log no longer has it, and ClientError."""
     assert split.brokers is not None
     isolation = ISOLATED if options.isolation == READ_COMMITTED else OPEN
-    told = ToldTimes()
-    filling = Filling(split, options.wanted(split), told)
+    fetched_times = FetchedTimes()
+    filling = Filling(split, options.wanted(split), fetched_times)
     offset, idle = split.start_offset, 0
     with Client(split.brokers) as client:
         while offset < split.end_offset and idle < _IDLE_FETCHES:
             fetched = _fetch(client, split, offset, isolation)
-            heads = _heads(fetched.records)
-            if not len(heads):
+            headers = _heads(fetched.records)
+            if not len(headers):
                 _refuse_broken(split, filling, fetched.records)
                 end = (
                     fetched.last_stable_offset if isolation == ISOLATED else fetched.high_watermark
@@ -138,17 +138,19 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
                     _refuse_silence(client, split, offset)
                 continue
             idle = 0
-            following = int(heads[-1, LAST_OFFSET]) + 1
+            following = int(headers[-1, LAST_OFFSET]) + 1
             if following <= offset:
                 raise SourceError(
                     f"{split.topic}-{split.partition} of {split.brokers}: asked for offset {offset}, the"
                     f" broker sends what ends before offset {following}"
                 )
             if fetched.aborted:
-                aborted = _spans(fetched.aborted, heads)
+                aborted = _spans(fetched.aborted, headers)
                 filling.wanted = filling.wanted._replace(aborted=aborted)
-            told = told.and_then(Answer(offset, following, fetched.append_times))
-            filling.append_times = told
+            fetched_times = fetched_times.with_answer(
+                Answer(offset, following, fetched.append_times)
+            )
+            filling.append_times = fetched_times
             at, why = 0, FULL
             while why == FULL:
                 try:
@@ -157,7 +159,7 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
                     raise broken(split, error, 0) from error
                 if why == FULL:
                     yield _taken(filling)
-                    filling.append_times = told = told.of_the_last()
+                    filling.append_times = fetched_times = fetched_times.of_last_answer()
             offset = following
     if not filling.is_empty:
         yield _taken(filling)
@@ -219,11 +221,11 @@ def _heads(records: memoryview) -> Ints:
 
 
 def _spans(
-    aborted: Sequence[tuple[int, int]], heads: Ints
+    aborted: Sequence[tuple[int, int]], headers: Ints
 ) -> dict[int, tuple[tuple[int, int], ...]]:
     """Return the ranges of aborted transactions: each ends at the next marker of its producer."""
-    is_control = (heads[:, MAGIC] == 2) & (heads[:, ATTRIBUTES] & CONTROL_BIT != 0)
-    markers = heads[is_control]
+    is_control = (headers[:, MAGIC] == 2) & (headers[:, ATTRIBUTES] & CONTROL_BIT != 0)
+    markers = headers[is_control]
     spans: dict[int, tuple[tuple[int, int], ...]] = {}
     for producer_id, first in aborted:
         own = markers[(markers[:, PRODUCER_ID] == producer_id) & (markers[:, LAST_OFFSET] >= first)]

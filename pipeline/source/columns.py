@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipeline.source.append_times import UNKNOWN, AppendTimes, ToldTimes
+from pipeline.source.append_times import UNKNOWN, AppendTimes, FetchedTimes
 from protocol.records.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Columns:
         partition: int,
         buffers: ColumnBuffers,
         batches: Ints,
-        append_times: AppendTimes | ToldTimes,
+        append_times: AppendTimes | FetchedTimes,
     ) -> None:
         self.topic = topic
         self.partition = partition

@@ -236,7 +236,7 @@ def _segment(split: Split, options: Options) -> Any:
         first,
         last,
         part.is_active,
-        part.place,
+        part.location,
     ]
     schema = SCHEMAS[SEGMENT]
     arrays = [pa.array([value], one.type) for value, one in zip(row, schema, strict=True)]

@@ -15,8 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.source import places
-from pipeline.source.heads import Walk, head_at
+from pipeline.source import locations
+from pipeline.source.batch_headers import Walk, header_at
 from pipeline.source.splits import (
     ALL_TRUSTED,
     HIGH_WATERMARK,
@@ -89,12 +89,12 @@ def find(roots: Sequence[str]) -> dict[TopicPartition, Log]:
 def _logs_of(root: str) -> Iterator[Log]:
     """Yield the partitions of a log directory, or of the directory of one partition."""
     try:
-        entries = places.listed(root)
+        entries = locations.listed(root)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SourceError(f"{root} is no directory") from error
-    own = filenames.parse_partition_directory(places.base_name(root))
+    own = filenames.parse_partition_directory(locations.base_name(root))
     if own is not None and any(e.name.endswith(filenames.LOG_SUFFIX) for e in entries):
-        above = _about(places.parent(root))
+        above = _about(locations.parent(root))
         yield _log(own, root, entries, above)
         return
     about = _about(root)
@@ -102,9 +102,9 @@ def _logs_of(root: str) -> Iterator[Log]:
         parsed = filenames.parse_partition_directory(entry.name)
         if parsed is None or not entry.is_directory or parsed[0] == filenames.METADATA_LOG:
             continue
-        directory = places.join(root, entry.name)
+        directory = locations.join(root, entry.name)
         try:
-            inside = places.listed(directory)
+            inside = locations.listed(directory)
         except FileNotFoundError:  # the topic was deleted meanwhile
             continue
         yield _log(parsed, directory, inside, about)
@@ -122,12 +122,12 @@ def _about(root: str) -> _About:
     return _About(
         _checkpoint(root, filenames.HIGH_WATERMARK_CHECKPOINT),
         _checkpoint(root, filenames.LOG_START_CHECKPOINT),
-        places.read(places.join(root, filenames.CLEAN_SHUTDOWN_FILE)) is not None,
+        locations.read(locations.join(root, filenames.CLEAN_SHUTDOWN_FILE)) is not None,
     )
 
 
 def _log(
-    key: TopicPartition, directory: str, entries: Sequence[places.Entry], about: _About
+    key: TopicPartition, directory: str, entries: Sequence[locations.Entry], about: _About
 ) -> Log:
     sizes: dict[int, int] = {}
     suffixes: dict[int, set[str]] = {}
@@ -156,7 +156,7 @@ def _log(
     )
 
 
-def _unfinished(entries: Sequence[places.Entry], sizes: dict[int, int]) -> str | None:
+def _unfinished(entries: Sequence[locations.Entry], sizes: dict[int, int]) -> str | None:
     """Return the name of a `.swap` file whose log compaction has removed but not yet replaced."""
     ending = filenames.LOG_SUFFIX + filenames.SWAP_SUFFIX
     for entry in entries:
@@ -168,12 +168,12 @@ def _unfinished(entries: Sequence[places.Entry], sizes: dict[int, int]) -> str |
 
 
 def _checkpoint(root: str, name: str) -> dict[TopicPartition, int]:
-    place = places.join(root, name)
-    data = places.read(place)
+    location = locations.join(root, name)
+    data = locations.read(location)
     if not data:  # Kafka creates them empty
         return {}
     try:
-        return checkpoints.parse_offsets(place, data)
+        return checkpoints.parse_offsets(location, data)
     except checkpoints.CheckpointError as error:
         raise SourceError(str(error)) from error
 
@@ -218,7 +218,7 @@ class _Planner:
             for cut in self._cut(segment, low, high, stop):
                 first, last, begin, finish = cut
                 part = Part(
-                    segment.place(),
+                    segment.location(),
                     segment.base_offset,
                     begin,
                     finish,
@@ -251,7 +251,7 @@ class _Planner:
                 f"no {filenames.HIGH_WATERMARK_CHECKPOINT} tells the high watermark of {log.name}:"
                 " upto=log-end reads all there is"
             )
-        with places.File(active.place()) as file:
+        with locations.File(active.location()) as file:
             walk = Walk(file, *self._near_end(file, active), check=True)
             walk.run()
         end = max(walk.end_offset, active.base_offset)
@@ -260,7 +260,7 @@ class _Planner:
             if watermark > end:
                 raise SourceError(
                     f"the high watermark of {log.name} is {watermark}, but its log ends at offset"
-                    f" {end} ({active.place()}: {walk.why_ended}): it was cut, or copied in part;"
+                    f" {end} ({active.location()}: {walk.why_ended}): it was cut, or copied in part;"
                     " upto=log-end reads what is there"
                 )
             end = watermark
@@ -268,7 +268,7 @@ class _Planner:
             end = min(end, last_stable_offset(log, end))
         return end, walk.position
 
-    def _near_end(self, file: places.File, active: Segment) -> tuple[int, int]:
+    def _near_end(self, file: locations.File, active: Segment) -> tuple[int, int]:
         """Return a position of a batch near the end of a log, and the offset before it."""
         if file.size > _SMALL:
             found = _first_true(file, reversed(_index_entries(active)), file.size)
@@ -285,7 +285,7 @@ class _Planner:
         if low > segment.base_offset or stop > most:
             entries = _index_entries(segment)
             positions = [position for _, position in entries]
-            with places.File(segment.place()) as file:
+            with locations.File(segment.location()) as file:
                 before = bisect_left(entries, (low, -1))
                 found = _first_true(file, reversed(entries[:before]), stop)
                 if found is not None:
@@ -316,7 +316,7 @@ class _Planner:
             return False
         if filenames.TIME_INDEX_SUFFIX not in segment.suffixes:
             return False
-        data = places.read(segment.place(filenames.TIME_INDEX_SUFFIX)) or b""
+        data = locations.read(segment.location(filenames.TIME_INDEX_SUFFIX)) or b""
         largest = max(
             (
                 int.from_bytes(data[at : at + 8], "big", signed=True)
@@ -333,17 +333,17 @@ class _Planner:
         found = []
         for segment in self._log.segments:
             if filenames.TXN_INDEX_SUFFIX in segment.suffixes:
-                data = places.read(segment.place(filenames.TXN_INDEX_SUFFIX)) or b""
+                data = locations.read(segment.location(filenames.TXN_INDEX_SUFFIX)) or b""
                 found += transaction_index.parse(data)
         return [one for one in found if one.last_offset >= start and one.first_offset < end]
 
 
 def _first_true(
-    file: places.File, entries: Iterable[tuple[int, int]], stop: int
+    file: locations.File, entries: Iterable[tuple[int, int]], stop: int
 ) -> tuple[int, int] | None:
     """Return offset and position after the first batch that agrees with its index entry."""
     for offset, position in entries:
-        head = head_at(file, position, stop, check=True)
+        head = header_at(file, position, stop, check=True)
         if head is not None and head.last_offset == offset:
             return offset + 1, position + head.size
     return None
@@ -364,7 +364,7 @@ def _index_entries(segment: Segment) -> list[tuple[int, int]]:
     """Read the entries of a segment's index: (last offset of a batch, its position), ascending."""
     if filenames.OFFSET_INDEX_SUFFIX not in segment.suffixes:
         return []
-    data = places.read(segment.place(filenames.OFFSET_INDEX_SUFFIX)) or b""
+    data = locations.read(segment.location(filenames.OFFSET_INDEX_SUFFIX)) or b""
     entries: list[tuple[int, int]] = []
     last_offset, last_position = -1, -1
     for relative, position in zip(*offset_index.parse(data), strict=True):
@@ -376,7 +376,7 @@ def _index_entries(segment: Segment) -> list[tuple[int, int]]:
 
 
 def _partition_times(log: Log) -> PartitionTimes | None:
-    data = places.read(places.join(log.directory, partition_times.FILE_NAME))
+    data = locations.read(locations.join(log.directory, partition_times.FILE_NAME))
     return None if data is None else partition_times.parse(data)
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pipeline.source import places
+from pipeline.source import locations
 from pipeline.source.append_times import UNKNOWN, AppendTimes
+from pipeline.source.batch_headers import HEADER_SIZE, size_at
 from pipeline.source.columns import LAST_OFFSET, NOTHING_KNOWN, POSITION, Columns
-from pipeline.source.heads import HEAD_SIZE, size_at
 from pipeline.source.splits import READ_UNCOMMITTED, SourceError
 from protocol.records import columns as decoder
 from protocol.records.column_buffers import BATCH_FIELDS
@@ -36,7 +36,7 @@ from storage import filenames
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.source.append_times import ToldTimes
+    from pipeline.source.append_times import FetchedTimes
     from pipeline.source.splits import Part, Selection, Split
     from protocol.records.layout import Buffer
 
@@ -103,12 +103,12 @@ def read_file(split: Split, part: Part, options: Options) -> Iterator[Columns]:
     Raises SourceError if it is corrupt or gone, and OSError.
     """
     try:
-        with places.File(part.place) as file:
+        with locations.File(part.location) as file:
             _refuse_changed(part, file.size)
             yield from _read_part(split, part, file, options)
     except FileNotFoundError as error:
         raise SourceError(
-            f"{part.place} is gone since it was planned: retention or compaction took the segment"
+            f"{part.location} is gone since it was planned: retention or compaction took the segment"
         ) from error
 
 
@@ -116,7 +116,7 @@ def _refuse_changed(part: Part, size: int) -> None:
     """Raise SourceError if a file is not the planned one, because positions would be wrong."""
     if size < max(part.file_size, part.end) or (not part.is_active and size != part.file_size):
         raise SourceError(
-            f"{part.place} has {size} bytes, and had {part.file_size} when it was planned: compaction"
+            f"{part.location} has {size} bytes, and had {part.file_size} when it was planned: compaction"
             " wrote it anew, or the log was cut; plan again"
         )
 
@@ -124,7 +124,9 @@ def _refuse_changed(part: Part, size: int) -> None:
 class Filling:
     """Fills buffers with record sets, and makes `Columns` of them."""
 
-    def __init__(self, split: Split, wanted: Wanted, append_times: AppendTimes | ToldTimes) -> None:
+    def __init__(
+        self, split: Split, wanted: Wanted, append_times: AppendTimes | FetchedTimes
+    ) -> None:
         """Begin empty. `wanted` and `append_times` may be changed between two record sets."""
         self._split = split
         self.append_times = append_times
@@ -174,7 +176,7 @@ def _where(split: Split) -> str:
     """Return the location of a split for messages."""
     if split.part is None:
         return f"{split.topic}-{split.partition} of {split.brokers}"
-    return split.part.place
+    return split.part.location
 
 
 def broken(split: Split, error: BrokenBatch, origin: int) -> SourceError:
@@ -188,16 +190,18 @@ def broken(split: Split, error: BrokenBatch, origin: int) -> SourceError:
 def _append_times(part: Part) -> AppendTimes:
     ending = filenames.LOG_SUFFIX
     path, mark, options = (
-        part.place.partition("?") if places.is_uri(part.place) else (part.place, "", "")
+        part.location.partition("?") if locations.is_uri(part.location) else (part.location, "", "")
     )
-    place = path.removesuffix(ending) + filenames.APPEND_TIMES_SUFFIX + mark + options
-    data = places.read(place)
+    location = path.removesuffix(ending) + filenames.APPEND_TIMES_SUFFIX + mark + options
+    data = locations.read(location)
     if data is None:
         return NOTHING_KNOWN
     return AppendTimes(data, part.base_offset, part.append_times_until)
 
 
-def _read_part(split: Split, part: Part, file: places.File, options: Options) -> Iterator[Columns]:
+def _read_part(
+    split: Split, part: Part, file: locations.File, options: Options
+) -> Iterator[Columns]:
     filling = Filling(split, options.wanted(split), _append_times(part))
     position, chunk = part.start, _CHUNK
     while position < part.end:
@@ -232,7 +236,7 @@ def _read_part(split: Split, part: Part, file: places.File, options: Options) ->
 
 
 def _cut_short(
-    split: Split, part: Part, file: places.File, position: int, data: bytes
+    split: Split, part: Part, file: locations.File, position: int, data: bytes
 ) -> SourceError:
     offset = int.from_bytes(data[:8], "big", signed=True) if len(data) >= 8 else "unknown"
     return SourceError(
@@ -241,11 +245,11 @@ def _cut_short(
     )
 
 
-def _pass_over(file: places.File, position: int, end: int, low_time: int) -> int:
+def _pass_over(file: locations.File, position: int, end: int, low_time: int) -> int:
     """Return the position of the first batch whose header does not prove it older than a time."""
     while position < end:
-        head = file.read_at(position, min(HEAD_SIZE, end - position))
-        if len(head) < HEAD_SIZE or head[16] != 2 or size_at(head) < HEAD_SIZE:
+        head = file.read_at(position, min(HEADER_SIZE, end - position))
+        if len(head) < HEADER_SIZE or head[16] != 2 or size_at(head) < HEADER_SIZE:
             break
         if int.from_bytes(head[35:43], "big", signed=True) >= low_time:
             break
@@ -255,7 +259,7 @@ def _pass_over(file: places.File, position: int, end: int, low_time: int) -> int
     return position
 
 
-def _is_unused(file: places.File, position: int, end: int) -> bool:
+def _is_unused(file: locations.File, position: int, end: int) -> bool:
     """Return whether there are only zeros from a position on: preallocated space."""
     while position < end:
         data = file.read_at(position, min(_CHUNK, end - position))

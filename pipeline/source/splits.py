@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from pipeline.source import places
+from pipeline.source import locations
 from storage import filenames
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class Segment:
     size: int
     suffixes: frozenset[str]
 
-    def place(self, suffix: str = filenames.LOG_SUFFIX) -> str:
-        """Return the place of one of its files."""
-        return places.join(self.directory, filenames.segment_file(self.base_offset, suffix))
+    def location(self, suffix: str = filenames.LOG_SUFFIX) -> str:
+        """Return the location of one of its files."""
+        return locations.join(self.directory, filenames.segment_file(self.base_offset, suffix))
 
 
 @dataclass(slots=True)
@@ -82,9 +82,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a segment: complete batches from position `start` to `end` of the file `place`."""
+    """A part of a segment: complete batches from position `start` to `end` of the file `location`."""
 
-    place: str
+    location: str
     base_offset: int
     start: int
     end: int

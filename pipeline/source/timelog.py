@@ -104,8 +104,8 @@ def _roots() -> tuple[str, ...]:
 
     import protocol
 
-    (place,) = protocol.__path__
-    return (str(Path(place).parent),)
+    (directory,) = protocol.__path__
+    return (str(Path(directory).parent),)
 
 
 def _enter(roots: Sequence[str]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.source import places
-from pipeline.source.heads import HEAD_SIZE, size_at
+from pipeline.source import locations
+from pipeline.source.batch_headers import HEADER_SIZE, size_at
 from protocol.errors import CorruptMessage
 from protocol.records.batch import scan
 from storage import filenames
@@ -55,14 +55,14 @@ def last_stable_offset(log: Log, end: int) -> int:
 def _snapshot_before(log: Log, end: int) -> tuple[int, dict[int, int]]:
     """Return the offset of the newest readable snapshot, and the transactions open there."""
     for offset in sorted((each for each in log.snapshots if each <= end), reverse=True):
-        place = places.join(
+        location = locations.join(
             log.directory, filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)
         )
-        data = places.read(place)
+        data = locations.read(location)
         if data is None:
             continue
         try:
-            producers = producer_snapshots.parse(place, data, _NEVER)
+            producers = producer_snapshots.parse(location, data, _NEVER)
         except producer_snapshots.SnapshotError:
             continue
         return offset, {
@@ -75,7 +75,7 @@ def _snapshot_before(log: Log, end: int) -> tuple[int, dict[int, int]]:
 
 def _batches(segment: Segment) -> Iterator[Batch]:
     """Yield the headers of a segment's batches, up to the first incomplete one."""
-    with places.File(segment.place()) as file:
+    with locations.File(segment.location()) as file:
         position, chunk = 0, _CHUNK
         while position < file.size:
             data = file.read_at(position, chunk)
@@ -87,7 +87,7 @@ def _batches(segment: Segment) -> Iterator[Batch]:
             if batches:
                 position += batches[-1].position + batches[-1].size
                 chunk = _CHUNK
-            elif position + len(data) >= file.size or len(data) < HEAD_SIZE:
+            elif position + len(data) >= file.size or len(data) < HEADER_SIZE:
                 return
             else:
                 chunk = max(size_at(data), 2 * chunk)

@@ -20,11 +20,11 @@ from tidelog.cli.shared import (
     confirm,
     counted,
     instants,
+    print_json,
+    print_lines,
+    print_table,
     run,
     size_of,
-    tell,
-    tell_json,
-    tell_table,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _OWN = "topic"  # the source of a setting of the topic itself
 _DELETING = ("retention.", "cleanup.policy", "log.retention.", "log.cleanup.policy")
 
 
-class Doomed(NamedTuple):
+class Deletion(NamedTuple):
     """What the next round of retention would delete of a topic only because of the change."""
 
     topic: str
@@ -110,11 +110,11 @@ def _configs(options: argparse.Namespace) -> None:
     elif wrong := [name for name in names if "=" in name]:
         raise CommandError(f"{wrong[0]}: unset takes names alone", USAGE)
     with Cluster(options.broker) as cluster:
-        told = alter(cluster, topic, changes, options)
+        answer = alter(cluster, topic, changes, options)
         if options.json:
-            tell_json(told)
-        elif told["changed"]:
-            tell(f"Changed {topic or 'the broker'}: {_listed(changes)}.")
+            print_json(answer)
+        elif answer["changed"]:
+            print_lines(f"Changed {topic or 'the broker'}: {_listed(changes)}.")
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:
@@ -148,9 +148,9 @@ def _show(
         and not (options.changed and entry.source == "default")
     ]
     if options.json:
-        tell_json({"topic": topic, "settings": {entry.name: as_json(entry) for entry in shown}})
+        print_json({"topic": topic, "settings": {entry.name: as_json(entry) for entry in shown}})
         return
-    tell_table(
+    print_table(
         ("setting", "value", "from", "default", "meaning"),
         [
             (
@@ -200,23 +200,23 @@ def alter(
     """
     _check_unset(cluster, topic, changes)
     cluster.alter(topic, changes, validate_only=True)
-    doomed = _doomed(cluster, topic, changes, options)
-    if doomed is None:
+    deletions = _deletions(cluster, topic, changes, options)
+    if deletions is None:
         sentence = (
             f"nobody can tell what {_listed(changes)} would delete, because no HTTP port of this "
             f"broker answers at {options.http}"
         )
         refusal = f"{sentence}: name it with --http, or add --yes"
     else:
-        going = f"for good {'; '.join(map(str, doomed))}" if doomed else "nothing more"
+        going = f"for good {'; '.join(map(str, deletions))}" if deletions else "nothing more"
         sentence = f"with {_listed(changes)} the next round of retention deletes {going}"
         refusal = f"{sentence}: add --yes to change it, --dry-run to look only"
     sentence = f"{sentence[0].upper()}{sentence[1:]}."
     if options.dry_run:
         if not options.json:
-            tell(sentence)
+            print_lines(sentence)
     else:
-        if doomed != []:
+        if deletions != []:
             confirm(
                 f"{sentence} Change it?",
                 refusal=refusal,
@@ -228,7 +228,7 @@ def alter(
         "topic": topic,
         "changes": changes,
         "changed": not options.dry_run,
-        "deletes": None if doomed is None else [each._asdict() for each in doomed],
+        "deletes": None if deletions is None else [each._asdict() for each in deletions],
     }
 
 
@@ -243,9 +243,9 @@ def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
                 raise CommandError(f"there is no setting {name}", USAGE)
 
 
-def _doomed(
+def _deletions(
     cluster: Cluster, topic: str | None, changes: Changes, options: argparse.Namespace
-) -> list[Doomed] | None:
+) -> list[Deletion] | None:
     """Returns what the changes would delete, by topic; None if unknown. Raises CommandError."""
     if not any(name.startswith(_DELETING) for name in changes):
         return []
@@ -256,13 +256,13 @@ def _doomed(
         effective = _own(entries, changes) if topic else _inherited(entries, changes)
         if effective:
             try:
-                doomed = _preview(options.http, each, effective)
+                deletion = _preview(options.http, each, effective)
             except CommandError as error:
                 if error.status == USAGE:
                     raise
                 return None
-            if doomed is not None:
-                found.append(doomed)
+            if deletion is not None:
+                found.append(deletion)
     return found
 
 
@@ -295,15 +295,15 @@ def _inherited(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
     return found
 
 
-def _preview(address: str, topic: Topic, settings: Mapping[str, str]) -> Doomed | None:
+def _preview(address: str, topic: Topic, settings: Mapping[str, str]) -> Deletion | None:
     """Returns what is deleted only with these settings; None if nothing. Raises CommandError."""
     query = [("set", f"{name}={value}") for name, value in settings.items()]
-    told = ask(address, "topics", topic.name, "explain", query=query)
-    if told["topic_id"] != topic.topic_id:
+    answer = ask(address, "topics", topic.name, "explain", query=query)
+    if answer["topic_id"] != topic.topic_id:
         raise CommandError(f"what answers at {address} is another broker")
     sums = dict.fromkeys(("segments", "records", "bytes"), 0)
     policies: set[str] = set()
-    for partition in told["partitions"]:
+    for partition in answer["partitions"]:
         if "error" in partition:
             raise CommandError(f"{topic.name}-{partition['partition']}: {partition['message']}")
         for name in sums:
@@ -311,4 +311,4 @@ def _preview(address: str, topic: Topic, settings: Mapping[str, str]) -> Doomed 
         policies.update(partition["going"]["policies"])
     if sums["bytes"] <= 0 and sums["records"] <= 0:
         return None
-    return Doomed(topic.name, **sums, policies=tuple(sorted(policies)))
+    return Deletion(topic.name, **sums, policies=tuple(sorted(policies)))

@@ -151,8 +151,8 @@ def _spans(
     elif start.time_ms not in UNSAYABLE_MS:
         begin = {**cluster.offsets(name, numbers, start.time_ms)}
     elif is_here:
-        told = ask(options.http, "topics", name, "offsets", query=[("at", str(start.time_ms))])
-        begin = {row["partition"]: row.get("offset") for row in told["partitions"]}
+        answer = ask(options.http, "topics", name, "offsets", query=[("at", str(start.time_ms))])
+        begin = {row["partition"]: row.get("offset") for row in answer["partitions"]}
     else:
         raise CommandError(
             f"Kafka's protocol cannot look {start.time_ms} ms up, and no HTTP port of this broker "

@@ -19,12 +19,12 @@ from tidelog.cli.shared import (
     add_topic,
     confirm,
     counted,
+    print_json,
+    print_lines,
+    print_table,
     run,
     shown,
     size_of,
-    tell,
-    tell_json,
-    tell_table,
 )
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _delete(options: argparse.Namespace) -> None:
     plans = [_plan(found["topic"], row, ends[row["partition"]]) for row in found["partitions"]]
     going = [plan for plan in plans if plan.records]
     if not options.json:
-        _tell(found, plans)
+        _print_plans(found, plans)
     done = bool(going) and not options.dry_run
     if done:
         what = f"{_sum(going)} of {found['topic']}"
@@ -92,7 +92,7 @@ def _delete(options: argparse.Namespace) -> None:
         )
         _delete_records(options.broker, found, {plan.partition: plan.offset for plan in going})
     if options.json:
-        tell_json(
+        print_json(
             {
                 "topic": found["topic"],
                 "deleted": done,
@@ -109,7 +109,7 @@ def _delete(options: argparse.Namespace) -> None:
             }
         )
     elif done:
-        tell("", f"Deleted: {_sum(going)}.")
+        print_lines("", f"Deleted: {_sum(going)}.")
 
 
 def _delete_records(address: str, found: dict[str, Any], offsets: dict[int, int]) -> None:
@@ -144,13 +144,13 @@ def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:
     return Plan(number, start, offset, row["offsets_before"], row["bytes_before"], kept)
 
 
-def _tell(found: dict[str, Any], plans: Sequence[Plan]) -> None:
+def _print_plans(found: dict[str, Any], plans: Sequence[Plan]) -> None:
     name = "at" if "at_ms" in found else "appended_at"
     what = "with a time" if name == "at" else "appended"
-    tell(
+    print_lines(
         f"{found['topic']}: what comes before the first record {what} at or after {shown(found, name)}"
     )
-    tell("")
+    print_lines("")
     rows = [
         (
             str(plan.partition),
@@ -161,13 +161,13 @@ def _tell(found: dict[str, Any], plans: Sequence[Plan]) -> None:
         )
         for plan in plans
     ]
-    tell_table(
+    print_table(
         ("partition", "offsets", "records", "size", ""),
         rows,
         right=("partition", "records", "size"),
     )
     if not any(plan.records for plan in plans):
-        tell("", "Nothing to delete.")
+        print_lines("", "Nothing to delete.")
 
 
 def _sum(plans: Sequence[Plan]) -> str:

@@ -16,12 +16,12 @@ from tidelog.cli.shared import (
     ask,
     check_number,
     counted,
+    print_json,
+    print_lines,
+    print_table,
     run,
     shown,
     size_of,
-    tell,
-    tell_json,
-    tell_table,
 )
 
 if TYPE_CHECKING:
@@ -57,42 +57,50 @@ def _explain(options: argparse.Namespace) -> None:
         if not text.partition("=")[0].strip() or "=" not in text:
             raise CommandError(f"--set {text}: expected KEY=VALUE", USAGE)
     query = [("partition", options.partition), *(("set", text) for text in options.set)]
-    told = ask(options.http, "topics", options.topic, "explain", query=query)
+    answer = ask(options.http, "topics", options.topic, "explain", query=query)
     if options.json:
-        tell_json(told)
+        print_json(answer)
         return
-    settings = ", ".join(f"{name}={value}" for name, value in told["settings"].items())
-    tell(f"{told['topic']} at {shown(told, 'now')}: {settings}")
-    for partition in told["partitions"]:
-        tell("")
-        _tell_partition(told, partition, with_reasons=options.why)
+    settings = ", ".join(f"{name}={value}" for name, value in answer["settings"].items())
+    print_lines(f"{answer['topic']} at {shown(answer, 'now')}: {settings}")
+    for partition in answer["partitions"]:
+        print_lines("")
+        _print_partition(answer, partition, with_reasons=options.why)
 
 
-def _tell_partition(told: dict[str, Any], partition: dict[str, Any], *, with_reasons: bool) -> None:
-    name = f"{told['topic']}-{partition['partition']}"
+def _print_partition(
+    answer: dict[str, Any], partition: dict[str, Any], *, with_reasons: bool
+) -> None:
+    name = f"{answer['topic']}-{partition['partition']}"
     if "error" in partition:
-        tell(f"{name}: {partition['error']}: {partition['message']}")
+        print_lines(f"{name}: {partition['error']}: {partition['message']}")
         return
     start, end = partition["log_start_offset"], partition["high_watermark"]
     no_append = "unknown" if partition["log_end_offset"] else "none"
-    tell(
+    print_lines(
         f"{name}: {counted(max(end - start, 0), 'record')} from {start} on, "
         f"{size_of(partition['size'])}; maxEventTime {shown(partition, 'max_event_time', 'none')}, "
         f"last append {shown(partition, 'last_append_time', no_append)}"
     )
     segments = partition["segments"]
-    tell("")
-    tell_table(_COLUMNS, [_row(segment) for segment in segments], right=("size",), wraps="goes")
+    print_lines("")
+    print_table(_COLUMNS, [_row(segment) for segment in segments], right=("size",), wraps="goes")
     if with_reasons:
-        tell("", *(f"{segment['base_offset']}: {segment['sentence']}" for segment in segments))
+        print_lines(
+            "", *(f"{segment['base_offset']}: {segment['sentence']}" for segment in segments)
+        )
     if any(segment["has_unknown_append_times"] for segment in segments):
-        tell("", "?: of some batches nobody knows when they were appended; the file's date counts.")
-    tell(
+        print_lines(
+            "", "?: of some batches nobody knows when they were appended; the file's date counts."
+        )
+    print_lines(
         "",
-        _going(partition["going"], f"With {_listed(told['preview'])}: " if told["preview"] else ""),
+        _going(
+            partition["going"], f"With {_listed(answer['preview'])}: " if answer["preview"] else ""
+        ),
     )
-    if told["preview"]:
-        tell(_going(partition["going_as_it_is"], "As it is: "))
+    if answer["preview"]:
+        print_lines(_going(partition["going_as_it_is"], "As it is: "))
 
 
 def _row(segment: dict[str, Any]) -> tuple[str, ...]:
@@ -108,7 +116,7 @@ def _row(segment: dict[str, Any]) -> tuple[str, ...]:
             shown(segment, "first_append_time", unknown) + doubt,
             shown(segment, "last_append_time", unknown) + doubt,
         ),
-        _fate(segment),
+        _deletion(segment),
     )
 
 
@@ -117,7 +125,7 @@ def _both(first: str, last: str) -> str:
     return first if first == last else f"{first}\n{last}"
 
 
-def _fate(segment: dict[str, Any]) -> str:
+def _deletion(segment: dict[str, Any]) -> str:
     """Returns when and by which policy a segment is deleted, or what keeps it."""
     held_by = segment["held_by"]
     if segment["policy"] is not None:

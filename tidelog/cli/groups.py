@@ -20,11 +20,11 @@ from tidelog.cli.shared import (
     add_actions,
     confirm,
     counted,
+    print_json,
+    print_lines,
+    print_table,
     run,
     span_of,
-    tell,
-    tell_json,
-    tell_table,
 )
 
 if TYPE_CHECKING:
@@ -79,11 +79,14 @@ def _list(options: argparse.Namespace) -> None:
     with Cluster(options.broker) as cluster:
         groups = cluster.group_names()
     if options.json:
-        tell_json([{"group": name, **told} for name, told in groups.items()])
+        print_json([{"group": name, **described} for name, described in groups.items()])
         return
-    tell_table(
+    print_table(
         ("group", "state", "kind"),
-        [(name, told["state"], told["protocol_type"]) for name, told in groups.items()],
+        [
+            (name, described["state"], described["protocol_type"])
+            for name, described in groups.items()
+        ],
     )
 
 
@@ -93,21 +96,21 @@ def _list(options: argparse.Namespace) -> None:
 def _describe(options: argparse.Namespace) -> None:
     with Cluster(options.broker) as cluster:
         names = options.groups or list(cluster.group_names())
-        told = []
+        measured = []
         for name in names:
             group, committed = cluster.group(name), cluster.committed(name)
             if group.state == "Dead" and not committed:
                 raise CommandError(f"there is no group {name}")
             assigned = [place for each in group.members for place in each.assigned or ()]
-            told.append((group, measure(cluster, options.http, committed, assigned)))
+            measured.append((group, measure(cluster, options.http, committed, assigned)))
     if options.json:
-        tell_json([_group_as_json(group, lags) for group, lags in told])
+        print_json([_group_as_json(group, lags) for group, lags in measured])
         return
-    for number, (group, lags) in enumerate(told):
+    for number, (group, lags) in enumerate(measured):
         if number:
-            tell("")
-        _tell_group(group)
-        _tell_lags(group, lags)
+            print_lines("")
+        _print_group(group)
+        _print_lags(group, lags)
 
 
 def _readers(group: Group) -> dict[TopicPartition, Member]:
@@ -144,16 +147,16 @@ def _group_as_json(group: Group, lags: Iterable[Lag]) -> dict[str, Any]:
     }
 
 
-def _tell_group(group: Group) -> None:
+def _print_group(group: Group) -> None:
     kind = ", ".join(each for each in (group.protocol_type, group.protocol) if each)
-    tell(
+    print_lines(
         f"{group.name}: {group.state}{f' ({kind})' if kind else ''}, "
         f"{counted(len(group.members), 'member')}, coordinator {group.coordinator}",
         "",
     )
     if not group.members:
         return
-    tell_table(
+    print_table(
         ("member", "client", "instance", "host", "reads"),
         [
             (each.member_id, each.client_id, each.instance_id or "", each.host, _reads(each))
@@ -161,7 +164,7 @@ def _tell_group(group: Group) -> None:
         ],
         wraps="reads",
     )
-    tell("")
+    print_lines("")
 
 
 def _reads(member: Member) -> str:
@@ -174,12 +177,12 @@ def _reads(member: Member) -> str:
     return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items()) or "-"
 
 
-def _tell_lags(group: Group, lags: Sequence[Lag]) -> None:
+def _print_lags(group: Group, lags: Sequence[Lag]) -> None:
     if not lags:
-        tell("It has committed nothing.")
+        print_lines("It has committed nothing.")
         return
     readers = _readers(group)
-    tell_table(
+    print_table(
         (
             "topic",
             "partition",
@@ -207,7 +210,7 @@ def _tell_lags(group: Group, lags: Sequence[Lag]) -> None:
         f"No lag by {by} time: {why}." for lag in lags for by, why in sorted(lag.unknown.items())
     }
     if notes:
-        tell("", *sorted(notes))
+        print_lines("", *sorted(notes))
 
 
 def _span(span_ms: int | None) -> str:
@@ -251,13 +254,13 @@ def _delete(options: argparse.Namespace) -> None:
             declined="nothing was deleted",
             yes=options.yes,
         )
-        told = cluster.delete_groups(list(dict.fromkeys(options.groups)))
-    done = [name for name, refused in told.items() if refused is None]
+        refusals = cluster.delete_groups(list(dict.fromkeys(options.groups)))
+    done = [name for name, refused in refusals.items() if refused is None]
     if options.json:
-        tell_json([{"group": name, "deleted": name in done} for name in told])
+        print_json([{"group": name, "deleted": name in done} for name in refusals])
     elif done:
-        tell(f"Deleted {', '.join(done)}.")
-    if refused := [each for each in told.values() if each is not None]:
+        print_lines(f"Deleted {', '.join(done)}.")
+    if refused := [each for each in refusals.values() if each is not None]:
         raise CommandError("; ".join(refused), FAILED)
 
 
@@ -276,7 +279,7 @@ def _delete_offsets(options: argparse.Namespace) -> None:
         )
         cluster.delete_offsets(options.group, places)
     if options.json:
-        tell_json(
+        print_json(
             {
                 "group": options.group,
                 "partitions": [
@@ -286,7 +289,7 @@ def _delete_offsets(options: argparse.Namespace) -> None:
             }
         )
     else:
-        tell(f"Forgotten: {what}.")
+        print_lines(f"Forgotten: {what}.")
 
 
 def _committed_there(

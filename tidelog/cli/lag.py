@@ -80,7 +80,7 @@ def measure(
     }
     firsts = {place: first for place, first in firsts.items() if first < ends[place]}
     is_here = bool(firsts) and cluster.is_at(http, next(iter(firsts))[0]) is not None
-    times = _told(http, firsts) if is_here else _fetched(cluster, firsts, ends)
+    times = _times_over_http(http, firsts) if is_here else _fetched(cluster, firsts, ends)
     here = cluster.is_at(http, next(iter(firsts))[0]) if is_here else None
     now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
     lags = []
@@ -110,8 +110,8 @@ def _ends(
         wanted.setdefault(topic, []).append(number)
     there = {topic.name: topic for topic in cluster.topics() if topic.name in wanted}
     found: tuple[dict[TopicPartition, int], dict[TopicPartition, int]] = ({}, {})
-    for name, told in there.items():
-        numbers = [each.number for each in told.partitions if each.number in wanted[name]]
+    for name, described in there.items():
+        numbers = [each.number for each in described.partitions if each.number in wanted[name]]
         for ends, at in zip(found, (EARLIEST, LATEST), strict=True):
             offsets = cluster.offsets(name, numbers, at)
             ends.update({(name, number): offset for number, offset in offsets.items()})
@@ -145,13 +145,15 @@ def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> La
 # --- the times of the first unread record ---------------------------------------------------------
 
 
-def _told(http: str, firsts: Mapping[TopicPartition, int]) -> dict[TopicPartition, _Times]:
+def _times_over_http(
+    http: str, firsts: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, _Times]:
     """Returns the times that the HTTP port reports."""
     found: dict[TopicPartition, _Times] = {}
     for (topic, number), first in firsts.items():
         path = ("topics", topic, "partitions", str(number), "records", str(first), "times")
         try:
-            told = ask(http, *path, query=[("next", "true")])
+            answer = ask(http, *path, query=[("next", "true")])
         except CommandError as error:
             if error.name == "OFFSET_OUT_OF_RANGE":
                 found[topic, number] = _Nothing()
@@ -160,7 +162,9 @@ def _told(http: str, firsts: Mapping[TopicPartition, int]) -> dict[TopicPartitio
             else:
                 raise
             continue
-        found[topic, number] = Unread(told["offset"], told["timestamp_ms"], told["append_time_ms"])
+        found[topic, number] = Unread(
+            answer["offset"], answer["timestamp_ms"], answer["append_time_ms"]
+        )
     return found
 
 

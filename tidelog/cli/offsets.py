@@ -14,11 +14,11 @@ from tidelog.cli.shared import (
     add_topic,
     ask,
     check_number,
+    print_json,
+    print_lines,
+    print_table,
     run,
     shown,
-    tell,
-    tell_json,
-    tell_table,
 )
 
 if TYPE_CHECKING:
@@ -72,19 +72,19 @@ def look_up(options: argparse.Namespace, at: str | None, appended_at: str | None
 
 
 def _offsets(options: argparse.Namespace) -> None:
-    told = look_up(options, options.at, options.appended_at)
+    answer = look_up(options, options.at, options.appended_at)
     if options.json:
-        tell_json(told)
+        print_json(answer)
     elif options.at is None and options.appended_at is None:
-        _tell_ends(told)
+        _print_ends(answer)
     else:
-        _tell_found(told)
+        _print_found(answer)
 
 
-def _tell_ends(told: dict[str, Any]) -> None:
+def _print_ends(answer: dict[str, Any]) -> None:
     columns = ("partition", "", "offset", "record time", "append time")
     rows = []
-    for row in told["partitions"]:
+    for row in answer["partitions"]:
         number = str(row["partition"])
         if "error" in row:
             rows.append((number, row["error"], row["message"], "", ""))
@@ -93,7 +93,7 @@ def _tell_ends(told: dict[str, Any]) -> None:
             rows.append((number, *_found(what, row[what])))
             number = ""
         rows.append(("", "end", str(row["end_offset"]), "", ""))
-    tell_table(columns, rows, right=("partition", "offset"))
+    print_table(columns, rows, right=("partition", "offset"))
 
 
 def _found(what: str, found: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -103,14 +103,14 @@ def _found(what: str, found: dict[str, Any]) -> tuple[str, str, str, str]:
     return what, str(found["offset"]), *times
 
 
-def _tell_found(told: dict[str, Any]) -> None:
+def _print_found(answer: dict[str, Any]) -> None:
     name, verb = (
-        ("at", "at or after") if "at_ms" in told else ("appended_at", "appended at or after")
+        ("at", "at or after") if "at_ms" in answer else ("appended_at", "appended at or after")
     )
-    tell(f"{told['topic']}: the first record {verb} {shown(told, name)}", "")
+    print_lines(f"{answer['topic']}: the first record {verb} {shown(answer, name)}", "")
     columns = ("partition", "offset", "record time", "append time", "log start", "end")
     rows: list[tuple[str, ...]] = []
-    for row in told["partitions"]:
+    for row in answer["partitions"]:
         if "error" in row:
             rows.append((str(row["partition"]), row["error"], row["message"], "", "", ""))
             continue
@@ -122,9 +122,9 @@ def _tell_found(told: dict[str, Any]) -> None:
             _, offset, *times = _found("", row)
         ends = (str(row["log_start_offset"]), str(row["end_offset"]))
         rows.append((str(row["partition"]), offset if offset != "-" else "none", *times, *ends))
-    tell_table(columns, rows, right=("partition", "offset", "log start", "end"))
-    if any(row.get("unknown") for row in told["partitions"]):
-        tell(
+    print_table(columns, rows, right=("partition", "offset", "log start", "end"))
+    if any(row.get("unknown") for row in answer["partitions"]):
+        print_lines(
             "",
             "?: nobody knows when what lies there was appended; the answer is there, or right behind it.",
         )
@@ -149,30 +149,30 @@ def run_times(options: argparse.Namespace) -> int:
 def _times(options: argparse.Namespace) -> None:
     check_number("PARTITION", options.partition)
     path = ("topics", options.topic, "partitions", options.partition, "records", options.offset)
-    told = ask(options.http, *path, "times")
+    answer = ask(options.http, *path, "times")
     if options.json:
-        tell_json(told)
+        print_json(answer)
         return
     own = {
         "data": "none: the record has no time",
         "control": "none: it marks the end of a transaction",
         "absent": "none: compaction has removed the record",
-    }[told["kind"]]
+    }[answer["kind"]]
     rows = [
-        ("record time", shown(told, "timestamp", own), _ms(told, "timestamp")),
+        ("record time", shown(answer, "timestamp", own), _ms(answer, "timestamp")),
         (
             "append time",
-            shown(told, "append_time", "unknown: nobody knows when it was appended"),
-            _ms(told, "append_time"),
+            shown(answer, "append_time", "unknown: nobody knows when it was appended"),
+            _ms(answer, "append_time"),
         ),
     ]
-    kind = f" ({told['timestamp_type']})" if told["timestamp_type"] else ""
-    tell_table(
-        (f"{told['topic']}-{told['partition']}, offset {told['offset']}{kind}", "", "ms"),
+    kind = f" ({answer['timestamp_type']})" if answer["timestamp_type"] else ""
+    print_table(
+        (f"{answer['topic']}-{answer['partition']}, offset {answer['offset']}{kind}", "", "ms"),
         rows,
         right=("ms",),
     )
 
 
-def _ms(told: dict[str, Any], name: str) -> str:
-    return "" if told[f"{name}_ms"] is None else str(told[f"{name}_ms"])
+def _ms(answer: dict[str, Any], name: str) -> str:
+    return "" if answer[f"{name}_ms"] is None else str(answer[f"{name}_ms"])

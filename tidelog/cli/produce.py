@@ -33,8 +33,8 @@ from tidelog.cli.shared import (
     add_http,
     bar,
     counted,
+    print_lines,
     run,
-    tell,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _produce(options: argparse.Namespace) -> None:
             f"{mistake} (written before it: {counted(sender.produced, 'record')})", USAGE
         )
     sender.tell_errors()
-    tell(f"Produced {counted(sender.produced, 'record')} to {options.topic}.")
+    print_lines(f"Produced {counted(sender.produced, 'record')} to {options.topic}.")
 
 
 class _Reader:
@@ -169,8 +169,8 @@ class _Reader:
     def _now(self) -> int:
         """Returns the broker's time if its HTTP port answers, else this machine's."""
         with Cluster(self._options.broker) as cluster:
-            told = cluster.is_at(self._options.http, self._options.topic)
-        return time.time_ns() // 1_000_000 if told is None else int(told["at_ms"])
+            answer = cluster.is_at(self._options.http, self._options.topic)
+        return time.time_ns() // 1_000_000 if answer is None else int(answer["at_ms"])
 
 
 class _Sender:

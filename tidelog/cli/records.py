@@ -95,7 +95,7 @@ def to_json(seen: Seen, topic: str, *, with_append_time: bool) -> str:
     """Returns a consumed record as one line, without the end of the line."""
     to_iso = instants().to_iso
     time = None if seen.timestamp_ms == NO_TIMESTAMP else seen.timestamp_ms
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "topic": topic,
         "partition": seen.partition,
         "offset": seen.offset,
@@ -106,12 +106,12 @@ def to_json(seen: Seen, topic: str, *, with_append_time: bool) -> str:
         else ("LogAppendTime" if seen.is_log_append_time else "CreateTime"),
     }
     if with_append_time:
-        told["append_time_ms"] = seen.append_time_ms
-        told["append_time"] = to_iso(seen.append_time_ms)
-    told["key"] = _to_json(seen.key)
-    told["value"] = _to_json(seen.value)
-    told["headers"] = [[name, _to_json(value)] for name, value in seen.headers]
-    return json.dumps(told, ensure_ascii=False)
+        fields["append_time_ms"] = seen.append_time_ms
+        fields["append_time"] = to_iso(seen.append_time_ms)
+    fields["key"] = _to_json(seen.key)
+    fields["value"] = _to_json(seen.value)
+    fields["headers"] = [[name, _to_json(value)] for name, value in seen.headers]
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def _to_json(data: bytes | None) -> str | dict[str, str] | None:
@@ -129,39 +129,43 @@ def from_json(line: bytes, read_time: Callable[[str | int], int]) -> Record:
     Raises ValueError and CommandError.
     """
     try:
-        told = json.loads(line)
+        fields = json.loads(line)
     except ValueError as error:
         raise ValueError(f"is no JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(fields, dict):
         raise ValueError('is no record: expected {"key": ..., "value": ...}')
-    if unknown := sorted(set(told) - _KNOWN):
+    if unknown := sorted(set(fields) - _KNOWN):
         raise ValueError(f"{unknown[0]!r} is nothing that a record has")
     return Record(
-        _from_json("key", told.get("key")),
-        _from_json("value", told.get("value")),
-        _headers(told.get("headers")),
-        _time(told, read_time),
-        _partition(told.get("partition")),
+        _from_json("key", fields.get("key")),
+        _from_json("value", fields.get("value")),
+        _headers(fields.get("headers")),
+        _time(fields, read_time),
+        _partition(fields.get("partition")),
     )
 
 
-def _from_json(what: str, told: object) -> bytes | None:
-    if told is None:
+def _from_json(what: str, value: object) -> bytes | None:
+    if value is None:
         return None
     try:
-        if isinstance(told, str):
-            return told.encode()
-        if isinstance(told, dict) and list(told) == ["base64"] and isinstance(told["base64"], str):
-            return base64.b64decode(told["base64"], validate=True)
+        if isinstance(value, str):
+            return value.encode()
+        if (
+            isinstance(value, dict)
+            and list(value) == ["base64"]
+            and isinstance(value["base64"], str)
+        ):
+            return base64.b64decode(value["base64"], validate=True)
     except ValueError:  # half of a surrogate pair, or not base64
-        raise ValueError(f"{what}: {json.dumps(told)[:80]} stands for no bytes") from None
+        raise ValueError(f"{what}: {json.dumps(value)[:80]} stands for no bytes") from None
     raise ValueError(f'{what}: expected a text, null or {{"base64": "..."}}')
 
 
-def _headers(told: object) -> list[tuple[str, bytes | None]]:
-    if told is None:
+def _headers(value: object) -> list[tuple[str, bytes | None]]:
+    if value is None:
         return []
-    pairs = list(told.items()) if isinstance(told, dict) else told
+    pairs = list(value.items()) if isinstance(value, dict) else value
     if not isinstance(pairs, list):
         raise ValueError("headers: expected pairs of name and value")
     found = []
@@ -173,11 +177,11 @@ def _headers(told: object) -> list[tuple[str, bytes | None]]:
     return found
 
 
-def _time(told: Mapping[str, object], read_time: Callable[[str | int], int]) -> int | None:
+def _time(fields: Mapping[str, object], read_time: Callable[[str | int], int]) -> int | None:
     for name in ("timestamp_ms", "timestamp"):
-        if name not in told:
+        if name not in fields:
             continue
-        value = told[name]
+        value = fields[name]
         if value is None:
             return NO_TIMESTAMP
         if isinstance(value, bool) or not isinstance(value, int | str):
@@ -186,12 +190,12 @@ def _time(told: Mapping[str, object], read_time: Callable[[str | int], int]) -> 
     return None
 
 
-def _partition(told: object) -> int | None:
-    if told is None:
+def _partition(value: object) -> int | None:
+    if value is None:
         return None
-    if isinstance(told, bool) or not isinstance(told, int) or not 0 <= told < 2**31:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
         raise ValueError("partition: expected a number from 0 on")
-    return told
+    return value
 
 
 # --- format strings -------------------------------------------------------------------------------

@@ -22,9 +22,9 @@ from tidelog.cli.shared import (
     USAGE,
     CommandError,
     ask,
-    tell,
-    tell_json,
-    tell_table,
+    print_json,
+    print_lines,
+    print_table,
 )
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def reset(cluster: Cluster, wanted: Wanted, options: argparse.Namespace) -> None
     plans = _plans(cluster, wanted, committed, options)
     if options.execute:
         cluster.commit(name, {plan.place: plan.offset for plan in plans})
-    _tell(name, plans, options)
+    _print_plans(name, plans, options)
 
 
 def _check(wanted: Wanted, options: argparse.Namespace) -> None:
@@ -159,9 +159,9 @@ def _places(
             listed.setdefault(topic, []).append(number)
         wanted = {**listed}
     found = []
-    for told in cluster.topics(list(wanted)):
-        name, numbers = told.name, wanted[told.name]
-        there = [each.number for each in told.partitions]
+    for described in cluster.topics(list(wanted)):
+        name, numbers = described.name, wanted[described.name]
+        there = [each.number for each in described.partitions]
         for number in numbers or ():
             if number not in there:
                 raise CommandError(f"there is no partition {name}-{number}: it has {len(there)}")
@@ -253,8 +253,8 @@ def _at_time(
         )
     found = {}
     for topic in dict.fromkeys(topic for topic, _ in places):
-        told = ask(options.http, "topics", topic, "offsets", query=[(name, str(at))])
-        for row in told["partitions"]:
+        answer = ask(options.http, "topics", topic, "offsets", query=[(name, str(at))])
+        for row in answer["partitions"]:
             if (topic, row["partition"]) in places:
                 found[topic, row["partition"]] = _row(topic, row)
     return found
@@ -306,7 +306,7 @@ def _from_file(path: str, group: str) -> dict[TopicPartition, tuple[int, str]]:
 # --- output ---------------------------------------------------------------------------------------
 
 
-def _tell(name: str, plans: Sequence[Plan], options: argparse.Namespace) -> None:
+def _print_plans(name: str, plans: Sequence[Plan], options: argparse.Namespace) -> None:
     if options.export:
         csv.writer(sys.stdout, lineterminator="\n").writerows(
             (*plan.place, plan.offset) for plan in plans
@@ -316,7 +316,7 @@ def _tell(name: str, plans: Sequence[Plan], options: argparse.Namespace) -> None
                 sys.stderr.write(f"{plan.place[0]}-{plan.place[1]}: {plan.note}\n")
         return
     if options.json:
-        tell_json(
+        print_json(
             {
                 "group": name,
                 "executed": options.execute,
@@ -333,7 +333,7 @@ def _tell(name: str, plans: Sequence[Plan], options: argparse.Namespace) -> None
             }
         )
         return
-    tell_table(
+    print_table(
         ("topic", "partition", "committed", "new", ""),
         [
             (
@@ -347,4 +347,6 @@ def _tell(name: str, plans: Sequence[Plan], options: argparse.Namespace) -> None
         ],
         right=("partition", "committed", "new"),
     )
-    tell("", f"{name} goes on there." if options.execute else "Nothing was changed: add --execute.")
+    print_lines(
+        "", f"{name} goes on there." if options.execute else "Nothing was changed: add --execute."
+    )

@@ -189,17 +189,17 @@ def check_address(option: str, address: str) -> None:
 # --- output --------------------------------------------------------------------------------------
 
 
-def tell_json(told: Any) -> None:
+def print_json(value: Any) -> None:
     """Prints one line of JSON."""
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(value) + "\n")
 
 
-def tell(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Prints lines of text."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
-def tell_table(
+def print_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
@@ -234,12 +234,12 @@ def tell_table(
     console.print(table, width=max(width, needed), soft_wrap=False)
 
 
-def shown(told: dict[str, Any], name: str, missing: str = "-") -> str:
+def shown(answer: dict[str, Any], name: str, missing: str = "-") -> str:
     """Returns a time as text for people; in milliseconds if it is outside the calendar."""
-    if told[f"{name}_ms"] is None:
+    if answer[f"{name}_ms"] is None:
         return missing
-    text: str | None = told[name]
-    return str(told[f"{name}_ms"]) if text is None else text.replace(".000Z", "Z")
+    text: str | None = answer[name]
+    return str(answer[f"{name}_ms"]) if text is None else text.replace(".000Z", "Z")
 
 
 def size_of(count: int) -> str:

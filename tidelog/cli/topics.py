@@ -17,11 +17,11 @@ from tidelog.cli.shared import (
     add_actions,
     confirm,
     counted,
+    print_json,
+    print_lines,
+    print_table,
     run,
     size_of,
-    tell,
-    tell_json,
-    tell_table,
 )
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ def _list(options: argparse.Namespace) -> None:
     with Cluster(options.broker) as cluster:
         topics = cluster.topics()
     if options.json:
-        tell_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
+        print_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
         return
-    tell_table(
+    print_table(
         ("topic", "partitions", "id", ""),
         [
             (
@@ -108,14 +108,14 @@ def _named(topic: Topic) -> dict[str, Any]:
 
 def _describe(options: argparse.Namespace) -> None:
     with Cluster(options.broker) as cluster:
-        told = [_described(cluster, topic) for topic in cluster.topics(options.topics or None)]
+        described = [_described(cluster, topic) for topic in cluster.topics(options.topics or None)]
     if options.json:
-        tell_json(told)
+        print_json(described)
         return
-    for number, topic in enumerate(told):
+    for number, topic in enumerate(described):
         if number:
-            tell("")
-        _tell_topic(topic)
+            print_lines("")
+        _print_topic(topic)
 
 
 def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
@@ -140,11 +140,11 @@ def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
     }
 
 
-def _tell_topic(topic: Mapping[str, Any]) -> None:
+def _print_topic(topic: Mapping[str, Any]) -> None:
     partitions = counted(len(topic["partitions"]), "partition")
     internal = ", internal" if topic["internal"] else ""
-    tell(f"{topic['topic']}: id {topic['topic_id']}, {partitions}{internal}", "")
-    tell_table(
+    print_lines(f"{topic['topic']}: id {topic['topic_id']}, {partitions}{internal}", "")
+    print_table(
         ("partition", "leader", "start", "end", "size"),
         [
             (
@@ -160,11 +160,11 @@ def _tell_topic(topic: Mapping[str, Any]) -> None:
         ],
         right=("partition", "leader", "start", "end", "size"),
     )
-    tell("")
+    print_lines("")
     if not topic["settings"]:
-        tell("Nobody has set anything: every setting is the default.")
+        print_lines("Nobody has set anything: every setting is the default.")
         return
-    tell_table(
+    print_table(
         ("setting", "value", "from", "default"),
         [
             (name, entry["value"] or "", entry["source"], entry["default"] or "")
@@ -180,10 +180,10 @@ def _create(options: argparse.Namespace) -> None:
         for name in options.topics:
             cluster.create_topic(name, count, settings)
             if not options.json:
-                tell(f"Created {name}.")
+                print_lines(f"Created {name}.")
         if options.json:
             topics = cluster.topics(options.topics)
-            tell_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
+            print_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
 
 
 def _count(text: str) -> int:
@@ -206,9 +206,9 @@ def _delete(options: argparse.Namespace) -> None:
         )
         cluster.delete_topics(names)
     if options.json:
-        tell_json([_named(topic) for topic in topics])
+        print_json([_named(topic) for topic in topics])
     else:
-        tell(f"Deleted {listed}.")
+        print_lines(f"Deleted {listed}.")
 
 
 def _own(topics: Iterable[Topic]) -> str:
@@ -225,7 +225,7 @@ def _alter(options: argparse.Namespace) -> None:
     changes: Changes = {**settings_of(options.set), **dict.fromkeys(options.unset)}
     if count is None and not changes:
         raise CommandError("nothing to alter: --partitions, --set or --unset", USAGE)
-    told = []
+    altered_topics = []
     with Cluster(options.broker) as cluster:
         topics = cluster.topics(options.topics)
         if own := _own(topics):
@@ -243,8 +243,8 @@ def _alter(options: argparse.Namespace) -> None:
                 altered = alter(cluster, name, changes, options)
             if count is not None and changed:
                 cluster.add_partitions(name, count)
-            told.append(altered | {"partitions": count})
+            altered_topics.append(altered | {"partitions": count})
             if changed and not options.json:
-                tell(f"Changed {name}.")
+                print_lines(f"Changed {name}.")
     if options.json:
-        tell_json(told)
+        print_json(altered_topics)

@@ -231,8 +231,8 @@ class _TextPage:
                 cells = [_cell(item.fields[name]).rjust(w) for name, w in self._widths.items()]
                 self._out.write(f"  {'  '.join(cells)}\n")
             else:
-                told = " ".join(f"{name} {_cell(value)}" for name, value in item.fields.items())
-                self._out.write(f"    {item.kind}: {told}\n")
+                text = " ".join(f"{name} {_cell(value)}" for name, value in item.fields.items())
+                self._out.write(f"    {item.kind}: {text}\n")
 
     def _widen(self, rows: list[Row]) -> None:
         """Widens the table for more rows; a new column repeats the heading."""

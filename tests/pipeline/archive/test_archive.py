@@ -19,7 +19,7 @@ from pipeline.archive.manifests import Archive, Manifest, Range
 from pipeline.archive.store import Store
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
 from pipeline.runs.archive_run import covering
-from pipeline.source import places
+from pipeline.source import locations
 from pipeline.source.splits import Split
 from protocol.records.batch import Record, scan
 from protocol.records.batch import records as decoded
@@ -359,7 +359,7 @@ def test_any_file_system_of_pyarrow(root, monkeypatch):
         asked.append(place)
         return local, "/" + place.removeprefix("mem://").partition("?")[0]
 
-    monkeypatch.setattr(places, "system_of", system)
+    monkeypatch.setattr(locations, "system_of", system)
     place = f"mem://{str(root)[1:]}/far?region=x"
     assert archive(root, *SMALL) == OK
     there = ("--out", str(root / "runs"), "--master", "inline")
@@ -505,8 +505,8 @@ def test_compacted_is_what_was_there(root, capsys):
     assert len(tree(root)) == count
     assert action("compact", root, run="c") == OK
     assert contents(root) == before == expected(root)
-    places = [(one["partition"], one["event_date"]) for one in in_force(root)]
-    assert len(places) == len(set(places)) == len(tree(root)) < count
+    locations = [(one["partition"], one["event_date"]) for one in in_force(root)]
+    assert len(locations) == len(set(locations)) == len(tree(root)) < count
     assert action("verify", root) == OK
     assert "named by no manifest" not in capsys.readouterr().out
     assert action("compact", root, run="d") == OK

@@ -81,7 +81,7 @@ write = writing.write
 
 def dying(chunk, *, after):
     """Archive a chunk in a worker that is killed, once, after so many files."""
-    mark = Path(chunk.store.place).parent / f"died-{chunk.partition}-{chunk.start_offset}"
+    mark = Path(chunk.store.location).parent / f"died-{chunk.partition}-{chunk.start_offset}"
     left = iter(range(after))
     publish = Store.publish
 

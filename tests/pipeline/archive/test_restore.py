@@ -1,4 +1,4 @@
-"""Restoring to a broker: byte for byte what was archived; what is foreseen and refused; kills."""
+"""Restoring to a broker: byte for byte what was archived; predictions and refusals; kills."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline import cli
 from pipeline.archive.manifests import Archive
 from pipeline.archive.reading import ArchiveSource, Bounds, merged
 from pipeline.archive.store import Store
-from pipeline.engine import foreseen, planned
+from pipeline.engine import planned, prediction
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from pipeline.replay import offset_map, replay
 from pipeline.replay.delivery import POSITION, Delivery
@@ -174,13 +174,13 @@ def test_an_archive_that_is_not_sound_is_not_restored(broker, topic, tmp_path, c
     log_of(tmp_path, [(0, some(40, 4))])
     assert archive(tmp_path) == OK
     path = tmp_path / "archive" / "_manifest" / "one.json"
-    told = json.loads(path.read_text())
-    path.write_text(json.dumps({**told, "files": told["files"][1:]}))
+    predicted = json.loads(path.read_text())
+    path.write_text(json.dumps({**predicted, "files": predicted["files"][1:]}))
     how = ("--rename", f"t={topic}", "--create", *FOREVER)
     assert restore(tmp_path, broker.bootstrap, *how) == FAILED
     assert "is not sound: t-0: 40 records were read" in capsys.readouterr().err
-    path.write_text(json.dumps(told))
-    (tmp_path / "archive" / told["files"][0]["path"]).unlink()
+    path.write_text(json.dumps(predicted))
+    (tmp_path / "archive" / predicted["files"][0]["path"]).unlink()
     assert restore(tmp_path, broker.bootstrap, *how) == FAILED
     assert "is gone, and a manifest names it" in capsys.readouterr().err
 
@@ -210,7 +210,7 @@ def test_stamps_are_kept_where_that_is_said(broker, topic, tmp_path, capsys):
     )
 
 
-# --- what is foreseen -----------------------------------------------------------------------------
+# --- predictions ----------------------------------------------------------------------------------
 
 
 def test_what_retention_would_delete_is_told_and_then_deleted(topic, tmp_path, capsys):
@@ -258,10 +258,10 @@ def test_what_the_window_would_refuse_is_told(broker, topic, tmp_path, capsys):
 @pytest.mark.parametrize("rules", ["tidelog", "kafka"])
 def test_what_avoids_a_deletion(rules):
     own = {"retention.ms": str(7 * DAY_MS), "segment.bytes": "100000"}
-    policies = foreseen.policies_of(own, rules)
+    policies = prediction.policies_of(own, rules)
 
-    def told(times, own=policies):
-        found = foreseen.foresee(
+    def predicted(times, own=policies):
+        found = prediction.predict(
             [np.array(times, np.int64)],
             own,
             window=(NOW - 30 * DAY_MS, NOW),
@@ -269,17 +269,17 @@ def test_what_avoids_a_deletion(rules):
             batch_bytes=10_000,
             now_ms=NOW,
         )
-        return foreseen.together([found, found], own)
+        return prediction.combined([found, found], own)
 
-    old = told([NOW - 40 * DAY_MS, NOW - 20 * DAY_MS, -1, NOW + 1][:2])
+    old = predicted([NOW - 40 * DAY_MS, NOW - 20 * DAY_MS, -1, NOW + 1][:2])
     assert (old.records, old.too_old, old.too_new, old.deleted) == (4, 2, 0, 4)
     assert ("retention.ms=-1" in old.remedies, len(old.remedies)) == (True, 2 - (rules == "kafka"))
-    soon = told([NOW - 7 * DAY_MS + 3_600_000])
+    soon = predicted([NOW - 7 * DAY_MS + 3_600_000])
     assert soon.deleted == 2
-    fresh = told([NOW - DAY_MS, -1, NOW + 1])
+    fresh = predicted([NOW - DAY_MS, -1, NOW + 1])
     assert (fresh.deleted, fresh.remedies, fresh.without_time, fresh.too_new) == (0, (), 2, 2)
-    both = foreseen.policies_of({**own, "retention.bytes": "50000"}, rules)
-    many = told([NOW - 40 * DAY_MS] * 300, both)
+    both = prediction.policies_of({**own, "retention.bytes": "50000"}, rules)
+    many = predicted([NOW - 40 * DAY_MS] * 300, both)
     assert many.deleted == 600
     assert len(many.remedies) == 1
     assert "retention.bytes=-1" in many.remedies[0]
@@ -287,11 +287,11 @@ def test_what_avoids_a_deletion(rules):
 
 
 def test_the_forecast_is_that_of_the_log(monkeypatch):
-    """Planted: a log that is foreseen without its times."""
-    own = foreseen.policies_of({"retention.ms": str(30 * DAY_MS)}, "tidelog")
+    """Planted: a log that is predicted without its times."""
+    own = prediction.policies_of({"retention.ms": str(30 * DAY_MS)}, "tidelog")
     how = {"window": (0, NOW), "record_bytes": 10, "batch_bytes": 100, "now_ms": NOW}
     times = [np.array([5, 6, 7], np.int64)]
-    assert foreseen.foresee(times, own, **how).deleted[foreseen.AS_IS] == 3
+    assert prediction.predict(times, own, **how).deleted[prediction.AS_IS] == 3
     real = planned.log_of
     monkeypatch.setattr(
         planned,
@@ -300,7 +300,7 @@ def test_the_forecast_is_that_of_the_log(monkeypatch):
             *given[:2], [one._replace(largest=NOW) for one in given[2]], *given[3:]
         ),
     )
-    assert foreseen.foresee(times, own, **how).deleted[foreseen.AS_IS] == 0
+    assert prediction.predict(times, own, **how).deleted[prediction.AS_IS] == 0
 
 
 # --- merging --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.engine import audit, lateness, pieces, tables
+from pipeline.engine import audit, lateness, partial_audits, tables
 from pipeline.engine.audit import UNKNOWN, Auditor, Settings, Times
 from storage.time.arrivals import MISTAKEN_UNITS, find_unit_mismatch
 
@@ -66,22 +66,22 @@ def cut(rows, sizes):
     return parts
 
 
-def audited(rows, splits, chunks, head, most=pieces.MOST_SPANS, rules=RULES):
+def audited(rows, splits, chunks, head, most=partial_audits.MOST_SPANS, rules=RULES):
     """The audit of a log cut into splits, each read in chunks."""
 
     def read(part, carry=None):
         auditor = Auditor(rules, carry, head)
         for chunk in cut(part, chunks):
             auditor.note(columns(chunk))
-        piece = pieces.piece("t", 0, part[0][0], auditor)
-        return pickle.loads(pickle.dumps(piece))
+        partial_audit = partial_audits.partial_audit("t", 0, part[0][0], auditor)
+        return pickle.loads(pickle.dumps(partial_audit))
 
     parts = cut(rows, splits)
     found = [read(part) for part in parts]
-    for again in pieces.to_read_again(found):
+    for again in partial_audits.to_read_again(found):
         found[again.number] = read(parts[again.number], again.carry)
-    assert not pieces.to_read_again(found)
-    return pieces.partition_audit(found, rules, most)
+    assert not partial_audits.to_read_again(found)
+    return partial_audits.partition_audit(found, rules, most)
 
 
 def recount(rows, rules=RULES):
@@ -194,7 +194,7 @@ def test_long_spans_are_the_same_for_any_cut(rows, one, other, most):
     assert as_counter(whole.tables.late.cells) == as_counter(parts.tables.late.cells)
     assert as_counter(whole.tables.delays).total() == as_counter(whole.producers).total()
     level = whole.tables.level
-    assert len(whole.tables.hours) <= most or level == len(pieces.SPAN_HOURS) - 1
+    assert len(whole.tables.hours) <= most or level == len(partial_audits.SPAN_HOURS) - 1
     assert as_counter(whole.producers) == as_counter(parts.producers)
 
 
@@ -235,8 +235,8 @@ def test_a_live_log_is_read_once_and_one_that_steps_back_again():
         for part in parts:
             auditor = Auditor(RULES)
             auditor.note(columns(part))
-            found.append(pieces.piece("t", 0, part[0][0], auditor))
-        return [each.number for each in pieces.to_read_again(found)]
+            found.append(partial_audits.partial_audit("t", 0, part[0][0], auditor))
+        return [each.number for each in partial_audits.to_read_again(found)]
 
     assert again(cut(live, [10_000])) == []
     assert again([*cut(live, [10_000]), old[:10_000]]) == [3]
@@ -293,7 +293,7 @@ def wrong_margin(self, *given):
 FUTURE = Auditor._future
 MISTAKES = {
     "the largest time before a piece is forgotten": (
-        pieces,
+        partial_audits,
         "carries",
         lambda found: [None] * len(found),
     ),

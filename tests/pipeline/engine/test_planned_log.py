@@ -1,4 +1,4 @@
-"""The log that is foreseen is the log that comes, and so is what retention deletes of it."""
+"""the predicted log is the log that comes, and so is what retention deletes of it."""
 
 import uuid
 
@@ -56,15 +56,15 @@ def test_it_is_the_log_that_comes(tmp_path_factory, own, times):
     assert [(s.base_offset, s.end_offset, s.size) for s in log.segments] == [
         (s.base_offset, s.tail.end_offset, s.tail.size) for s in partition.segments
     ]
-    for foreseen, segment in zip(log.segments, partition.segments, strict=True):
+    for prediction, segment in zip(log.segments, partition.segments, strict=True):
         for name in ("first", "largest", "event", "aging", "has_missing", "last_append"):
-            assert getattr(foreseen.times, name) == getattr(segment.times, name), name
+            assert getattr(prediction.times, name) == getattr(segment.times, name), name
     assert log.max_event_time == partition.max_event_time
     rounds = [NOW, NOW + HOUR + 1, NOW + 8 * DAY]
-    told = whatif.judge(log, whatif.Policy("now", config), rounds)
+    predicted = whatif.judge(log, whatif.Policy("now", config), rounds)
     for now in rounds:
         gone = [(each.base_offset, each.policy) for each in partition.retainer.apply_retention(now)]
-        assert gone == [(e.base_offset, e.policy) for e in told.deleted if e.at_ms == now]
+        assert gone == [(e.base_offset, e.policy) for e in predicted.deleted if e.at_ms == now]
     partition.close()
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config import BrokerConfig, topic_config
-from pipeline import retained
+from pipeline import retention_inputs
 from pipeline.engine import whatif
-from pipeline.engine.whatif import Future, PolicyError, Retained
+from pipeline.engine.whatif import Future, LogSegment, PolicyError
 from protocol.errors import CorruptMessage
 from protocol.records.batch import Record, build
 from storage.log.partition import Partition
@@ -46,9 +46,11 @@ def written(directory, appends, *, close=True, producer=None, **own):
 
 
 def read(path, now_ms=NOW, margin_ms=0):
-    place = retained.Place("t", 0, path)
+    partition = retention_inputs.PartitionDirectory("t", 0, path)
     slack = EVENT_SLACK_MS
-    return retained.read(place, event_slack_ms=slack, now_ms=now_ms, margin_ms=margin_ms)
+    return retention_inputs.read(
+        partition, event_slack_ms=slack, now_ms=now_ms, margin_ms=margin_ms
+    )
 
 
 def judged(log, text, moments, **more):
@@ -103,7 +105,7 @@ def test_records_appended_after_a_moment_are_counted(runs, unknown, moment):
             appended.append((offset, now))
         times += [now] * count
         offset += count
-    segment = Retained(0, offset, 100, SegmentTimes(), tuple(appended), 60)
+    segment = LogSegment(0, offset, 100, SegmentTimes(), tuple(appended), 60)
     expected = sum((60 if time is None else time) > moment for time in times)
     assert segment.appended_after(moment) == expected
 
@@ -214,7 +216,7 @@ def test_nothing_is_changed_by_reading(tmp_path, left):
 
 def test_a_segment_that_goes_while_it_is_read_is_not_missed(tmp_path, monkeypatch):
     path, _ = written(tmp_path, [(NOW + i, [NOW, NOW]) for i in range(4)])
-    retain, seen = retained._retained, []
+    retain, seen = retention_inputs._described, []
 
     def and_one_goes(segment, future_ms):
         seen.append(segment.base_offset)
@@ -225,11 +227,11 @@ def test_a_segment_that_goes_while_it_is_read_is_not_missed(tmp_path, monkeypatc
                 file.unlink()
         return retain(segment, future_ms)
 
-    monkeypatch.setattr(retained, "_retained", and_one_goes)
+    monkeypatch.setattr(retention_inputs, "_described", and_one_goes)
     log = read(path)
     assert [segment.base_offset for segment in log.segments] == [4, 6]
     assert log.log_start_offset == 4
-    monkeypatch.setattr(retained, "_retained", lambda *_: path.joinpath("none").stat())
+    monkeypatch.setattr(retention_inputs, "_described", lambda *_: path.joinpath("none").stat())
     with pytest.raises(FileNotFoundError):
         read(path)
 
@@ -283,7 +285,7 @@ def test_what_compaction_left_empty_goes_with_what_follows():
         if size:
             times.note(append, append, number, False, append, append)
             times.note_append(append)
-        return Retained(number, number + 1, size, times, (), append)
+        return LogSegment(number, number + 1, size, times, (), append)
 
     kept = [segment(0, 100, NOW), segment(1, 0, NOW), segment(2, 100, NOW + HOUR)]
     log = whatif.Log("t", 0, (*kept, segment(3, 100, NOW + DAY)), 0, 4, None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import retained
+from pipeline import retention_inputs
 from pipeline.engine import whatif
 from protocol.records.batch import Record, build
 from storage.log.partition import Partition
@@ -55,8 +55,8 @@ def told(log, policy, rounds):
 def read(directory, config, now_ms=START):
     """What is known of the log in a directory `<topic>-<partition>`."""
     topic, _, number = directory.name.rpartition("-")
-    place = retained.Place(topic, int(number), directory)
-    return retained.read(place, event_slack_ms=event_slack(config), now_ms=now_ms)
+    partition = retention_inputs.PartitionDirectory(topic, int(number), directory)
+    return retention_inputs.read(partition, event_slack_ms=event_slack(config), now_ms=now_ms)
 
 
 def lived(row, directory, *, stopped, change=None):

@@ -12,7 +12,7 @@ from confluent_kafka.admin import (
 )
 
 from client import EARLIEST, Client
-from pipeline import retained
+from pipeline import retention_inputs
 from pipeline.engine import whatif
 from protocol.records.batch import Record, build
 from storage.time.event_time import EVENT_SLACK_MS
@@ -80,8 +80,10 @@ def test_kafka_deletes_what_was_told(brisk_kafka):
         for topic, (batches, _) in TOPICS.items():
             fill(client, topic, batches, now_ms)
         for topic, (_, own) in TOPICS.items():
-            place = retained.Place(topic, 0, brisk_kafka.log_dir / f"{topic}-0")
-            log = retained.read(place, event_slack_ms=EVENT_SLACK_MS, now_ms=now_ms)
+            partition = retention_inputs.PartitionDirectory(
+                topic, 0, brisk_kafka.log_dir / f"{topic}-0"
+            )
+            log = retention_inputs.read(partition, event_slack_ms=EVENT_SLACK_MS, now_ms=now_ms)
             policy = whatif.policy_of("k", {k: str(v) for k, v in own.items()}, "kafka")
             told[topic] = whatif.judge(log, policy, [now_ms]).rounds[0].first_offset
         assert starts(client) == dict.fromkeys(TOPICS, 0)

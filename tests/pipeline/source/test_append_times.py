@@ -13,7 +13,7 @@ from pipeline import cli
 from pipeline.errors import OK
 from pipeline.source import brokers
 from pipeline.source.access import plan, read
-from pipeline.source.append_times import UNKNOWN, Answer, ToldTimes
+from pipeline.source.append_times import UNKNOWN, Answer, FetchedTimes
 from pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
 from pipeline.source.reading import Options
 from pipeline.source.splits import LOG_END, Selection
@@ -37,34 +37,36 @@ def at(told, *offsets):
 class TestTold:
     def test_an_entry_holds_up_to_the_next(self):
         answer = Answer(103, 112, ((100, entries((2, 7), (5, 8), (9, 8), (11, 10))),))
-        assert at(ToldTimes((answer,)), *range(103, 112)) == [7, 7, 8, 8, 8, 8, 8, 8, 10]
+        assert at(FetchedTimes((answer,)), *range(103, 112)) == [7, 7, 8, 8, 8, 8, 8, 8, 10]
 
     def test_before_the_first_entry_and_the_answer_nothing_is_known(self):
-        told = ToldTimes((Answer(103, 112, ((100, entries((5, 8))),)),))
+        told = FetchedTimes((Answer(103, 112, ((100, entries((5, 8))),)),))
         assert at(told, 0, 102, 103, 104, 105) == [None, None, None, None, 8]
-        assert at(ToldTimes(), 0, 1) == [None, None]
-        assert at(ToldTimes((Answer(0, 9, ()),)), 0, 8) == [None, None]
+        assert at(FetchedTimes(), 0, 1) == [None, None]
+        assert at(FetchedTimes((Answer(0, 9, ()),)), 0, 8) == [None, None]
 
     def test_an_unknown_time_ends_a_known_one(self):
-        told = ToldTimes((Answer(0, 9, ((0, entries((0, 7), (3, UNKNOWN), (6, 9))),)),))
+        told = FetchedTimes((Answer(0, 9, ((0, entries((0, 7), (3, UNKNOWN), (6, 9))),)),))
         assert at(told, *range(9)) == [7, 7, 7, None, None, None, 9, 9, 9]
 
     def test_a_segment_that_knows_nothing_ends_the_one_before(self):
-        told = ToldTimes((Answer(0, 40, ((0, entries((0, 7))), (20, b""), (30, entries((0, 9))))),))
+        told = FetchedTimes(
+            (Answer(0, 40, ((0, entries((0, 7))), (20, b""), (30, entries((0, 9))))),)
+        )
         assert at(told, 0, 19, 20, 29, 30, 39) == [7, 7, None, None, 9, 9]
 
     def test_answers_follow_one_another(self):
         first = Answer(0, 10, ((0, entries((0, 7), (8, 9))),))
         silent = Answer(10, 20, ())
         third = Answer(20, 30, ((0, entries((8, 9), (25, 11))),))
-        told = ToldTimes().and_then(first).and_then(silent).and_then(third)
+        told = FetchedTimes().with_answer(first).with_answer(silent).with_answer(third)
         offsets = (0, 8, 9, 10, 19, 20, 24, 25, 29)
         assert at(told, *offsets) == [7, 9, 9, None, None, 9, 9, 11, 11]
-        assert at(told.of_the_last(), *offsets) == [None] * 5 + [9, 9, 11, 11]
+        assert at(told.of_last_answer(), *offsets) == [None] * 5 + [9, 9, 11, 11]
 
     def test_an_answer_tells_of_what_it_has_alone(self):
         first = Answer(4, 10, ((0, entries((0, 6), (2, 7), (50, 9))),))
-        told = ToldTimes((first, Answer(10, 20, ())))
+        told = FetchedTimes((first, Answer(10, 20, ())))
         assert at(told, 3, 4, 9, 10, 19, 50, 60) == [None, 7, 7, None, None, None, None]
 
     @pytest.mark.parametrize(
@@ -74,11 +76,11 @@ class TestTold:
     )
     def test_behind_an_entry_that_cannot_be_nothing_is_known(self, bad):
         data = entries((0, 7), (3, 8), bad, (7, 10))
-        told = ToldTimes((Answer(0, 20, ((0, data), (12, entries((0, 11))))),))
+        told = FetchedTimes((Answer(0, 20, ((0, data), (12, entries((0, 11))))),))
         assert at(told, 0, 2, 3, 4, 7, 11, 12, 19) == [7, 7, 8, None, None, None, 11, 11]
 
     def test_half_an_entry_is_none(self):
-        told = ToldTimes((Answer(0, 20, ((0, entries((0, 7), (3, 8))[:-1]),)),))
+        told = FetchedTimes((Answer(0, 20, ((0, entries((0, 7), (3, 8))[:-1]),)),))
         assert at(told, 0, 3) == [7, 7]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from pipeline.source import logs, places, reading
+from pipeline.source import locations, logs, reading
 from pipeline.source.access import plan, read
 from pipeline.source.columns import LAST_OFFSET, POSITION, SIZE
 from pipeline.source.reading import HEADERS, TIMES, Options
@@ -93,7 +93,7 @@ def test_batches_know_where_they_lie(written, split_bytes, monkeypatch):
     for split in plan(Selection(upto=LOG_END, split_bytes=split_bytes), logs=[str(written)]):
         for columns in read(split, Options(depth=HEADERS, batch_bytes=1000)):
             rows = columns.batches[:, [POSITION, SIZE, LAST_OFFSET]].tolist()
-            found += [(split.part.place, *row) for row in rows]
+            found += [(split.part.location, *row) for row in rows]
     assert found == [
         (str(log), batch.position, batch.size, batch.last_offset)
         for log in segments(written / "t-0")
@@ -456,11 +456,13 @@ def test_a_broken_batch_is_named_with_its_place(written):
     batch = scan(bytes(data))[2]
     data[batch.position + batch.size - 1] ^= 1
     log.write_bytes(data)
-    place = f"{log}: the batch at byte {batch.position} (offset {batch.base_offset}) fails its CRC"
+    location = (
+        f"{log}: the batch at byte {batch.position} (offset {batch.base_offset}) fails its CRC"
+    )
     for split_bytes in (300, 1 << 30):
         with pytest.raises(SourceError) as caught:
             read_all(written, Selection(upto=LOG_END, split_bytes=split_bytes))
-        assert str(caught.value) == place
+        assert str(caught.value) == location
 
 
 def test_a_closed_segment_that_was_cut_is_an_error(written):
@@ -564,16 +566,16 @@ def test_any_file_system_of_pyarrow(written):
 
     local = fs.LocalFileSystem()
 
-    def system(place):
+    def system(location):
         Remote.opened += 1
-        return local, "/" + place.removeprefix("mem://").partition("?")[0]
+        return local, "/" + location.removeprefix("mem://").partition("?")[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(places, "system_of", system)
+        patch.setattr(locations, "system_of", system)
         root = f"mem://{str(written)[1:]}?region=x"
-        assert places.base_name(places.join(root, "t-0")) == "t-0"
+        assert locations.base_name(locations.join(root, "t-0")) == "t-0"
         found = read_all(root, Selection(upto=LOG_END, split_bytes=500))
-        assert read_all(places.join(root, "t-0")) == expected
+        assert read_all(locations.join(root, "t-0")) == expected
     assert found == expected
     assert Remote.opened > 10
 

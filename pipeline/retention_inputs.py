@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.engine.whatif import Future, Log, Retained
+from pipeline.engine.whatif import Future, Log, LogSegment
 from protocol.errors import CorruptMessage
 from protocol.records.batch import find_time
 from storage import checkpoints, filenames
@@ -35,7 +35,7 @@ _MS_PER_NS = 1_000_000
 _TRIES = 5
 
 
-class Place(NamedTuple):
+class PartitionDirectory(NamedTuple):
     """A partition in a log directory."""
 
     topic: str
@@ -43,17 +43,19 @@ class Place(NamedTuple):
     directory: Path
 
 
-def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[Place]:
+def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[PartitionDirectory]:
     """List the partitions of the wanted topics. Raises OSError."""
     found = []
     for path in log_directory.iterdir():
         named = filenames.parse_partition_directory(path.name)
         if named is not None and path.is_dir() and wants(named[0]):
-            found.append(Place(*named, path))
+            found.append(PartitionDirectory(*named, path))
     return sorted(found)
 
 
-def read(place: Place, *, event_slack_ms: int, now_ms: int, margin_ms: int = 0) -> Log:
+def read(
+    partition: PartitionDirectory, *, event_slack_ms: int, now_ms: int, margin_ms: int = 0
+) -> Log:
     """Read the facts about one partition. Raises OSError and CorruptMessage.
 
     `event_slack_ms`: how far beyond its append time an event time counts, where it is read from the
@@ -61,12 +63,12 @@ def read(place: Place, *, event_slack_ms: int, now_ms: int, margin_ms: int = 0) 
     """
     for _ in range(_TRIES - 1):
         with contextlib.suppress(FileNotFoundError):
-            return _read(place, event_slack_ms, now_ms, margin_ms)
-    return _read(place, event_slack_ms, now_ms, margin_ms)
+            return _read(partition, event_slack_ms, now_ms, margin_ms)
+    return _read(partition, event_slack_ms, now_ms, margin_ms)
 
 
-def _read(place: Place, event_slack_ms: int, now_ms: int, margin_ms: int) -> Log:
-    directory = place.directory
+def _read(partition: PartitionDirectory, event_slack_ms: int, now_ms: int, margin_ms: int) -> Log:
+    directory = partition.directory
     log_directory = directory.parent
     was_clean = (log_directory / filenames.CLEAN_SHUTDOWN_FILE).exists()
     known = partition_times.read(directory)
@@ -75,14 +77,16 @@ def _read(place: Place, event_slack_ms: int, now_ms: int, margin_ms: int) -> Log
         doubt_from = segments[0].base_offset if known is None else known.covered_offset
         for segment in segments:
             segment.doubt_from = doubt_from
-    start = _log_start(log_directory, place, known)
-    retained = tuple(_retained(segment, now_ms + margin_ms) for segment in segments)
+    start = _log_start(log_directory, partition, known)
+    segments_read = tuple(_described(segment, now_ms + margin_ms) for segment in segments)
     largest = None if known is None else known.max_event_time
-    for each in retained:
+    for each in segments_read:
         largest = later(each.times.event, largest)
-    end_offset = retained[-1].end_offset if retained else start
-    first = retained[0].base_offset if retained else start
-    return Log(place.topic, place.partition, retained, max(start, first), end_offset, largest)
+    end_offset = segments_read[-1].end_offset if segments_read else start
+    first = segments_read[0].base_offset if segments_read else start
+    return Log(
+        partition.topic, partition.partition, segments_read, max(start, first), end_offset, largest
+    )
 
 
 def _segments(
@@ -121,16 +125,18 @@ def _whole(segment: Segment, tail: Tail, size: int) -> Tail:
     return tail
 
 
-def _log_start(log_directory: Path, place: Place, known: PartitionTimes | None) -> int:
+def _log_start(
+    log_directory: Path, partition: PartitionDirectory, known: PartitionTimes | None
+) -> int:
     try:
         starts = checkpoints.read_offsets(log_directory / filenames.LOG_START_CHECKPOINT)
     except checkpoints.CheckpointError:
         starts = {}
-    start = starts.get((place.topic, place.partition), 0)
+    start = starts.get((partition.topic, partition.partition), 0)
     return start if known is None else max(start, known.log_start_offset)
 
 
-def _retained(segment: _Unchanged, future_ms: int) -> Retained:
+def _described(segment: _Unchanged, future_ms: int) -> LogSegment:
     times, size = segment.known_times
     if size < segment.tail.size:
         times.has_unknown |= segment.doubt_from < segment.tail.end_offset
@@ -142,7 +148,7 @@ def _retained(segment: _Unchanged, future_ms: int) -> Retained:
     future = None
     if times.largest is not None and times.largest > future_ms:
         future = _future(segment, times.largest, times.largest_offset)
-    return Retained(
+    return LogSegment(
         segment.base_offset,
         segment.tail.end_offset,
         segment.tail.size,

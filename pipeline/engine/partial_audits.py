@@ -61,7 +61,7 @@ class Tables:
         self.late.add(other.late)
 
 
-class Piece(NamedTuple):
+class PartialAudit(NamedTuple):
     """The result of one split, small enough to be sent to the driver."""
 
     topic: str
@@ -110,11 +110,11 @@ class Audit:
         self.tables.add(other.tables)
 
 
-def piece(topic: str, partition: int, start_offset: int, auditor: Auditor) -> Piece:
+def partial_audit(topic: str, partition: int, start_offset: int, auditor: Auditor) -> PartialAudit:
     """Return the counts of an auditor in a form that can be sent."""
     audit = Audit(auditor)
     audit.tables.bound()
-    return Piece(topic, partition, start_offset, audit, auditor.lateness)
+    return PartialAudit(topic, partition, start_offset, audit, auditor.lateness)
 
 
 class Again(NamedTuple):
@@ -124,7 +124,7 @@ class Again(NamedTuple):
     carry: int
 
 
-def to_read_again(pieces: Sequence[Piece]) -> list[Again]:
+def to_read_again(pieces: Sequence[PartialAudit]) -> list[Again]:
     """Return the pieces of one partition whose lateness their first records cannot decide."""
     return [
         Again(number, carry)
@@ -133,7 +133,7 @@ def to_read_again(pieces: Sequence[Piece]) -> list[Again]:
     ]
 
 
-def carries(pieces: Iterable[Piece]) -> list[int | None]:
+def carries(pieces: Iterable[PartialAudit]) -> list[int | None]:
     """Return the largest plausible time before each piece of one partition, in order."""
     found: list[int | None] = []
     largest: int | None = None
@@ -143,7 +143,9 @@ def carries(pieces: Iterable[Piece]) -> list[int | None]:
     return found
 
 
-def partition_audit(pieces: Sequence[Piece], settings: Settings, most: int = MOST_SPANS) -> Audit:
+def partition_audit(
+    pieces: Sequence[PartialAudit], settings: Settings, most: int = MOST_SPANS
+) -> Audit:
     """Add up all pieces of one partition, in order.
 
     Those of `to_read_again` must have been replaced.

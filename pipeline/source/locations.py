@@ -1,8 +1,8 @@
 """Files in a local directory, or below any URI that pyarrow supports (s3, gs, hdfs, file).
 
-A place is a string, so it can be sent to workers: a path, or `scheme://...`. The part after a `?`
+A location is a string, so it can be sent to workers: a path, or `scheme://...`. The part after a `?`
 holds options of the file system (`s3://bucket/logs?region=eu-west-1`); they remain at the end of
-every place below. Files are read by position. A local file that is unlinked while it is open can be
+every location below. Files are read by position. A local file that is unlinked while it is open can be
 read to its end.
 """
 
@@ -24,42 +24,42 @@ class Entry(NamedTuple):
     size: int
 
 
-def is_uri(place: str) -> bool:
-    """Return whether a place is a URI other than that of a local file."""
-    return "://" in place and not place.startswith(_FILE)
+def is_uri(location: str) -> bool:
+    """Return whether a location is a URI other than that of a local file."""
+    return "://" in location and not location.startswith(_FILE)
 
 
-def local(place: str) -> str:
-    """Return a local place as a path."""
-    return unquote(urlsplit(place).path) if place.startswith(_FILE) else place
+def local(location: str) -> str:
+    """Return a local location as a path."""
+    return unquote(urlsplit(location).path) if location.startswith(_FILE) else location
 
 
-def join(place: str, name: str) -> str:
-    """Return the place of a name below a directory."""
-    path, mark, options = place.partition("?") if is_uri(place) else (place, "", "")
+def join(location: str, name: str) -> str:
+    """Return the location of a name below a directory."""
+    path, mark, options = location.partition("?") if is_uri(location) else (location, "", "")
     return f"{path.rstrip('/')}/{name}{mark}{options}"
 
 
-def parent(place: str) -> str:
-    """Return the directory that contains a place."""
-    if not is_uri(place):
-        return os.path.dirname(os.path.abspath(local(place)))
-    path, mark, options = place.partition("?")
+def parent(location: str) -> str:
+    """Return the directory that contains a location."""
+    if not is_uri(location):
+        return os.path.dirname(os.path.abspath(local(location)))
+    path, mark, options = location.partition("?")
     return f"{path.rstrip('/').rpartition('/')[0]}{mark}{options}"
 
 
-def base_name(place: str) -> str:
-    """Return the last part of a place."""
-    path = place.partition("?")[0] if is_uri(place) else os.path.abspath(local(place))
+def base_name(location: str) -> str:
+    """Return the last part of a location."""
+    path = location.partition("?")[0] if is_uri(location) else os.path.abspath(local(location))
     return path.rstrip("/").rpartition("/")[2]
 
 
-def listed(place: str) -> list[Entry]:
+def listed(location: str) -> list[Entry]:
     """List a directory by name. Raises OSError if there is none."""
-    if is_uri(place):
-        return _listed_remotely(place)
+    if is_uri(location):
+        return _listed_remotely(location)
     entries = []
-    with os.scandir(local(place)) as found:
+    with os.scandir(local(location)) as found:
         for entry in found:
             try:
                 is_directory = entry.is_dir()
@@ -70,10 +70,10 @@ def listed(place: str) -> list[Entry]:
     return sorted(entries)
 
 
-def read(place: str) -> bytes | None:
+def read(location: str) -> bytes | None:
     """Read a small file; None if there is none. Raises OSError."""
     try:
-        with File(place) as file:
+        with File(location) as file:
             return file.read_at(0, file.size)
     except FileNotFoundError:
         return None
@@ -82,19 +82,19 @@ def read(place: str) -> bytes | None:
 class File:
     """A file open for reading by position. Raises OSError."""
 
-    __slots__ = ("_descriptor", "_remote", "place", "size")
+    __slots__ = ("_descriptor", "_remote", "location", "size")
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, location: str) -> None:
         """Open the file; `size` is its current size."""
-        self.place = place
+        self.location = location
         self._remote: Any = None
         self._descriptor = -1
-        if is_uri(place):
-            system, path = system_of(place)
+        if is_uri(location):
+            system, path = system_of(location)
             self._remote = system.open_input_file(path)
             self.size: int = self._remote.size()
         else:
-            self._descriptor = os.open(local(place), os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = os.open(local(location), os.O_RDONLY | os.O_CLOEXEC)
             self.size = os.fstat(self._descriptor).st_size
 
     @property
@@ -129,25 +129,25 @@ class File:
         self.close()
 
 
-def _listed_remotely(place: str) -> list[Entry]:
+def _listed_remotely(location: str) -> list[Entry]:
     from pyarrow import fs
 
-    system, path = system_of(place)
+    system, path = system_of(location)
     return sorted(
         Entry(found.base_name, found.type == fs.FileType.Directory, found.size or 0)
         for found in system.get_file_info(fs.FileSelector(path))
     )
 
 
-def system_of(place: str) -> tuple[Any, str]:
+def system_of(location: str) -> tuple[Any, str]:
     """Return the file system of a URI, and the path in it; also for writing."""
     from pyarrow import fs
 
-    path, mark, options = place.partition("?")
+    path, mark, options = location.partition("?")
     parts = urlsplit(path)
     system = _system_of(f"{parts.scheme}://{parts.netloc}/{mark}{options}")
     if system is None:
-        system, inner = fs.FileSystem.from_uri(place)
+        system, inner = fs.FileSystem.from_uri(location)
         return system, inner
     return system, f"{parts.netloc}{parts.path}".strip("/")
 

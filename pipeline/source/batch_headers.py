@@ -9,10 +9,10 @@ from protocol.records.batch import scan, verify
 from protocol.records.layout import PREFIX_SIZE
 
 if TYPE_CHECKING:
-    from pipeline.source.places import File
+    from pipeline.source.locations import File
     from protocol.records.layout import Batch
 
-HEAD_SIZE = 61  # enough for the header of any format
+HEADER_SIZE = 61  # enough for the header of any format
 _CHUNK = 4 << 20
 
 
@@ -21,7 +21,7 @@ def size_at(data: bytes) -> int:
     return PREFIX_SIZE + int.from_bytes(data[8:12], "big", signed=True)
 
 
-def head_at(file: File, position: int, end: int, *, check: bool) -> Batch | None:
+def header_at(file: File, position: int, end: int, *, check: bool) -> Batch | None:
     """Read the header of the batch at a position; None if no complete batch begins there.
 
     `end` is the end of the file's part. With `check` the whole batch is read, and a wrong CRC gives
@@ -29,7 +29,7 @@ def head_at(file: File, position: int, end: int, *, check: bool) -> Batch | None
     """
     if not 0 <= position <= end - PREFIX_SIZE:
         return None
-    data = file.read_at(position, min(HEAD_SIZE, end - position))
+    data = file.read_at(position, min(HEADER_SIZE, end - position))
     size = size_at(data)
     if len(data) < PREFIX_SIZE or size < PREFIX_SIZE or position + size > end:
         return None

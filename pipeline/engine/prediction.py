@@ -37,7 +37,7 @@ _REMEDIES: Final = (
 )
 
 
-class Foreseen(NamedTuple):
+class Prediction(NamedTuple):
     """The counts of one partition; `deleted` is within a day, for each policy."""
 
     records: int
@@ -49,7 +49,7 @@ class Foreseen(NamedTuple):
     deleted: Mapping[str, int]
 
 
-class Counted(NamedTuple):
+class TopicPrediction(NamedTuple):
     """The counts of several partitions together."""
 
     records: int
@@ -75,7 +75,7 @@ def policies_of(settings: Mapping[str, str], rules: Rules) -> tuple[Policy, ...]
 _KAFKAS: Final = frozenset({"retention.ms", "retention.bytes"})
 
 
-def foresee(
+def predict(
     times: Iterable[Ints],
     policies: Sequence[Policy],
     *,
@@ -83,7 +83,7 @@ def foresee(
     record_bytes: int,
     batch_bytes: int,
     now_ms: int,
-) -> Foreseen:
+) -> Prediction:
     """Count the records with these times, in the order in which they are written."""
     seen = _Seen(window)
     batch = max(1, batch_bytes // max(1, record_bytes))
@@ -94,7 +94,7 @@ def foresee(
         policy.name: sum(one.records for one in whatif.judge(log, policy, moments).deleted)
         for policy in policies
     }
-    return Foreseen(
+    return Prediction(
         seen.records,
         seen.without_time,
         seen.too_old,
@@ -105,13 +105,13 @@ def foresee(
     )
 
 
-def together(found: Sequence[Foreseen], policies: Sequence[Policy]) -> Counted:
+def combined(found: Sequence[Prediction], policies: Sequence[Policy]) -> TopicPrediction:
     """Add up the counts of a topic's partitions."""
     sums = {policy.name: sum(one.deleted[policy.name] for one in found) for policy in policies}
     remedies = tuple(name for name, gone in sums.items() if not gone and name not in {AS_IS, _ALL})
     if not remedies and not sums[_ALL]:
         remedies = (" and ".join(p.name for p in policies if p.name not in {AS_IS, _ALL}),)
-    return Counted(
+    return TopicPrediction(
         sum(one.records for one in found),
         sum(one.without_time for one in found),
         sum(one.too_old for one in found),
