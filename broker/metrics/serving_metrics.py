@@ -114,7 +114,7 @@ FAMILIES = (
     Family(
         "tidelog_unexpected_errors",
         COUNTER,
-        "Errors nobody foresaw",
+        "Unexpected errors",
         (),
         _count("unexpected_errors"),
     ),
@@ -205,7 +205,7 @@ FAMILIES = (
     Family(
         "tidelog_append_times_unknown_bytes",
         GAUGE,
-        "Bytes of segments in which nobody knows when some batch was appended",
+        "Bytes of segments in which the append time of some batch is unknown",
         _PARTITION,
         _of_partitions("unknown_append_bytes"),
     ),

@@ -211,7 +211,7 @@ FAMILIES = (
     Family(
         "tidelog_late_batches",
         COUNTER,
-        "Batches whose first event time lies behind the largest that came before it in its partition",
+        "Batches whose first event time is behind the largest that came before it in its partition",
         _TOPIC,
         _of_arrived("late_batches"),
     ),
@@ -225,7 +225,7 @@ FAMILIES = (
     Family(
         "tidelog_lateness_seconds",
         HISTOGRAM,
-        "How far late batches lie behind; only of topics that have any",
+        "How far late batches are behind; only of topics that have any",
         _TOPIC,
         _lateness,
     ),
@@ -246,7 +246,7 @@ FAMILIES = (
     Family(
         "tidelog_doomed_records",
         COUNTER,
-        "Records that arrived older than their retention keeps them, by the policy that deletes them; "
+        "Records that arrived older than their retention allows, by the policy that deletes them; "
         "counted where a whole batch is",
         ("topic", "policy"),
         _by_kind("expired_on_arrival"),

@@ -1,7 +1,7 @@
 """The dashboard of docker/grafana: sound as a file, and every panel's query answered by a real Prometheus.
 
 The Prometheus scrapes a real broker, under a load that has something for every panel: late records,
-doomed ones, refused ones, times in another unit, a clock that was ahead. Grafana itself is not run.
+expired ones, refused ones, times in another unit, a clock that was ahead. Grafana itself is not run.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Prometheus:
 
 TOPICS = {
     "steady": {},
-    "doomed": {"retention.ms": str(HOUR_MS)},
+    "expired": {"retention.ms": str(HOUR_MS)},
     "window": {"message.timestamp.difference.max.ms": str(HOUR_MS)},
     "ahead": {},
     "unknown": {},
@@ -238,7 +238,7 @@ def load(broker):
     """A bit of everything the panels show."""
     now_ms = broker.clock.now_ms()
     produce(broker, [("steady", now_ms), ("steady", now_ms - DAY_MS), ("steady", now_ms)])
-    produce(broker, [("doomed", now_ms - DAY_MS), ("window", now_ms - DAY_MS)])
+    produce(broker, [("expired", now_ms - DAY_MS), ("window", now_ms - DAY_MS)])
     produce(broker, [("steady", now_ms // 1000)])  # seconds
     consume(broker)
     lag(broker)
@@ -332,8 +332,8 @@ def test_the_numbers_are_those_of_the_load(prometheus):
     # A machine that stands still may make a scrape longer than Prometheus waits for it.
     eventually(lambda: value("Answering") == 1, PATIENCE_S, "a scrape that went well")
     assert value("Offline logs") == value("Unexpected errors") == 0
-    doomed = value("Doomed on arrival, by policy", topic="doomed", policy="retention.ms")
-    assert doomed == 2
+    expired = value("Expired on arrival, by policy", topic="expired", policy="retention.ms")
+    assert expired == 2
     assert value("Odd times", topic="window") == 2
     behind = {"group": "readers", "topic": "steady"}
     assert value("Group lag, in records", **behind) == 2
