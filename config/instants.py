@@ -57,7 +57,7 @@ def parse_instant(value: int | str, now_ms: int) -> int:
             "hours ago"
         )
     if not FIRST_MS <= found <= LAST_MS:
-        raise ValueError(f"{text!r} is beyond the times there are: 64 bits of milliseconds")
+        raise ValueError(f"{text!r} is outside the range of times: 64 bits of milliseconds")
     return found
 
 

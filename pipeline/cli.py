@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt as stop:
         number = signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT
         print(
-            f"tidelog pipeline {options.job}: stopped by {number.name}: the same --run again goes on",
+            f"tidelog pipeline {options.job}: stopped by {number.name}: repeat the same --run to continue",
             file=sys.stderr,
         )
         return _KILLED + number

@@ -29,7 +29,7 @@ __all__ = [
 
 Unit = Literal["s", "ms", "us", "ns", "iso"]
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
-"""How a column may tell its times."""
+"""The units in which a column may contain times."""
 
 _DAY_MS: Final = 86_400_000
 _CYCLE_YEARS: Final = 400  # after this the calendar repeats, with its weekdays
@@ -57,11 +57,11 @@ def parse_time(value: int | str, now_ms: int | None = None) -> int:
             raise ValueError(f"{text!r}{said}") from None
         found += (cycles - 5) * _CYCLE_MS
         if not FIRST_MS <= found <= LAST_MS:
-            raise ValueError(f"{text!r} is beyond the times there are: 64 bits of milliseconds")
+            raise ValueError(f"{text!r} is outside the range of times: 64 bits of milliseconds")
         return found
     if now_ms is None:
         if parse_instant(text, 0) != parse_instant(text, 1):
-            raise ValueError(f"{text!r} is told from now on: give an ISO time or milliseconds")
+            raise ValueError(f"{text!r} is relative to now: give an ISO time or milliseconds")
         return parse_instant(text, 0)
     return parse_instant(text, now_ms)
 
@@ -102,7 +102,7 @@ def to_ms(value: int | str, unit: Unit) -> int:
     except ValueError:
         raise ValueError(f"{value!r} is no whole number of {unit}") from None
     if not FIRST_MS <= found <= LAST_MS:
-        raise ValueError(f"{value!r} {unit} is beyond the times there are: 64 bits of milliseconds")
+        raise ValueError(f"{value!r} {unit} is outside the range of times: 64 bits of milliseconds")
     return found
 
 

@@ -53,8 +53,8 @@ class ControlClient:
         with self._lock:
             try:
                 self._connection.request(method, path, text, {"Content-Type": "application/json"})
-                answer = self._connection.getresponse()
-                status, answer = answer.status, json.loads(answer.read())
+                response = self._connection.getresponse()
+                status, answer = response.status, json.loads(response.read())
             except (OSError, http.client.HTTPException):
                 self._connection.close()  # a late answer would be taken for the next one
                 raise

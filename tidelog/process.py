@@ -133,9 +133,7 @@ class BrokerProcess:
     def clock(self) -> Clock:
         """The broker's clock. Raises BrokerFailed if it is the machine's clock."""
         if self.settings.get("clock") != "manual":
-            raise BrokerFailed(
-                'the broker lives by the machine\'s clock: start it with clock="manual"'
-            )
+            raise BrokerFailed('the broker uses the machine\'s clock: start it with clock="manual"')
         return Clock(self._asked(), self._store_clock)
 
     @property
@@ -154,7 +152,7 @@ class BrokerProcess:
         answer = self._asked().ask("POST", "/v1/sweep", {"topic": topic})
         if answer.get("forgotten"):
             warnings.warn(
-                f"{answer['forgotten']} deletions of earlier rounds are not told: sweep more often",
+                f"{answer['forgotten']} deletions of earlier rounds are no longer known: sweep more often",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 UNKNOWN: Final = -(2**63)
-"""An append time that nobody knows, as in `.appendtimes`."""
+"""An unknown append time, as in `.appendtimes`."""
 
 _MOST: Final = 2**63 - 1
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000

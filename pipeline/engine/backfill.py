@@ -65,7 +65,7 @@ def times_of(column: pa.Array, unit: Unit) -> pa.Array:
         numbers = column.cast(pa.int64(), safe=True)
     except pa.ArrowInvalid as error:
         raise PipelineError(
-            f"the time column has what is no whole number of {unit}: {error}"
+            f"the time column has a value that is not a whole number of {unit}: {error}"
         ) from error
     factor, divisor = _PER_UNIT[unit]
     values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
@@ -73,7 +73,7 @@ def times_of(column: pa.Array, unit: Unit) -> pa.Array:
         outside = (values > LAST_MS // factor) | (values < -(-FIRST_MS // factor))
         if outside.any():
             raise PipelineError(
-                f"{int(values[outside][0])} {unit} is beyond the times there are: 64 bits of ms"
+                f"{int(values[outside][0])} {unit} is outside the range of times: 64 bits of ms"
             )
         values = values * factor
     elif divisor > 1:

@@ -278,7 +278,7 @@ def _first(known: int | None, offsets: Ints, chosen: Bools) -> int | None:
 
 
 Print = bytes
-"""What tells a record: a digest of its key, value and headers, and of its time unless clusters stamp it."""
+"""Identifies a record: a digest of key, value and headers, and of its time unless clusters stamp it."""
 
 
 class Comparison:

@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--accept-gap",
         action="store_true",
-        help="go on where offsets were deleted before they were archived; the manifest names them",
+        help="continue if offsets were deleted before they were archived; the manifest lists them",
     )
     group.add_argument(
         "--task-offsets",

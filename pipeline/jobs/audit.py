@@ -36,20 +36,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the job."""
     common.add_source(parser)
     common.add_run(parser, small=True)
-    group = parser.add_argument_group("what to look at")
+    group = parser.add_argument_group("what to read")
     group.add_argument(
         "--cluster",
         type=common.brokers,
         metavar="HOST:PORT,...",
         help="the cluster of the log directories: for its topics' settings and its groups' offsets",
     )
-    group.add_argument("--groups", metavar="A,B", help="groups whose lag in real time is told")
+    group.add_argument("--groups", metavar="A,B", help="groups whose lag in time is reported")
     group.add_argument(
         "--margin",
         type=common.duration,
         default=60_000,
         metavar="SPAN",
-        help="how far beyond its append time a record may lie before it is from the future (1m)",
+        help="how far after its append time a time may be before it counts as from the future (1m)",
     )
     group.add_argument(
         "--no-retention",

@@ -80,7 +80,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="an option of Spark's reader, header=true for CSV say",
     )
     add("--time-column", required=True, metavar="COLUMN", help="when it happened")
-    add("--time-unit", choices=UNITS, help="how the column tells it (not for timestamps)")
+    add("--time-unit", choices=UNITS, help="the unit of the time column (not for timestamps)")
     add("--key-column", metavar="COLUMN", help="the key (none: null keys)")
     add(
         "--value-columns",

@@ -75,13 +75,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--allow-gone",
         action="store_true",
-        help="go on where retention took records before they were read (else that is an error)",
+        help="continue if retention deleted records before they were read (else that is an error)",
     )
     group.add_argument(
         "--follow",
         type=float,
         metavar="SECONDS",
-        help="go on with what is new, a round every so many seconds, until interrupted",
+        help="continue with new records, in a round every so many seconds, until interrupted",
     )
     group.add_argument("--rounds", type=int, metavar="N", help="with --follow: stop after so many")
     shared.add_run(parser)
@@ -159,7 +159,7 @@ def _refuse_shorter(
         if end > now.get((topic, partition), (0, end))[1]:
             raise PipelineError(
                 f"{topic}-{partition} of the source ends at offset {now[topic, partition][1]}, and was read"
-                f" up to {end}: it was deleted and made anew, or cut; begin a new run"
+                f" up to {end}: it was deleted and recreated, or truncated; begin a new run"
             )
 
 

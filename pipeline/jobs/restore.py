@@ -62,7 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--accept-deletion",
         action="store_true",
-        help="go on though retention would delete some of the records",
+        help="continue although retention would delete some of the records",
     )
     shared.add_run(parser)
 

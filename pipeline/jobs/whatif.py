@@ -59,7 +59,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--at", type=common.instant, metavar="TIME", help="the first round (now)")
     group.add_argument(
-        "--horizon", type=common.duration, default=0, metavar="SPAN", help="go on for so long (0)"
+        "--horizon",
+        type=common.duration,
+        default=0,
+        metavar="SPAN",
+        help="continue for so long (0)",
     )
     group.add_argument(
         "--step", type=common.duration, default=3_600_000, metavar="SPAN", help="a round each (1h)"
@@ -76,7 +80,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=common.duration,
         default=60_000,
         metavar="SPAN",
-        help="how far beyond --at a time may lie before it is from the future (1m)",
+        help="how far after --at a time may be before it counts as from the future (1m)",
     )
     group.add_argument(
         "--guard",

@@ -115,12 +115,12 @@ def _sentences(partition: Mapping[str, Any]) -> Iterator[str]:
     if partition["error"]:
         yield partition["error"]
     elif not partition["map_is_complete"]:
-        yield f"nobody knows where the first {partition['records_found']} records are"
+        yield f"the offsets of the first {partition['records_found']} records are unknown"
     yield from partition["doubts"]
     if partition["restarts"]:
         yield (
-            f"begun anew {partition['restarts']} times, for the target had other records of this run's"
-            " producer than was thought"
+            f"started over {partition['restarts']} times: the target had other records of this run's"
+            "producer than expected"
         )
 
 

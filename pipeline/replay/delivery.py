@@ -133,7 +133,7 @@ class Writer:
         if end < before:
             raise PipelineError(
                 f"{self.where} ends at offset {end}, and ended at {before} before: its topic was deleted or"
-                " cut; begin a new run"
+                " truncated; begin a new run"
             )
 
     def sequence(self, number: int) -> int:
@@ -181,8 +181,8 @@ class _AmongOthers(Writer):
                 if one.base_offset < self._after:
                     raise PipelineError(
                         f"{self.where}: record {self.done} of the run went to offset {one.base_offset}, and"
-                        f" those before it up to {self._after - 1}: its topic was deleted or cut meanwhile;"
-                        " begin a new run"
+                        f" those before it up to {self._after - 1}: its topic was deleted or truncated"
+                        " meanwhile; begin a new run"
                     )
                 self._after = one.base_offset + len(offsets)
                 self.runs.add(offsets, one.base_offset)

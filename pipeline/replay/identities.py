@@ -30,6 +30,6 @@ def made_anew(client: Client, known: Mapping[str, str]) -> list[str]:
 def sentence(topic: str, place: str) -> str:
     """Returns the error sentence for a topic of the source or the target that was created again."""
     return (
-        f"topic {topic} of the {place} is not the one that was planned: it was deleted and made anew; begin a"
+        f"topic {topic} of the {place} is not the one that was planned: it was deleted and recreated; begin a"
         " new run"
     )

@@ -209,8 +209,9 @@ class _Patience:
     def sentence(self, gap: SequenceGap) -> str:
         """Returns what is wrong if it stays so."""
         return (
-            f"{gap}; begun anew {self.restarts} times, and nothing more got there for"
-            f" {self._timeout_s:g} s: somebody else writes with this run's producer, or the log was cut"
+            f"{gap}; started over {self.restarts} times, and nothing more was written for"
+            f" {self._timeout_s:g} s: another process writes with this run's producer, or the log was"
+            " truncated"
         )
 
 

@@ -117,7 +117,7 @@ def _lateness_plot(summary: Numbers, curve: list[list[int]]) -> str:
     y = Axis(low, 1, svg.log_ticks(low, 1, _percent), "records later than that", is_log=True)
     marks = [Mark(lateness[name], words) for name, words in _MARKS if (lateness[name] or 0) > 0]
     sentence = (
-        f"{share(late, plausible)} of the records lie behind one before them in their partition;"
+        f"{share(late, plausible)} of the records are behind one before them in their partition;"
         f" 99.9 % of all are no later than {span(lateness['p99_9'])}, the latest is"
         f" {span(lateness['max'])} late."
     )
@@ -150,7 +150,7 @@ def _shown(topic: Numbers) -> tuple[list[int], int, int, str]:
     rows = [n for n, at in enumerate(plot["event_ms"]) if low <= at < high]
     plausible = sum(plot["records"]) - sum(plot["odd"])
     outside = plausible - sum(plot["records"][n] - plot["odd"][n] for n in rows)
-    return rows, low, high, f" {count(outside)} lie outside of the plot." if outside else ""
+    return rows, low, high, f" {count(outside)} are outside of the plot." if outside else ""
 
 
 def _hours_plot(topic: Numbers) -> str:
@@ -301,8 +301,8 @@ def _windows(topic: Numbers) -> Iterator[str]:
         after = [_limit(e, known, "after") for e in summary["beyond_after"]]
     else:
         caption = (
-            "Nobody knows when these records were appended. At least so many would have been refused,"
-            " judged by how far they lie behind the largest event time before them."
+            "The append times of these records are unknown. At least so many would have been refused,"
+            " judged by how far they are behind the largest event time before them."
         )
         rows = [_limit(e, summary["plausible"], "before") for e in summary["lateness_beyond"]]
         after = []
@@ -361,7 +361,7 @@ def _groups(groups: Iterable[Numbers]) -> Iterator[str]:
     yield page.heading(2, "How far groups are behind", "groups")
     yield page.table(
         "Of the first record that a group has not read: how long ago it happened and was appended, and how"
-        " much event time lies between it and the newest record.",
+        "much event time is between it and the newest record.",
         ("group", "partition", "records", "happened", "appended", "event time behind"),
         [
             (
@@ -386,10 +386,10 @@ def _terms(report: Numbers) -> Iterator[str]:
     margin = span(report["settings"]["margin_ms"])
     error = f"{100 * report['quantile_error']:.1f} %"
     texts = [
-        f"From the future: more than {margin} beyond the append time, or beyond now where nobody knows",
-        "that. In another unit: more than ten years from now, and within ten years of it when read in",
+        f"From the future: more than {margin} beyond the append time, or beyond now where that is",
+        "unknown. In another unit: more than ten years from now, and within ten years of it when read in",
         "seconds, micro- or nanoseconds. Plausible: a time that is neither. Lateness: how far a plausible",
-        "record lies behind the largest plausible event time before it in its partition; 0 for one in",
+        "record is behind the largest plausible event time before it in its partition; 0 for one in",
         "order. Counts, largest and smallest values are exact; quantiles are never too small, and at",
         f"most {error} too large.",
     ]

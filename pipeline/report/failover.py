@@ -17,7 +17,7 @@ _HEADS: Final = (
     "partition",
     "committed",
     "unread",
-    "goes on at",
+    "continues at",
     "lost",
     "missing",
     "read again",
@@ -76,7 +76,7 @@ def sentences(row: Numbers) -> Iterator[str]:
     if proof is not None and proof["lost"]:
         yield (
             f"LOST: {some(proof['lost'], 'unread record')}, the first at {proof['first_lost']} in the source,"
-            f" {'lies' if proof['lost'] == 1 else 'lie'} before {row['offset']} in the target"
+            f" {'is' if proof['lost'] == 1 else 'are'} before {row['offset']} in the target"
         )
     if proof is not None and proof["missing"]:
         yield (
@@ -109,7 +109,7 @@ def html(report: Numbers) -> str:
     if report["nothing_committed"]:
         body.append(page.heading(2, "Without an offset"))
         body += [page.paragraph(bare(name)) for name in report["nothing_committed"]]
-    return page.page("Where the group goes on", subtitle, body)
+    return page.page("Where the group continues", subtitle, body)
 
 
 def _shown(row: Numbers) -> list[str | Cell]:

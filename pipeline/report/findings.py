@@ -171,7 +171,7 @@ def _negative(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
     if number:
         yield _say(
             "info",
-            f"{_records(number)} {_lie(number)} before 1970.",
+            f"{_records(number)} {_are(number)} before 1970.",
             f"The earliest is {moment(summary['least_time_ms'])}. Java's clients cannot look such times",
             "up, and Apache Kafka's time index leaves them out (KIP-228).",
         )
@@ -225,12 +225,14 @@ def _order(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
     if not plausible:
         return
     if not late:
-        yield _say("ok", "Every partition is in order.", "No record lies behind one before it.")
+        yield _say(
+            "ok", "Every partition is in order.", "No record has a smaller time than one before it."
+        )
         return
     yield _say(
         "warn" if (lateness["p99"] or 0) > DISORDER_MS else "info",
         f"{share(late, plausible)} of the records are out of order, by {span(lateness['max'])} at most.",
-        f"{count(late)} of {count(plausible)} lie behind the largest event time before them in their",
+        f"{count(late)} of {count(plausible)} are behind the largest event time before them in their",
         f"partition; 99 % of all records by at most {span(lateness['p99'])}, 99.9 % by at most",
         f"{span(lateness['p99_9'])}: who waits that long sees 99.9 % of them in order.",
     )
@@ -254,13 +256,13 @@ def _arrival(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
         yield _say(
             "info",
             "Their times are those of the broker (LogAppendTime).",
-            "They tell when records were written, not when something happened; no window judges them.",
+            "They say when records were written, not when something happened; no window applies to them.",
         )
     elif before is not None:
         yield _say(
             "info",
-            "Nobody knows when these records were appended: windows can only be estimated.",
-            f"No record lies more than {span(summary['lateness_ms']['max'])} behind one before it, so",
+            "The append times of these records are unknown: windows can only be estimated.",
+            f"No record is more than {span(summary['lateness_ms']['max'])} behind one before it, so",
             f"message.timestamp.before.max.ms={before} ({setting(before)}) is the least that makes sense.",
             "tidelog keeps append times of every topic, Apache Kafka those of LogAppendTime topics.",
         )
@@ -281,8 +283,8 @@ def _have(number: int) -> str:
     return "has" if number == 1 else "have"
 
 
-def _lie(number: int) -> str:
-    return "lies" if number == 1 else "lie"
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _place(example: Numbers) -> str:

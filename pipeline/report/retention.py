@@ -76,8 +76,8 @@ def policies_table(rows: Sequence[Numbers], log_bytes: int) -> str:
     )
     if any(row["is_estimated"] for row in rows):
         caption += (
-            " Estimated: of some segments nobody knows when they were appended, and the dates of their files"
-            " stand in."
+            " Estimated: some append times are unknown, and the dates of the files are used"
+            " instead."
         )
     return page.table(
         caption,

@@ -55,7 +55,7 @@ def _findings(report: Numbers) -> Iterator[Finding]:
             "bad",
             "",
             f"Policy {each['policy']} breaks {each['guard']}={each['limit']}.",
-            f"It comes to {count(each['value'])}.",
+            f"The value is {count(each['value'])}.",
         )
     if report["guards"] and not report["broken_guards"]:
         yield Finding("ok", "", "Every guard holds.", f"{len(report['guards'])} were asked for.")
@@ -80,7 +80,7 @@ def _findings(report: Numbers) -> Iterator[Finding]:
                 "info",
                 name,
                 "Some numbers are estimated.",
-                "Of some batches nobody knows when they were appended: the dates of their files stand in.",
+                "The append times of some batches are unknown: the dates of their files are used instead.",
             )
 
 

@@ -302,8 +302,8 @@ def _beginning(
     archived = span[1]
     if end < archived:
         raise PipelineError(
-            f"{key[0]}-{key[1]} ends at offset {end}, and is archived up to {archived}: it was cut or made"
-            " anew; archive it to another directory"
+            f"{key[0]}-{key[1]} ends at offset {end}, and is archived up to {archived}: it was truncated"
+            " or recreated; archive it to another directory"
         )
     if start > archived:
         return start, Range(*key, archived, start)
@@ -313,7 +313,7 @@ def _beginning(
 def _gone(gap: Range) -> str:
     return (
         f"{gap.topic}-{gap.partition} begins at offset {gap.end_offset} now: {gap.start_offset} to"
-        f" {gap.end_offset - 1} were deleted before they were archived; --accept-gap goes on without them"
+        f" {gap.end_offset - 1} were deleted before they were archived; --accept-gap continues without them"
     )
 
 
@@ -322,7 +322,7 @@ def _refuse_anew(name: str, now: Topic, before: Topic | None, done: str = "archi
         return
     if now.topic_id != before.topic_id:
         raise PipelineError(
-            f"topic {name} was made anew since it was {done} (id {now.topic_id}, it was"
+            f"topic {name} was recreated since it was {done} (id {now.topic_id}, it was"
             f" {before.topic_id}): archive it to another directory"
         )
 

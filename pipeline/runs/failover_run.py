@@ -145,7 +145,7 @@ class Planner:
         if row.committed > row.source_end:
             raise _Refused(
                 f"the group has committed {row.committed}, and the source ends at {row.source_end}: its log"
-                " was cut or made anew since"
+                " was truncated or recreated since"
             )
         if row.committed < row.source_start:
             row.notes.append(
@@ -179,11 +179,11 @@ class Planner:
         chosen = self._by_map(row, mapped) if row.by == MAP else self._by_time(row, unread, times)
         if chosen < row.target_start:
             row.notes.append(
-                f"the target begins at {row.target_start} now: retention took what was at {chosen}"
+                f"the target begins at {row.target_start} now: retention deleted {chosen}"
             )
         if chosen > row.target_end:
             row.notes.append(
-                f"the target ends at {row.target_end}, before {chosen}: its log was cut or made anew"
+                f"the target ends at {row.target_end}, before {chosen}: its log was truncated or recreated"
             )
         return min(max(chosen, row.target_start), row.target_end)
 
@@ -196,10 +196,12 @@ class Planner:
         first, last = mapped.offsets.source_range
         if row.committed >= last:
             row.notes.append(
-                f"beyond the map, which ends before {last}: the group goes on behind all that was copied"
+                f"beyond the map, which ends before {last}: the group continues after all that was copied"
             )
         elif row.committed < first:
-            row.notes.append(f"before the map, which begins with {first}: the group goes on there")
+            row.notes.append(
+                f"before the map, which begins with {first}: the group continues there"
+            )
         elif mapped.offsets.place_of(row.committed) == NOWHERE:
             row.notes.append(
                 f"{row.committed} itself was not copied (a marker, compacted, or left out): the next one"
@@ -209,7 +211,7 @@ class Planner:
 
     def _by_time(self, row: Row, unread: Spans, times: UnreadTimes) -> int:
         if not unread.count:
-            row.notes.append("all is read: the group goes on at the end of the target")
+            row.notes.append("all is read: the group continues at the end of the target")
             return row.target_end
         if times.next_ms is None:
             raise _Refused("no unread record has a time: use --map")
@@ -219,7 +221,7 @@ class Planner:
         row.search_ms = engine.search_time(times.next_ms, row.margin_ms)
         if self._is_stamped(row, of_target=True) and not times.stamped:
             row.notes.append(
-                "the target gives records times of its own: they were searched, and lie later than event"
+                "the target gives records times of its own: they were searched, and are later than event"
                 " times, so more is read again"
             )
         return self._search(row, row.search_ms)

@@ -180,7 +180,7 @@ def _fetch(client: Client, split: Split, offset: int, isolation: int) -> Fetched
             raise
         raise SourceError(
             f"{split.topic}-{split.partition} has no offset {offset} any more, which was there when"
-            " it was planned: retention took it, or the log was cut"
+            " it was planned: retention deleted it, or the log was truncated"
         ) from error
 
 

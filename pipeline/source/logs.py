@@ -248,7 +248,7 @@ class _Planner:
         watermark = log.high_watermark
         if watermark is None and selection.upto == HIGH_WATERMARK:
             raise SourceError(
-                f"no {filenames.HIGH_WATERMARK_CHECKPOINT} tells the high watermark of {log.name}:"
+                f"no {filenames.HIGH_WATERMARK_CHECKPOINT} contains the high watermark of {log.name}:"
                 " upto=log-end reads all there is"
             )
         with locations.File(active.location()) as file:
@@ -260,7 +260,7 @@ class _Planner:
             if watermark > end:
                 raise SourceError(
                     f"the high watermark of {log.name} is {watermark}, but its log ends at offset"
-                    f" {end} ({active.location()}: {walk.why_ended}): it was cut, or copied in part;"
+                    f" {end} ({active.location()}: {walk.why_ended}): it was truncated, or copied in part;"
                     " upto=log-end reads what is there"
                 )
             end = watermark

@@ -108,7 +108,7 @@ def read_file(split: Split, part: Part, options: Options) -> Iterator[Columns]:
             yield from _read_part(split, part, file, options)
     except FileNotFoundError as error:
         raise SourceError(
-            f"{part.location} is gone since it was planned: retention or compaction took the segment"
+            f"{part.location} is gone since it was planned: retention or compaction deleted the segment"
         ) from error
 
 
@@ -117,7 +117,7 @@ def _refuse_changed(part: Part, size: int) -> None:
     if size < max(part.file_size, part.end) or (not part.is_active and size != part.file_size):
         raise SourceError(
             f"{part.location} has {size} bytes, and had {part.file_size} when it was planned: compaction"
-            " wrote it anew, or the log was cut; plan again"
+            " rewrote it, or the log was truncated; plan again"
         )
 
 

@@ -3,7 +3,7 @@
 Whoever watches from outside may be late: a job of some seconds is over by then. So one told of here stops
 itself (SIGSTOP) once it has sent so many records, some of them still without an answer, or when for the
 first time all that it has sent is answered, and nothing says yet where it stands. Then it waits to be killed,
-or told to stop and to go on.
+or stopped and continued.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def test_known_times(time_ms, text):
     "text", ["+292278994-08-17T07:12:55.808Z", "-292275055-05-16T16:47:04.191Z"]
 )
 def test_beyond_int64_is_refused(text):
-    with pytest.raises(ValueError, match="beyond the times"):
+    with pytest.raises(ValueError, match="outside the range of times"):
         times.parse_time(text)
 
 
@@ -75,7 +75,7 @@ def test_a_mistake_is_told_as_it_was_made(text, sentence):
 
 @pytest.mark.parametrize("text", ["now", "-2h", "+7d"])
 def test_what_is_told_from_now_on_needs_a_now(text):
-    with pytest.raises(ValueError, match="from now on"):
+    with pytest.raises(ValueError, match="relative to now"):
         times.parse_time(text)
     assert (
         times.parse_time(text, 10**12)

@@ -102,7 +102,7 @@ def test_its_ports_are_nobody_elses_until_it_is_back(tmp_path, end):
             assert all(connects(address) for address in addresses)
         end(broker)
         assert bound_here() >= set(addresses)
-    # Whether they are free nobody can tell: they may be somebody else's by now.
+    # Whether they are free is unknown: another process may have them by now.
     assert not bound_here() & set(addresses)
 
 
@@ -171,6 +171,6 @@ def test_a_sweep_warns_of_what_it_does_not_tell(monkeypatch, forgotten):
         warnings.simplefilter("always")
         assert broker.sweep() == [{"topic": "a"}]
     said = [str(each.message) for each in caught if each.category is RuntimeWarning]
-    assert said == ["3 deletions of earlier rounds are not told: sweep more often"] * bool(
+    assert said == ["3 deletions of earlier rounds are no longer known: sweep more often"] * bool(
         forgotten
     )

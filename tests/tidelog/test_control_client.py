@@ -53,7 +53,7 @@ def test_restarts_keep_the_time_and_forget_the_faults(broker):
 
 def test_a_clock_from_the_next_start_on(tmp_path):
     with BrokerProcess(tmp_path / "data") as broker:
-        with pytest.raises(BrokerFailed, match="lives by the machine's clock"):
+        with pytest.raises(BrokerFailed, match="uses the machine's clock"):
             _ = broker.clock
         broker.restart({"clock": "manual", "clock.start.ms": -5})
         assert broker.clock.now_ms() == -5

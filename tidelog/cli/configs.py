@@ -60,14 +60,14 @@ def add_configs(parser: argparse.ArgumentParser) -> None:
     add_broker(parser)
     add_common(parser)
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-    show = actions.add_parser("show", help="the settings there are", allow_abbrev=False)
+    show = actions.add_parser("show", help="list the settings", allow_abbrev=False)
     show.add_argument(
         "names", metavar="TOPIC [KEY]", nargs="*", help="a topic, and single settings"
     )
     show.add_argument("--changed", action="store_true", help="only those that somebody has set")
     change = actions.add_parser("set", help="change settings", allow_abbrev=False)
     change.add_argument("names", metavar="TOPIC KEY=VALUE", nargs="*", help="retention.ms=7d, say")
-    unset = actions.add_parser("unset", help="take settings back", allow_abbrev=False)
+    unset = actions.add_parser("unset", help="remove settings", allow_abbrev=False)
     unset.add_argument("names", metavar="TOPIC KEY", nargs="*")
     for action in (show, change, unset):
         action.add_argument(
@@ -81,7 +81,7 @@ def add_configs(parser: argparse.ArgumentParser) -> None:
 
 def add_asking(parser: argparse.ArgumentParser) -> None:
     """Adds the options of commands that may delete."""
-    parser.add_argument("--dry-run", action="store_true", help="only say what would happen")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would happen")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -183,8 +183,7 @@ def as_json(entry: Entry) -> dict[str, Any]:
 
 def _listed(changes: Mapping[str, str | None]) -> str:
     return ", ".join(
-        f"{name} taken back" if value is None else f"{name}={value}"
-        for name, value in changes.items()
+        f"{name} removed" if value is None else f"{name}={value}" for name, value in changes.items()
     )
 
 
@@ -203,7 +202,7 @@ def alter(
     deletions = _deletions(cluster, topic, changes, options)
     if deletions is None:
         sentence = (
-            f"nobody can tell what {_listed(changes)} would delete, because no HTTP port of this "
+            f"what {_listed(changes)} would delete is unknown, because no HTTP port of this "
             f"broker answers at {options.http}"
         )
         refusal = f"{sentence}: name it with --http, or add --yes"

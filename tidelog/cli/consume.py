@@ -59,7 +59,7 @@ def add_consume(parser: argparse.ArgumentParser) -> None:
     add("--to", dest="end", metavar="PLACE", default="latest", help="end before it (latest)")
     add("--within", action="store_true", help="leave out what has no time between --from and --to")
     add("--max", metavar="N", help="so many records at most")
-    add("--follow", action="store_true", help="go on when the end is reached")
+    add("--follow", action="store_true", help="wait for more when the end is reached")
     add("--committed", action="store_true", help="only what consumers of committed records see")
     add("--format", metavar="TEXT", help=r"what is written of each record: '%%o %%I %%k %%s\n'")
     add("--no-append-times", action="store_true", help="do not ask for them: that is faster")
@@ -162,7 +162,7 @@ def _spans(
     for number in numbers:
         first = begin.get(number)
         if first is None:
-            raise CommandError(f"nobody can tell where that time is in {name}-{number}")
+            raise CommandError(f"it is unknown where that time is in {name}-{number}")
         if first == EARLIEST:
             first = firsts[number]
         elif first == LATEST:  # the log end also if no record is at or after the time

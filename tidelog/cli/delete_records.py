@@ -50,14 +50,14 @@ def add_delete(parser: argparse.ArgumentParser) -> None:
         "--before",
         metavar="TIME",
         required=True,
-        help="what comes before the first record at or after it goes: 2026-01-01T00:00Z, -30d, or ms",
+        help="the records before the first one at or after it are deleted: 2026-01-01T00:00Z, -30d, or ms",
     )
     parser.add_argument(
         "--appended",
         action="store_true",
         help="by when records were appended, not by their own time",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
         "--shift",
@@ -136,7 +136,7 @@ def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:
         unknown = row["unknown"]
         offset = unknown["start_offset"]
         last = unknown["end_offset"] - 1
-        kept = f"nobody knows when {offset} to {last} were appended: they stay"
+        kept = f"the append times of {offset} to {last} are unknown: they stay"
     elif offset == NONE:
         offset = end
         if "unknown" not in row and end > start and ends["largest"]["offset"] == NONE:

@@ -90,9 +90,7 @@ def _print_partition(
             "", *(f"{segment['base_offset']}: {segment['sentence']}" for segment in segments)
         )
     if any(segment["has_unknown_append_times"] for segment in segments):
-        print_lines(
-            "", "?: of some batches nobody knows when they were appended; the file's date counts."
-        )
+        print_lines("", "?: some append times are unknown; the date of the file is used instead.")
     print_lines(
         "",
         _going(

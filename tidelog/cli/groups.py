@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 _PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
 _PLACES_HELP = "a topic, or some of its partitions: TOPIC:0,2"
 _DESCRIBED = {
-    "list": "the groups there are",
+    "list": "list the groups",
     "describe": "members, what they read, and lag in records and in time",
-    "reset-offsets": "have a group go on elsewhere: an offset, a time, the beginning",
+    "reset-offsets": "change where a group continues: an offset, a time, the beginning",
     "delete": "delete groups and what they have committed",
     "delete-offsets": "forget what a group has committed for a topic",
 }

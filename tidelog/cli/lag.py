@@ -130,7 +130,7 @@ def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> La
         unknown["event"] = "the first unread record has no time"
     if times.append_time_ms is None:
         unknown["append"] = (
-            "nobody knows when the first unread record was appended"
+            "the append time of the first unread record is unknown"
             if no_http is None
             else f"append times come over HTTP, and no port of this broker answers at {no_http}"
         )

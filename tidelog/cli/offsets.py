@@ -126,7 +126,7 @@ def _print_found(answer: dict[str, Any]) -> None:
     if any(row.get("unknown") for row in answer["partitions"]):
         print_lines(
             "",
-            "?: nobody knows when what lies there was appended; the answer is there, or right behind it.",
+            "?: the append times there are unknown; the answer is in that range, or right after it.",
         )
 
 
@@ -162,7 +162,7 @@ def _times(options: argparse.Namespace) -> None:
         ("record time", shown(answer, "timestamp", own), _ms(answer, "timestamp")),
         (
             "append time",
-            shown(answer, "append_time", "unknown: nobody knows when it was appended"),
+            shown(answer, "append_time", "unknown"),
             _ms(answer, "append_time"),
         ),
     ]

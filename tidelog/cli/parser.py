@@ -70,7 +70,7 @@ _ASKING = {
         "tidelog.cli.explain",
         "add_explain",
         "run_explain",
-        "why segments are still there, and when they will go",
+        "why segments are still there, and when they are deleted",
     ),
     "offsets": (
         "tidelog.cli.offsets",
@@ -88,7 +88,7 @@ _ASKING = {
         "tidelog.cli.delete_records",
         "add_delete",
         "run_delete",
-        "forget what lies before a time",
+        "delete the records before a time",
     ),
 }
 _FILES = frozenset({"file", "from_file"})  # options whose file names may be any bytes
@@ -201,7 +201,7 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     add(
         "--clock",
         choices=["system", "manual"],
-        help="the clock to live by: the machine's, or one that stands still until it is moved",
+        help="the clock: the machine's, or a manual one that stands still until it is moved",
     )
     add(
         "--clock-start", metavar="TIME", help="where a manual clock starts (2026-01-01T00:00Z, -7d)"

@@ -135,7 +135,7 @@ def from_json(line: bytes, read_time: Callable[[str | int], int]) -> Record:
     if not isinstance(fields, dict):
         raise ValueError('is no record: expected {"key": ..., "value": ...}')
     if unknown := sorted(set(fields) - _KNOWN):
-        raise ValueError(f"{unknown[0]!r} is nothing that a record has")
+        raise ValueError(f"{unknown[0]!r} is not a field of a record")
     return Record(
         _from_json("key", fields.get("key")),
         _from_json("value", fields.get("value")),
@@ -158,7 +158,7 @@ def _from_json(what: str, value: object) -> bytes | None:
         ):
             return base64.b64decode(value["base64"], validate=True)
     except ValueError:  # half of a surrogate pair, or not base64
-        raise ValueError(f"{what}: {json.dumps(value)[:80]} stands for no bytes") from None
+        raise ValueError(f"{what}: {json.dumps(value)[:80]} does not represent bytes") from None
     raise ValueError(f'{what}: expected a text, null or {{"base64": "..."}}')
 
 

@@ -58,9 +58,9 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--to-earliest", action="store_true", help="the beginning of the log")
     to.add_argument("--to-latest", action="store_true", help="the end of the log")
-    to.add_argument("--to-current", action="store_true", help="what is committed now")
+    to.add_argument("--to-current", action="store_true", help="the committed offset")
     to.add_argument("--to-offset", metavar="OFFSET", help="this offset")
-    to.add_argument("--shift-by", metavar="N", help="so many offsets forth, or with -N back")
+    to.add_argument("--shift-by", metavar="N", help="so many offsets forward, or with -N back")
     to.add_argument(
         "--to-time",
         metavar="TIME",
@@ -84,7 +84,7 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export", action="store_true", help="write topic,partition,offset lines")
     do = parser.add_mutually_exclusive_group()
     do.add_argument("--execute", action="store_true", help="do it")
-    do.add_argument("--dry-run", action="store_true", help="only say what would be done (default)")
+    do.add_argument("--dry-run", action="store_true", help="only show what would be done (default)")
 
 
 def reset(cluster: Cluster, wanted: Wanted, options: argparse.Namespace) -> None:
@@ -266,7 +266,10 @@ def _row(topic: str, row: Mapping[str, Any]) -> tuple[int, str]:
         raise CommandError(f"{topic}-{row['partition']}: {row['message']}")
     if unknown := row.get("unknown"):  # the earliest possible offset: no record is skipped
         first, last = unknown["start_offset"], unknown["end_offset"] - 1
-        return first, f"nobody knows when {first} to {last} were appended: it goes on before them"
+        return (
+            first,
+            f"the append times of {first} to {last} are unknown: the group continues before them",
+        )
     if row["offset"] == NONE:
         return row["end_offset"], "no record is that late: the end"
     return row["offset"], ""
@@ -348,5 +351,5 @@ def _print_plans(name: str, plans: Sequence[Plan], options: argparse.Namespace) 
         right=("partition", "committed", "new"),
     )
     print_lines(
-        "", f"{name} goes on there." if options.execute else "Nothing was changed: add --execute."
+        "", f"{name} continues there." if options.execute else "Nothing was changed: add --execute."
     )

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from tidelog.cli.cluster import Topic
 
 _OWN = {  # what happens to the broker's own topics
-    "__consumer_offsets": "what groups have committed lies there",
-    "__transaction_state": "what becomes of open transactions lies there",
+    "__consumer_offsets": "it contains the committed offsets of groups",
+    "__transaction_state": "it contains the state of transactions",
 }
 _SET_HELP = "a setting (retention.ms=7d); may be given many times"
 _DESCRIBED = {
-    "list": "the topics there are",
+    "list": "list the topics",
     "describe": "ids, partitions, offsets, sizes and what somebody has set",
     "create": "make topics",
     "delete": "delete topics and what is in them",

@@ -1,4 +1,4 @@
-"""Archiving without Spark: what lies where, which bytes; the next run; what is refused; what verify finds."""
+"""Archiving without Spark: files and their bytes; the next run; what is refused; what verify finds."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def expected(root, topic="t"):
     return found
 
 
-# --- what lies where ------------------------------------------------------------------------------
+# --- which file is where ----------------------------------------------------------------------------
 
 
 def test_every_record_is_there_with_its_times(root):
@@ -311,7 +311,7 @@ def test_a_topic_made_anew_is_refused(root, capsys, monkeypatch):
     monkeypatch.setattr(checkpoints, "read_topic_id", lambda _: "other")
     with_logs(root, [(0, some(20, 9))])
     assert archive(root, run="two") == FAILED
-    assert "topic t was made anew since it was archived (id other" in capsys.readouterr().err
+    assert "topic t was recreated since it was archived (id other" in capsys.readouterr().err
 
 
 def test_two_runs_do_not_archive_the_same(root, capsys):

@@ -1,4 +1,4 @@
-"""Where a group goes on: KIP-33's crossed case by hand, and random logs against counting one by one."""
+"""Where a group continues: KIP-33's crossed case by hand, and random logs against counting one by one."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_longest_latency_as_margin_saves_it():
 
 
 def test_what_the_margin_costs_is_counted():
-    # m2 was read: m1 is next, and its own time finds it; m2 lies behind it and is read again.
+    # m2 was read: m1 is next, and its own time finds it; m2 is after it and is read again.
     chosen, proof = crossed(margin_ms=0, committed=1)
     assert (chosen, proof.lost, proof.covered, proof.duplicates) == (0, 0, 1, 1)
 

@@ -1,4 +1,4 @@
-"""At least once: where a run goes on, what it compares before, what it says may be there twice."""
+"""At least once: where a run continues, what it compares before, what it says may be there twice."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_gap_that_stays_ends_the_task(broker, topic, monkeypatch):
     monkeypatch.setattr(delivery.Writer, "sequence", wrong)
     outcome = replay_partition(task)
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in outcome.error
-    assert f"begun anew {outcome.restarts} times" in outcome.error
+    assert f"started over {outcome.restarts} times" in outcome.error
     assert (outcome.found, outcome.count) == (100, 100)
     assert tries.count(100) == outcome.restarts + 1 == len(pauses) + 1
     for number, pause_s in enumerate(pauses):

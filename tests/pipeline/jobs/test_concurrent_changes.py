@@ -65,7 +65,7 @@ def archive(source, topic, to, out, run="r"):
     return cli.main([*given, "--out", str(out), "--master", "inline"])
 
 
-# --- a topic that is made anew --------------------------------------------------------------------
+# --- a topic that is recreated ---------------------------------------------------------------------
 
 
 def test_a_source_made_anew_while_it_is_read(broker, other, topic, tmp_path, monkeypatch, capsys):
@@ -85,7 +85,7 @@ def test_a_topic_made_anew_while_it_is_archived(broker, topic, tmp_path, monkeyp
     after_fetches(monkeypatch, 3, lambda: make_anew(broker.bootstrap, topic, some(500, 2)))
     for _ in range(2):  # the plan is that of the topic before
         assert archive(broker.bootstrap, topic, tmp_path / "to", tmp_path / "out") == FAILED
-        assert f"topic {topic} was made anew" in capsys.readouterr().err
+        assert f"topic {topic} was recreated" in capsys.readouterr().err
     assert not (tmp_path / "to" / "_manifest").exists()
 
 

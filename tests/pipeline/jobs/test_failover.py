@@ -196,7 +196,7 @@ def test_rounds_of_a_mirror_that_went_on(broker, other, topic, run, tmp_path):
         known = ("--map", str(tmp_path / "r"))
         status, (row,) = run(other.bootstrap, topic, *known)
         assert (status, row["offset"], row["proof"]["unread"]) == (OK, 150, 250)
-        # The source goes on, the mirror does not: that is said, and holds the commit back.
+        # The source grows, the mirror does not: that is reported, and prevents the commit.
         fill(client, topic, 0, disordered(10, 6))
         status, (row,) = run(other.bootstrap, topic, *known, "--apply")
         assert (status, row["status"], row["proof"]["missing"]) == (FINDINGS, "missing", 10)
@@ -336,9 +336,7 @@ def test_the_crossed_case_loses_a_record_without_a_margin(broker, target, topic,
     assert (status, row["status"], row["offset"]) == (FINDINGS, "lost", 6)
     assert (row["proof"]["lost"], row["proof"]["first_lost"], row["proof"]["covered"]) == (1, 6, 1)
     said = capsys.readouterr().out
-    assert (
-        "LOST: 1 unread record, the first at 6 in the source, lies before 6 in the target" in said
-    )
+    assert "LOST: 1 unread record, the first at 6 in the source, is before 6 in the target" in said
     assert f"NOT committed: records of {topic}-0 would be lost" in said
     forced = ("--accept-unproven", "--accept-missing", "--apply")
     assert run(target, topic, "--max-latency", "999ms", *forced)[0] == FINDINGS

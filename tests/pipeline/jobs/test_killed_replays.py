@@ -90,7 +90,7 @@ def is_exact(outcome, bootstrap, topic, wanted):
     )
 
 
-# --- what stops and goes on -----------------------------------------------------------------------
+# --- what stops and continues ---------------------------------------------------------------------
 
 
 @pytest.fixture(params=[POSITION, pytest.param(TRANSACTIONS, marks=pytest.mark.oracle)])
@@ -385,7 +385,7 @@ def test_a_target_that_was_made_anew_stops_the_run(kafka, topic):
     made(kafka.bootstrap, topic)
     outcome = replay_partition(task)
     assert outcome.error is not None
-    assert "its topic was deleted or cut" in outcome.error
+    assert "its topic was deleted or truncated" in outcome.error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -350,9 +350,9 @@ def test_a_source_that_was_made_anew_is_another(broker, other, topic, tmp_path, 
         fill(client, topic, 0, some(count, 5))
     if count != 300:  # else there is nothing new, as far as offsets tell
         assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path / "f", *follow) == FAILED
-        assert "made anew" in capsys.readouterr().err
+        assert "recreated" in capsys.readouterr().err
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path / "o", *renamed) == FAILED
-    assert "made anew" in capsys.readouterr().err
+    assert "recreated" in capsys.readouterr().err
 
 
 def test_two_topics_are_not_written_to_one(broker, other, topic, tmp_path, capsys):
@@ -388,7 +388,7 @@ def test_retention_between_two_attempts_is_said(broker, other, topic, tmp_path, 
 
 
 def test_following_goes_on_behind_a_round_that_is_vague(broker, other, topic, tmp_path):
-    """At least once: after a repetition nobody knows where the first records are, but they are there."""
+    """At least once: after a repetition it is unknown where the first records are, but they are there."""
     first, second = some(300, 4), some(200, 5)
     with Client(broker.bootstrap) as client:
         client.create_topic(topic, 1, KEEP)

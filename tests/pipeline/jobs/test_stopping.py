@@ -1,4 +1,4 @@
-"""A job that is told to stop: what it says, how it ends, and that it goes on afterwards."""
+"""A job that is asked to stop: what it prints, how it ends, and that it can be continued."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_job_that_is_stopped_goes_on_later(broker, topic, tmp_path, number, st
         job.send_signal(signal.SIGCONT)
         said, _ = job.communicate(timeout=180)
     assert job.returncode == status
-    assert f"stopped by {number.name}: the same --run again goes on" in said
+    assert f"stopped by {number.name}: repeat the same --run to continue" in said
     assert "Traceback" not in said
     assert mirror(broker.bootstrap, broker.bootstrap, topic, tmp_path, *how) == OK
     check(broker.bootstrap, copy, {0: wanted}, tmp_path)

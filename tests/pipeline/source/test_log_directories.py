@@ -495,7 +495,7 @@ def test_a_segment_written_anew_since_it_was_planned_is_an_error(written):
         batches = scan(data)
         log.write_bytes(data[: batches[-1].position])
     for split in splits:
-        with pytest.raises(SourceError, match="compaction wrote it anew, or the log was cut"):
+        with pytest.raises(SourceError, match="compaction rewrote it, or the log was truncated"):
             list(read(split))
 
 

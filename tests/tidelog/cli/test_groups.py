@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:Resource
 
 NEW_YEAR_MS, HOUR_MS = 1_767_225_600_000, 3_600_000
 NOWHERE = "127.0.0.1:1"
-# What lies in partition 0, an hour apart, from new year on.
+# The records of partition 0, an hour apart, from new year on.
 TIMES = [NEW_YEAR_MS - 5_001, NEW_YEAR_MS + 30 * HOUR_MS, -3, -1, NEW_YEAR_MS]
 
 
@@ -305,7 +305,7 @@ def test_where_it_goes_on(broker, run, topic, group, arguments, expected, note):
     found, _, executed = plan(run, group, topic, *arguments, "--execute")
     assert (found, executed) == (expected, True)
     assert offsets(run, group) == expected
-    with consuming(broker, group, topic) as consumer:  # and there it goes on
+    with consuming(broker, group, topic) as consumer:  # and there it continues
         assert consumer.committed(TopicPartition(topic, 0)) == expected[0]
 
 
@@ -333,7 +333,7 @@ def test_a_table_says_that_nothing_was_changed(broker, run, topic, group):
     assert status == 0
     assert out.endswith("\nNothing was changed: add --execute.\n")
     status, out, _ = run("reset-offsets", group, f"{topic}:0", "--to-earliest", "--execute")
-    assert (status, out.splitlines()[-1]) == (0, f"{group} goes on there.")
+    assert (status, out.splitlines()[-1]) == (0, f"{group} continues there.")
     assert offsets(run, group) == {0: 0}
 
 
@@ -374,7 +374,7 @@ def test_a_file_with_a_mistake_changes_nothing(broker, run, topic, group, text, 
 
 
 def test_where_append_times_are_not_known_nothing_is_left_out(broker, run, topic, group):
-    """As if another broker had written that log: the group goes on before what is in doubt."""
+    """As if another broker had written that log: the group continues before what is in doubt."""
     committed(broker, group, topic, 4)
     broker.stop()
     (directory,) = broker.log_dir.glob(f"{topic}-0")
@@ -385,10 +385,10 @@ def test_where_append_times_are_not_known_nothing_is_left_out(broker, run, topic
     wanted = (f"{topic}:0", "--to-time", "-2h", "--by", "append")
     found, notes, _ = plan(run, group, *wanted)
     assert found == {0: 0}
-    assert notes == ["nobody knows when 0 to 4 were appended: it goes on before them"]
+    assert notes == ["the append times of 0 to 4 are unknown: the group continues before them"]
     lag = first_of(described(run, group))
     assert (lag["lag_event_ms"], lag["lag_append_ms"]) == (5 * HOUR_MS, None)
-    assert lag["unknown"] == {"append": "nobody knows when the first unread record was appended"}
+    assert lag["unknown"] == {"append": "the append time of the first unread record is unknown"}
 
 
 @pytest.mark.parametrize("error", [14, 15])

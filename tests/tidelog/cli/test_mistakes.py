@@ -82,7 +82,7 @@ def test_settings_that_there_are_can_be_taken_back(broker, capsys):
     live = ["--of-broker", "log.retention.ms"]
     for change in (["set", "--of-broker", "log.retention.ms=8d"], ["unset", *live]):
         assert main(["configs", *change, "--yes", *addresses("configs", broker)]) == 0
-    assert "taken back" in capsys.readouterr().out
+    assert "removed" in capsys.readouterr().out
 
 
 def test_a_name_is_utf_8_whatever_the_locale_is(broker):

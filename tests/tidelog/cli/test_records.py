@@ -75,7 +75,7 @@ def consumed(run, topic, *arguments):
 
 
 def stored(connection, topic, partition=0):
-    """What lies in a partition, by somebody else's reading: time, key, value, headers."""
+    """The records of a partition, as another client reads them: time, key, value, headers."""
     got = asking.fetch(connection, topic, partition=partition)
     batches, _ = recordset.parse(got["records"] or b"")
     return [
@@ -378,10 +378,10 @@ def at_terminal(*arguments):
         (["produce", "T", "--json", "--key-separator", ":"], b"", 2, "plain lines"),
         (["produce", "T", "--json"], b"x", 2, "line 1: is no JSON"),
         (["produce", "T", "--json"], b"[]", 2, "is no record"),
-        (["produce", "T", "--json"], b'{"valeu": "x"}', 2, "'valeu' is nothing that a record has"),
+        (["produce", "T", "--json"], b'{"valeu": "x"}', 2, "'valeu' is not a field of a record"),
         (["produce", "T", "--json"], b'{"value": 1}', 2, "expected a text, null or"),
-        (["produce", "T", "--json"], b'{"value": {"base64": "?"}}', 2, "stands for no bytes"),
-        (["produce", "T", "--json"], b'{"value": "\\ud800"}', 2, "stands for no bytes"),
+        (["produce", "T", "--json"], b'{"value": {"base64": "?"}}', 2, "does not represent bytes"),
+        (["produce", "T", "--json"], b'{"value": "\\ud800"}', 2, "does not represent bytes"),
         (["produce", "T", "--json"], b'{"timestamp": 1.5}', 2, "expected a time"),
         (["produce", "T", "--json"], b'{"headers": ["a"]}', 2, "pairs of name and value"),
         (["produce", "T", "--json"], b'{"partition": -1}', 2, "from 0 on"),

@@ -306,7 +306,7 @@ class TestSegments:
             build([Record(i, 5, b"k", b"v") for i in range(3)], magic=1, compression=1)
         )
         data[0:8] = struct.pack(">q", 7)
-        # Inner offsets count from the wrapper's last: the batch moves, and lies about nothing.
+        # Inner offsets count from the wrapper's last: the batch moves, and its header stays true.
         log.write_bytes(data)
         status, rows = dump(capsys, log)
         assert (status, of(rows, "batch")[0]["base_offset"]) == (0, 5)
