@@ -47,13 +47,9 @@ _V2_CRC = Struct(">I")
 
 def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
     """Keep a format-2 batch; a new CRC is made only if the bit or the largest time changes."""
-    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
-    attributes = batch.attributes
+    attributes, highest = batch.attributes, _highest_v2(plan, found)
     if plan.log_append_time:
         attributes |= LOG_APPEND_TIME_BIT
-        largest = first = plan.append_time_ms
-        missing = False
-    highest = NO_TIMESTAMP if largest is None else largest
     start, size = batch.position, batch.size
     view = memoryview(records)
     patch = _V2_PATCH.pack(plan.first_offset, size - 12, plan.leader_epoch)
@@ -65,13 +61,34 @@ def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> P
         crc = crc32c(view[start + 43 : start + size], crc32c(head))
         patch = b"".join((patch, b"\2", _V2_CRC.pack(crc), head))
         rest = view[start + 43 : start + size]
-    last = plan.first_offset + batch.count - 1
-    whole = PreparedBatch(
+    whole = _describe_v2(size, attributes, batch, plan, found)
+    return Prepared(
+        [patch, rest], size, [whole], plan.first_offset, whole.last_offset, whole.count, False
+    )
+
+
+def _highest_v2(plan: Plan, found: Findings) -> int:
+    """Return the largest time that the header of a format-2 batch states."""
+    if plan.log_append_time:
+        return plan.append_time_ms
+    return NO_TIMESTAMP if found.largest is None else found.largest
+
+
+def _describe_v2(
+    size: int, attributes: int, batch: Batch, plan: Plan, found: Findings
+) -> PreparedBatch:
+    """Describe a format-2 batch with these attributes; it keeps the fields of its producer."""
+    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
+    if plan.log_append_time:
+        largest = first = plan.append_time_ms
+        missing = False
+    last = plan.first_offset + found.count - 1
+    return PreparedBatch(
         0,
         size,
         plan.first_offset,
         last,
-        batch.count,
+        found.count,
         largest,
         last,
         first,
@@ -82,7 +99,6 @@ def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> P
         bool(attributes & TRANSACTIONAL_BIT),
         bool(attributes & CONTROL_BIT),
     )
-    return Prepared([patch, rest], size, [whole], plan.first_offset, last, batch.count, False)
 
 
 def _wrapper_batch(size: int, last: int, plan: Plan, found: Findings) -> PreparedBatch:
@@ -197,14 +213,11 @@ def _rebuilt_v2(
     payload: bytes, base_timestamp: int, batch: Batch, plan: Plan, found: Findings, target: int
 ) -> Prepared:
     """Put a format-2 header before encoded records; it keeps the producer's fields."""
-    largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
     attributes = target
     if batch.magic == 2:
         attributes |= batch.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)
     if plan.log_append_time:
         attributes |= LOG_APPEND_TIME_BIT
-        largest = first = plan.append_time_ms
-        missing = False
     packed = compress(target, payload, 2)
     last = plan.first_offset + found.count - 1
     head = pack_v2_header(
@@ -214,7 +227,7 @@ def _rebuilt_v2(
         leader_epoch=plan.leader_epoch,
         attributes=attributes,
         base_timestamp=base_timestamp,
-        max_timestamp=NO_TIMESTAMP if largest is None else largest,
+        max_timestamp=_highest_v2(plan, found),
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
@@ -222,22 +235,7 @@ def _rebuilt_v2(
     )
     size = len(head) + len(packed)
     _check_size(size, plan)
-    whole = PreparedBatch(
-        0,
-        size,
-        plan.first_offset,
-        last,
-        found.count,
-        largest,
-        last,
-        first,
-        missing,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        bool(attributes & TRANSACTIONAL_BIT),
-        bool(attributes & CONTROL_BIT),
-    )
+    whole = _describe_v2(size, attributes, batch, plan, found)
     return Prepared([head, packed], size, [whole], plan.first_offset, last, found.count, True)
 
 
