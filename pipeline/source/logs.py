@@ -222,7 +222,6 @@ class _Planner:
                     segment.base_offset,
                     begin,
                     finish,
-                    end_offset,
                     is_active,
                     until,
                     segment.size,

@@ -33,7 +33,6 @@ READ_COMMITTED: Final = "read_committed"
 SPLIT_BYTES: Final = 128 << 20
 SPLIT_OFFSETS: Final = 4_000_000  # for brokers, which do not report bytes
 
-FIRST_OFFSET: Final = 0
 NO_END: Final = 2**63 - 1
 _OPENING_BYTES: Final = 1 << 20  # the cost of opening a segment or asking a broker, in bytes read
 _LEAST_GROUPS: Final = 32
@@ -88,7 +87,6 @@ class Part:
     base_offset: int
     start: int
     end: int
-    segment_end_offset: int  # of the whole segment, as far as it is planned
     is_active: bool  # the last segment of its log
     append_times_until: int  # entries of .appendtimes from this offset on are not confirmed
     file_size: int = 0  # of the whole file when it was planned; only an active segment may grow

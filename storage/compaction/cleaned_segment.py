@@ -53,8 +53,6 @@ class Cleaned(NamedTuple):
     time_index_entries: int
     is_true: bool  # the headers' times agree with the records
     bytes_read: int
-    batches_read: int
-    batches_kept: int
 
     def packed(self) -> dict[str, Any]:
         """Return the values as JSON can hold them."""
@@ -155,7 +153,7 @@ class CleanedSegment:
         self._next_entry: Entry | None = None
         self._modified_ms = 0
         self._is_true, self._has_end = True, False
-        self._bytes_read = self._batches_read = self._batches_kept = 0
+        self._bytes_read = 0
 
     def _path(self, suffix: str) -> Path:
         name = filenames.segment_file(self.base_offset, suffix) + filenames.CLEANED_SUFFIX
@@ -173,7 +171,6 @@ class CleanedSegment:
 
     def note_read(self, batch: Batch) -> None:
         """Count a batch that was read."""
-        self._batches_read += 1
         self._bytes_read += batch.size
 
     def _append_time_of(self, offset: int) -> int | None:
@@ -201,7 +198,6 @@ class CleanedSegment:
             self._time_index.append(self._times.largest, self._times.largest_offset)
             self._last_indexed = position
         self._is_true = self._is_true and survivor.is_honest
-        self._batches_kept += 1
         self._waiting.append(survivor.data)
         self._size += size
         if self._size - self._written >= self._write_bytes:
@@ -259,6 +255,4 @@ class CleanedSegment:
             len(self._time_index),
             self._is_true,
             self._bytes_read,
-            self._batches_read,
-            self._batches_kept,
         )

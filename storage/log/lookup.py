@@ -45,7 +45,7 @@ class AppendedSince(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Tell whether the result is certain; for tests."""
+        """Tell whether the result is certain. Only tests use it."""
         return self.unknown_from is None
 
 

@@ -221,7 +221,7 @@ class Reader:
     def read_max_event_time(self) -> int | None:
         """Return the largest event time ever; reads the segments whose times are not known.
 
-        Raises OSError.
+        Only tests use it: retention keeps what is known. Raises OSError.
         """
         with self._state.hold() as version:
             for segment in version.segments:

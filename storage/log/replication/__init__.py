@@ -2,5 +2,6 @@
 
 Promises that a crash during a truncation leaves the log as it was, or that the next start completes
 the truncation. Begin with `replica.py`. `received.py` parses and checks what a leader sends, and
-`truncater.py` truncates a log.
+`truncater.py` truncates a log. Only tests append as a follower until
+brokers replicate.
 """

@@ -13,12 +13,12 @@ from storage import files
 from storage.compaction import cleaner
 from storage.compaction.cleaner import Cleaner
 from storage.log import lookup, reading
-from storage.log.cleaning import clean, clean_directory
 from storage.log.state import LogState
 from storage.log.version import Ends
 from storage.segment import transaction_index
 from storage.segment.append_entries import ENTRY_SIZE
 from storage.segment.transaction_index import Aborted
+from tests.storage.cleaning import clean, clean_directory
 
 KEEP_MS = 1_000
 

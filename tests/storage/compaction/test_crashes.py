@@ -22,10 +22,10 @@ from storage import files
 from storage.compaction import cleaned_segment, swap
 from storage.compaction.cleaner import Cleaner
 from storage.directory.store import LogStore
-from storage.log.cleaning import clean
 from storage.log.compactor import Compactor
 from storage.log.recovery import leftovers
 from tests.simulation.power_loss import Disk, PowerLoss
+from tests.storage.cleaning import clean
 from tests.storage.conftest import TOPIC_ID
 
 SETTINGS = {

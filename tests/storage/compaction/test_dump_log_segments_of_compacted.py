@@ -5,7 +5,7 @@ import re
 import pytest
 
 from protocol.records.batch import Record, build, records, scan
-from storage.log.cleaning import clean
+from tests.storage.cleaning import clean
 from tests.storage.segment.test_dump_log_segments import dump, pytestmark
 
 __all__ = ["pytestmark"]

@@ -18,11 +18,11 @@ from protocol.records.batch import Record, build, records, scan
 from protocol.records.layout import NO_TIMESTAMP
 from storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
 from storage.compaction.cleaner import Cleaner
-from storage.log.cleaning import clean
 from storage.log.compactor import Compactor
 from storage.segment import transaction_index
 from storage.segment.transaction_index import Aborted
 from storage.time.timestamp import or_none
+from tests.storage.cleaning import clean
 
 LOGS = int(os.environ.get("TIDELOG_COMPACTED_LOGS", "25"))
 DELETE_RETENTION_MS = 500

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.records.batch import Record, build
-from storage.log.cleaning import clean
+from tests.storage.cleaning import clean
 from tests.storage.compaction.test_compaction import rows
 from tests.time_rules import time_rules
 

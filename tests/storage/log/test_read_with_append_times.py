@@ -8,9 +8,9 @@ import pytest
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from protocol.records.batch import scan
 from storage.log import lookup, reading
-from storage.log.cleaning import clean
 from storage.log.times.partition_times import FILE_NAME
 from storage.segment.append_entries import UNKNOWN
+from tests.storage.cleaning import clean
 
 FORMATS = ("0.9.0", "0.10.0", "3.0")
 

@@ -1,8 +1,6 @@
-"""One cleaning of one whole log, in this process.
+"""Cleans one whole log in this process, as the broker's other process does.
 
-`clean` is for a log that is open. In the broker another process does the cleaning
-(`broker/maintenance/compaction_rounds.py`), and the log takes in its segments, group by group, in
-the same way. `clean_directory` is for the directory of a partition that is not open in any broker.
+`clean` is for a log that is open, `clean_directory` for a partition's directory that is not.
 """
 
 from __future__ import annotations
