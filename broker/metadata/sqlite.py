@@ -3,9 +3,8 @@
 A transaction is synced before it returns, so it survives kill -9 and a power loss. One that did not
 return is applied whole or not at all. One thread owns the connection. Several stores, also of
 several processes on one machine, may have the same file open: the watch of each sees the commits of
-the others after `poll_interval_s`. It looks at the file's state before it reads the file, so that a
-broker that is alone costs next to nothing. A commit in the same tick of the file system's clock as
-one that was seen is found when the file is read all the same, every fifth time.
+the others after `poll_interval_s`, or 16 times that if nobody has committed for a while. It reads
+the database only if the commit mark has changed.
 
 Tables: `kv` holds the keys with both revisions, `change` the changes of the last revisions,
 `counter` the newest revision and the revision up to which changes are no longer kept. `PRAGMA
@@ -24,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.metadata import migration
+from broker.metadata.commit_mark import CommitMark
 from broker.metadata.store import (
     KEPT_REVISIONS,
     Change,
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _BUSY_TIMEOUT_S = 10.0
-_LOOKS = 4  # at the file's state alone, before the file is read all the same
-_CHANGE_COUNTER = (4, 24)  # size and position in the file's header
 _REVISION, _COMPACTED = "revision", "compacted"
 # The first release of each branch with the fix of the WAL-reset bug; newer branches all have it.
 _WAL_FIXED = {(3, 44): 6, (3, 50): 7, (3, 51): 3}
@@ -60,45 +58,6 @@ def wal_is_safe(version: tuple[int, int, int]) -> bool:
     if branch >= _FIRST_FIXED_BRANCH:
         return True
     return branch in _WAL_FIXED and patch >= _WAL_FIXED[branch]
-
-
-class _FileState:
-    """What the file system tells of a SQLite file, to know whether there may be a new commit."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._wal = path.with_name(path.name + "-wal")
-        self._seen: object = None
-        self._looks_left = 0
-
-    def may_have_changed(self) -> bool:
-        """Tell whether the file has changed since the last call, or was not read for long."""
-        now = (_stat(self._path), _change_counter(self._path), _stat(self._wal))
-        if now == self._seen and self._looks_left:
-            self._looks_left -= 1
-            return False
-        self._seen, self._looks_left = now, _LOOKS
-        return True
-
-
-def _stat(path: Path) -> tuple[int, int, int] | None:
-    """Return what a write to a file changes; None if there is no such file."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-
-def _change_counter(path: Path) -> bytes:
-    """Return the counter that a commit without write-ahead logging increases."""
-    size, position = _CHANGE_COUNTER
-    try:
-        with path.open("rb", buffering=0) as file:
-            file.seek(position)
-            return file.read(size)
-    except OSError:
-        return b""
 
 
 class SqliteStore:
@@ -116,6 +75,7 @@ class SqliteStore:
         self._kept_revisions = kept_revisions
         self._poll_interval_s = poll_interval_s
         self._db: sqlite3.Connection | None = None
+        self._mark = CommitMark(path)
         self._watches = Watches()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
 
@@ -127,6 +87,7 @@ class SqliteStore:
         """See KeyValueStore."""
         self._watches.close()
         await self._run(self._close)
+        self._mark.close()
         self._thread.shutdown()
 
     async def read(self, prefix: str = "") -> Snapshot:
@@ -147,9 +108,7 @@ class SqliteStore:
 
     def watch(self, after: int) -> AsyncIterator[list[Change]]:
         """See KeyValueStore."""
-        return self._watches.watch(
-            after, self.changes, self._poll_interval_s, _FileState(self._path).may_have_changed
-        )
+        return self._watches.watch(after, self.changes, self._poll_interval_s, self._mark.read)
 
     # -- in the thread --------------------------------------------------------------------------
 

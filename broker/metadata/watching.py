@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from broker.metadata.store import Change
 
 
+_MOST_INTERVALS = 16
+
+
 class Watches:
     """The watches of one store; all methods run on the event loop."""
 
@@ -38,28 +41,32 @@ class Watches:
         after: int,
         changes: Callable[[int], Awaitable[list[Change]]],
         interval_s: float | None = None,
-        may_have_changed: Callable[[], bool] = lambda: True,
+        mark: Callable[[], object] = lambda: None,
     ) -> AsyncIterator[list[Change]]:
         """Yield what `changes` returns after each revision, whenever it is not empty.
 
-        It is asked after every commit of this process, and every `interval_s` if `may_have_changed`
-        says that another process may have committed.
+        It is called after every commit of this process, and if `mark` returns something else than
+        before. `mark` is called `interval_s` after a change, and then less and less often, down to
+        every 16th interval, because each call wakes a process that may be idle. Without an interval
+        only this process commits.
         """
         watcher = asyncio.Event()
         self._watchers.add(watcher)
+        pause_s = interval_s
         try:
             while not self._closed:
                 watcher.clear()
+                seen = mark()  # before the changes: a commit after it is seen the next time
                 found = await changes(after)
                 if found:
-                    after = found[-1].revision
+                    after, pause_s = found[-1].revision, interval_s
                     yield found
                     continue
-                while not watcher.is_set():
+                while not watcher.is_set() and mark() == seen:
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(interval_s):
+                        async with asyncio.timeout(pause_s):
                             await watcher.wait()
-                    if may_have_changed():
-                        break
+                    if interval_s is not None and pause_s is not None:
+                        pause_s = min(2 * pause_s, _MOST_INTERVALS * interval_s)
         finally:
             self._watchers.discard(watcher)
