@@ -38,7 +38,9 @@ INCREMENTAL_ALTER_CONFIGS: Final = 44
 OFFSET_DELETE: Final = 47
 DESCRIBE_PRODUCERS: Final = 61
 
-SPOKEN: Final[Mapping[int, tuple[int, int]]] = {
+VersionRange = tuple[int, int]  # the lowest version and the highest
+
+SPOKEN: Final[Mapping[int, VersionRange]] = {
     PRODUCE: (3, 11),  # from 12 on produce adds partitions to the transaction itself (KIP-890)
     FETCH: (4, 12),  # from 13 on topics are given by id
     LIST_OFFSETS: (1, 9),
@@ -64,7 +66,7 @@ SPOKEN: Final[Mapping[int, tuple[int, int]]] = {
 }
 
 
-def common_version(key: int, served: Mapping[int, tuple[int, int]]) -> int | None:
+def common_version(key: int, served: Mapping[int, VersionRange]) -> int | None:
     """Returns the highest version of an API that the client and the broker support, or None."""
     theirs = served.get(key)
     if theirs is None:
@@ -74,7 +76,7 @@ def common_version(key: int, served: Mapping[int, tuple[int, int]]) -> int | Non
     return version if version >= max(low, theirs[0]) else None
 
 
-def version_of(key: int, served: Mapping[int, tuple[int, int]], address: str) -> int:
+def version_of(key: int, served: Mapping[int, VersionRange], address: str) -> int:
     """Returns the version of an API to use with the broker at `address`. Raises VersionMismatch."""
     version = common_version(key, served)
     if version is not None:

@@ -22,6 +22,7 @@ from protocol.wire import skip_tags
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from client.apis import VersionRange
     from protocol.message import Message
 
 MAX_ANSWER_BYTES: Final = 1 << 30
@@ -41,7 +42,7 @@ class Request(NamedTuple):
 class Authenticator(Protocol):
     """Authenticates a connection after its API versions are known."""
 
-    def steps(self, served: dict[int, tuple[int, int]]) -> Generator[Request, Any, None]:
+    def steps(self, served: dict[int, VersionRange]) -> Generator[Request, Any, None]:
         """Yields requests and receives their answers. Raises ConnectionBroken if it is refused."""
 
 
@@ -58,7 +59,7 @@ class Frames:
         self, address: str, client_id: str, authenticator: Authenticator | None = None
     ) -> None:
         self.address = address
-        self.served: dict[int, tuple[int, int]] = {}
+        self.served: dict[int, VersionRange] = {}
         self.is_ready = False
         self._client_id = client_id.encode()
         self._ids = itertools.count(1)

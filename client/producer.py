@@ -18,6 +18,7 @@ from protocol.records.layout import Compression
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from client.calls.producers import ProducerIdAndEpoch
     from client.sync_client import Client
     from protocol.records.layout import Record
     from protocol.topic_partition import TopicPartition
@@ -45,7 +46,7 @@ class Producer:
         self._client = client
         self._acks = acks
         self._compression = compression
-        self._producer: tuple[int, int] | None = None
+        self._producer: ProducerIdAndEpoch | None = None
         self._sequences: dict[TopicPartition, int] = {}
 
     def write(self, topic: str, partition: int, records: Sequence[Record]) -> Iterator[Refused]:

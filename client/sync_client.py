@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from client.calls.groups import GroupOffset
+    from client.calls.producers import ProducerIdAndEpoch
     from client.calls.records import Fetched, FoundOffset, Produced
     from client.cluster import Address, TopicInfo
     from client.flow import Call, Steps
@@ -194,7 +195,7 @@ class Client:
 
     def init_producer_id(
         self, transactional_id: str | None = None, *, transaction_timeout_ms: int = 60_000
-    ) -> tuple[int, int]:
+    ) -> ProducerIdAndEpoch:
         """Returns a producer id and its epoch.
 
         A transactional id keeps its id, fencing earlier epochs.

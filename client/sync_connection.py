@@ -14,6 +14,7 @@ from client.errors import ConnectionBroken
 from client.frames import Frames
 
 if TYPE_CHECKING:
+    from client.apis import VersionRange
     from client.frames import Authenticator
     from protocol.message import Message
 
@@ -61,7 +62,7 @@ class Connection:
         self._socket.close()
 
     @property
-    def served(self) -> dict[int, tuple[int, int]]:
+    def served(self) -> dict[int, VersionRange]:
         """The versions of each API that the broker supports."""
         return self._frames.served
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.source.splits import Split
+    from pipeline.source.splits import OffsetRange, Split
     from protocol.topic_partition import TopicPartition
 
 _VERSION: Final = 1
@@ -46,7 +46,7 @@ class Plan:
     run: str
     created_ms: int
     arguments: Mapping[str, Any]
-    offsets: Mapping[TopicPartition, tuple[int, int]]
+    offsets: Mapping[TopicPartition, OffsetRange]
     notes: Mapping[str, Any] = field(default_factory=dict)
     splits: Sequence[tuple[str, int, int, int, int]] = ()
     is_new: bool = True

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from broker.pools import Permit
     from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from protocol.errors import BrokerError
+    from protocol.records.layout import OffsetAndTimestamp
     from storage.log.partition import Partition
 
 # The first version that knows each special value.
@@ -130,7 +131,7 @@ def _look_up(
     )
 
 
-def _find(partition: Partition, target: int, upper: int, may_block: bool) -> tuple[int, int]:
+def _find(partition: Partition, target: int, upper: int, may_block: bool) -> OffsetAndTimestamp:
     """Return the requested offset and its time, -1 if there is none."""
     if not is_target(target):
         found = partition.reader.find_by_time(target, upper_offset=upper, may_block=may_block)

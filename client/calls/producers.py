@@ -14,16 +14,18 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+ProducerIdAndEpoch = tuple[int, int]
+
 
 def init(
     transactional_id: str | None, *, transaction_timeout_ms: int = 60_000
-) -> Call[tuple[int, int]]:
+) -> Call[ProducerIdAndEpoch]:
     """A producer id and its epoch. A transactional id keeps its id, and fences earlier epochs."""
     request = init_producer_id.InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
     )
 
-    def read(answer: Any) -> tuple[int, int]:
+    def read(answer: Any) -> ProducerIdAndEpoch:
         raise_for_code(answer.error_code, f"producer id for {transactional_id or 'idempotence'}")
         return answer.producer_id, answer.producer_epoch
 
@@ -49,7 +51,7 @@ def last_sequence(topic: str, partition: int, producer_id: int) -> Call[int | No
 
 
 def add_partitions(
-    transactional_id: str, producer: tuple[int, int], topics: Mapping[str, Sequence[int]]
+    transactional_id: str, producer: ProducerIdAndEpoch, topics: Mapping[str, Sequence[int]]
 ) -> Call[None]:
     """Adds partitions to the open transaction of a producer, given by id and epoch."""
     request = add_partitions_to_txn.AddPartitionsToTxnRequest(
@@ -77,7 +79,7 @@ def add_partitions(
     return Call(apis.ADD_PARTITIONS_TO_TXN, request, target, read)
 
 
-def end(transactional_id: str, producer: tuple[int, int], *, commit: bool) -> Call[None]:
+def end(transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> Call[None]:
     """Commits or aborts the open transaction of a producer, given by id and epoch."""
     request = end_txn.EndTxnRequest(
         transactional_id=transactional_id,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pipeline.archive.store import Store
+    from pipeline.source.splits import OffsetRange
     from protocol.topic_partition import TopicPartition
 
 DIRECTORY: Final = "_manifest"
@@ -185,7 +186,7 @@ class Archive:
         return {key: sorted(found[key], key=lambda one: one[2:]) for key in sorted(found)}
 
     @property
-    def spans(self) -> dict[TopicPartition, tuple[int, int]]:
+    def spans(self) -> dict[TopicPartition, OffsetRange]:
         """Returns the first and the end offset of what is archived of each partition."""
         return {
             key: (ranges[0].start_offset, max(one.end_offset for one in ranges))

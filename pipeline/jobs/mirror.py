@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pipeline.session import Session
-    from pipeline.source.splits import Selection, Split
+    from pipeline.source.splits import OffsetRange, Selection, Split
     from protocol.topic_partition import TopicPartition
 
 JOB: Final = "mirror"
@@ -152,7 +152,7 @@ def _follow(options: argparse.Namespace, session: Session, base: _Round) -> int:
 
 
 def _refuse_shorter(
-    now: Mapping[TopicPartition, tuple[int, int]], ends: Mapping[TopicPartition, int]
+    now: Mapping[TopicPartition, OffsetRange], ends: Mapping[TopicPartition, int]
 ) -> None:
     """Raises PipelineError if a partition ends before what was already read of it."""
     for (topic, partition), end in sorted(ends.items()):

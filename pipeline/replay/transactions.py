@@ -24,6 +24,7 @@ from protocol.records.layout import Compression
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from client.calls.producers import ProducerIdAndEpoch
     from client.flow import Call
 
 PROGRESS_TOPIC: Final = "__pipeline_progress"
@@ -63,7 +64,7 @@ class Transactions:
             client, PROGRESS_TOPIC, 0, transactional_id=transactional_id, in_flight=1
         )
 
-    def begin(self) -> tuple[int, int]:
+    def begin(self) -> ProducerIdAndEpoch:
         """Takes the transactional id over; returns producer id and epoch.
 
         An open transaction is aborted.

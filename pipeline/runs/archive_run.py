@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pipeline.archive.store import Store
     from pipeline.archive.writing import Written
     from pipeline.session import Session
-    from pipeline.source.splits import Split
+    from pipeline.source.splits import OffsetRange, Split
     from protocol.topic_partition import TopicPartition
 
 _STAMP: Final = "message.timestamp.type"
@@ -135,7 +135,7 @@ class Run:
     def _place(self) -> dict[str, Any]:
         return {"logs": self.options.logs or (), "brokers": self.options.brokers}
 
-    def _plan_splits(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Split]:
+    def _plan_splits(self, spans: Mapping[TopicPartition, OffsetRange]) -> list[Split]:
         selection = dataclasses.replace(self.selection, offsets=spans)
         return covering(access.plan(selection, **self._place), spans) if spans else []
 
@@ -272,9 +272,7 @@ class Run:
             )
 
 
-def covering(
-    splits: Sequence[Split], spans: Mapping[TopicPartition, tuple[int, int]]
-) -> list[Split]:
+def covering(splits: Sequence[Split], spans: Mapping[TopicPartition, OffsetRange]) -> list[Split]:
     """Returns the splits, with offsets that compaction emptied counted to a neighbouring split."""
     found: list[Split] = []
     for one in splits:
@@ -291,7 +289,7 @@ def covering(
 
 
 def _beginning(
-    key: TopicPartition, start: int, end: int, span: tuple[int, int] | None
+    key: TopicPartition, start: int, end: int, span: OffsetRange | None
 ) -> tuple[int, Range | None]:
     """Returns the first offset to archive of a log, and the range that is gone.
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pipeline.engine.failover import Proof
     from pipeline.runs.offset_maps import Mapped
     from pipeline.source.columns import Columns
+    from pipeline.source.splits import OffsetRange
     from protocol.topic_partition import TopicPartition
 
 MAP: Final = "map"
@@ -157,7 +158,7 @@ class Planner:
                 f"the group has committed {row.committed_on_target} there already: --apply replaces it"
             )
 
-    def _ends(self, client: Client, key: TopicPartition) -> tuple[int, int]:
+    def _ends(self, client: Client, key: TopicPartition) -> OffsetRange:
         topic, partition = key
         isolation = ISOLATED if self._options.isolation == source.READ_COMMITTED else OPEN
         start = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
@@ -367,7 +368,7 @@ class Planner:
 
 
 def _read(
-    brokers: str, key: TopicPartition, offsets: tuple[int, int], depth: int, isolation: Any
+    brokers: str, key: TopicPartition, offsets: OffsetRange, depth: int, isolation: Any
 ) -> Iterator[Columns]:
     if offsets[0] >= offsets[1]:
         return

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pipeline.engine.audit import Example
+    from pipeline.source.splits import OffsetRange
     from protocol.topic_partition import TopicPartition
 
 
 def lags(
     cluster: str,
     groups: Sequence[str],
-    ends: Mapping[TopicPartition, tuple[int, int]],
+    ends: Mapping[TopicPartition, OffsetRange],
     newest: Mapping[TopicPartition, Example | None],
     logs: Sequence[str] | None,
     upto: Literal["high-watermark", "log-end"],

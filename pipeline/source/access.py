@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pipeline.source.columns import Columns
-    from pipeline.source.splits import Selection, Split
+    from pipeline.source.splits import OffsetRange, Selection, Split
     from protocol.topic_partition import TopicPartition
 
 
@@ -45,7 +45,7 @@ def ranges(
     *,
     logs: Sequence[str] = (),
     brokers: str | None = None,
-) -> dict[TopicPartition, tuple[int, int]]:
+) -> dict[TopicPartition, OffsetRange]:
     """Return start and end of the wanted partitions now, at any event time. Raises as `plan`."""
     if bool(logs) == (brokers is not None):
         raise SourceError("give either log directories or brokers to read from")

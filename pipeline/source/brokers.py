@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from client import Fetched
     from pipeline.source.columns import Columns, Ints
     from pipeline.source.reading import Options
-    from pipeline.source.splits import Selection
+    from pipeline.source.splits import OffsetRange, Selection
     from protocol.topic_partition import TopicPartition
 
 _FETCH_BYTES: Final = 8 << 20
@@ -72,17 +72,17 @@ def plan(selection: Selection, addresses: str) -> list[Split]:
     return splits
 
 
-def ranges(selection: Selection, addresses: str) -> dict[TopicPartition, tuple[int, int]]:
+def ranges(selection: Selection, addresses: str) -> dict[TopicPartition, OffsetRange]:
     """Return start and end of the wanted partitions. Raises SourceError and ClientError."""
     with Client(addresses) as client:
         return _ranges(selection, client)
 
 
-def _ranges(selection: Selection, client: Client) -> dict[TopicPartition, tuple[int, int]]:
+def _ranges(selection: Selection, client: Client) -> dict[TopicPartition, OffsetRange]:
     isolation = ISOLATED if selection.isolation == READ_COMMITTED else OPEN
     topics = client.topics()
     selection.check_found(set(topics))
-    found: dict[TopicPartition, tuple[int, int]] = {}
+    found: dict[TopicPartition, OffsetRange] = {}
     for name in sorted(topics):
         if not selection.wants(name):
             continue

@@ -37,7 +37,7 @@ from storage.time.lookup import reaches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pipeline.source.splits import Selection
+    from pipeline.source.splits import OffsetRange, Selection
     from protocol.topic_partition import TopicPartition
     from storage.log.times.partition_times import PartitionTimes
 
@@ -51,7 +51,7 @@ def plan(selection: Selection, roots: Sequence[str]) -> list[Split]:
     ]
 
 
-def ranges(selection: Selection, roots: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
+def ranges(selection: Selection, roots: Sequence[str]) -> dict[TopicPartition, OffsetRange]:
     """Return start and end of the wanted partitions. Raises SourceError and OSError."""
     return {
         (log.topic, log.partition): _Planner(log, selection).range()
@@ -187,7 +187,7 @@ class _Planner:
         self._times = _partition_times(log)
         self._active_size = 0
 
-    def range(self) -> tuple[int, int]:
+    def range(self) -> OffsetRange:
         """Return the first offset to read, and the end offset."""
         log = self._log
         start = log.log_start_offset

@@ -38,7 +38,8 @@ _OPENING_BYTES: Final = 1 << 20  # the cost of opening a segment or asking a bro
 _LEAST_GROUPS: Final = 32
 ALL_TRUSTED: Final = 2**63 - 1
 
-Spans = Mapping[int, Sequence[tuple[int, int]]]
+OffsetRange = tuple[int, int]  # the first offset, and the one after the last
+Spans = Mapping[int, Sequence[OffsetRange]]
 
 
 class SourceError(Exception):
@@ -143,7 +144,7 @@ class Selection:
     split_bytes: int = SPLIT_BYTES
     split_offsets: int = SPLIT_OFFSETS
     trust_time_index: bool = False
-    offsets: Mapping[TopicPartition, tuple[int, int]] | None = None
+    offsets: Mapping[TopicPartition, OffsetRange] | None = None
     allow_gone: bool = False
     within: Within = Within()
 
@@ -198,7 +199,7 @@ class Selection:
         for topic, partition in sorted(set(self.offsets or ()) - found):
             raise SourceError(f"there is no partition {topic}-{partition}")
 
-    def range_of(self, key: TopicPartition, start: int, end: int) -> tuple[int, int]:
+    def range_of(self, key: TopicPartition, start: int, end: int) -> OffsetRange:
         """Return the offsets to read of a partition whose log goes from `start` to before `end`.
 
         Raises SourceError if the log does not have a fixed range (any more).
@@ -208,7 +209,7 @@ class Selection:
         last = min(last, self.within.end_offset)
         return first, max(first, last)
 
-    def _frozen(self, key: TopicPartition, start: int, end: int) -> tuple[int, int]:
+    def _frozen(self, key: TopicPartition, start: int, end: int) -> OffsetRange:
         if self.offsets is None:
             return start, end
         first, last = self.offsets.get(key, (0, 0))
@@ -246,9 +247,9 @@ def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list
     return groups
 
 
-def offsets_of(splits: Sequence[Split]) -> dict[TopicPartition, tuple[int, int]]:
+def offsets_of(splits: Sequence[Split]) -> dict[TopicPartition, OffsetRange]:
     """Return start and end offset of each partition's splits, as in `Selection.offsets`."""
-    ranges: dict[TopicPartition, tuple[int, int]] = {}
+    ranges: dict[TopicPartition, OffsetRange] = {}
     for split in splits:
         key = split.topic, split.partition
         start, end = ranges.get(key, (split.start_offset, split.end_offset))

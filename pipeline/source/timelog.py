@@ -51,7 +51,7 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pipeline.source.splits import Selection
+    from pipeline.source.splits import OffsetRange, Selection
     from protocol.topic_partition import TopicPartition
 
     Offsets = dict[str, dict[str, int]]
@@ -222,7 +222,7 @@ class _Settings:
         except ValueError as error:
             raise OptionError(f"{name}: {error}") from error
 
-    def _offsets(self) -> dict[TopicPartition, tuple[int, int]] | None:
+    def _offsets(self) -> dict[TopicPartition, OffsetRange] | None:
         text = self._given.get("offsets")
         if text is None:
             return None
@@ -403,7 +403,7 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
         """Do nothing: there are no resources to release."""
 
 
-def _ranges(settings: _Settings) -> dict[TopicPartition, tuple[int, int]]:
+def _ranges(settings: _Settings) -> dict[TopicPartition, OffsetRange]:
     from pipeline.source import access
 
     return access.ranges(settings.selection, logs=settings.logs, brokers=settings.brokers)

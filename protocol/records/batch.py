@@ -45,7 +45,7 @@ from protocol.records.legacy import wrapped_region, write_wrapper
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from protocol.records.layout import Buffer, Findings
+    from protocol.records.layout import Buffer, Findings, OffsetAndTimestamp
 
 __all__ = [
     "NO_PRODUCER_ID",
@@ -204,7 +204,7 @@ def summarize(buffer: Buffer, batch: Batch) -> Summary:
 
 def find_time(
     buffer: Buffer, batch: Batch, timestamp: int, min_offset: int = 0
-) -> tuple[int, int] | None:
+) -> OffsetAndTimestamp | None:
     """Return (offset, time) of the first data record at or after `timestamp`, or None.
 
     Records below `min_offset` and records without a time are skipped. A control batch has no data

@@ -19,6 +19,7 @@ from struct import Struct
 from typing import NamedTuple
 
 Buffer = bytes | bytearray | memoryview
+OffsetAndTimestamp = tuple[int, int]  # of one record; the time is the one that a consumer sees
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from protocol.records.batch import Batch
+    from protocol.records.layout import OffsetAndTimestamp
     from storage.files import Buffer
     from storage.segment.log_file import Found
     from storage.segment.segment import Segment, Slice
@@ -65,7 +66,7 @@ ABSENT = "absent"  # there was a record, and compaction has removed it
 
 def find_time(
     segments: Sequence[Segment], timestamp: int, *, start_offset: int, upper_offset: int
-) -> tuple[int, int] | None:
+) -> OffsetAndTimestamp | None:
     """Return (offset, time) of the first record at or after a time. Raises OSError."""
     for segment in segments:
         if segment.tail.end_offset <= start_offset:
@@ -104,7 +105,7 @@ def is_cached(segments: Sequence[Segment], target: int, *, start_offset: int) ->
 
 def find_largest(
     segments: Sequence[Segment], *, start_offset: int, upper_offset: int
-) -> tuple[int, int] | None:
+) -> OffsetAndTimestamp | None:
     """Return (offset, time) of the first record that has the largest time. Raises OSError."""
     largest: int | None = None
     for segment in segments:

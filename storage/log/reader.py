@@ -21,6 +21,7 @@ from storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from protocol.records.layout import OffsetAndTimestamp
     from storage.log.reading import Fetched, SliceAppendTimes
     from storage.log.state import LogState
     from storage.log.version import Ends, Version
@@ -127,14 +128,14 @@ class Reader:
 
     def find_by_time(
         self, timestamp: int, *, upper_offset: int, may_block: bool = True
-    ) -> tuple[int, int] | None:
+    ) -> OffsetAndTimestamp | None:
         """Return (offset, time) of the first data record at or after a time, or None.
 
         Exact, in offset order, below `upper_offset`; any time is a real one here, -1 excepted.
         Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock.
         """
 
-        def look(version: Version, _: Ends) -> tuple[int, int] | None:
+        def look(version: Version, _: Ends) -> OffsetAndTimestamp | None:
             if not may_block:
                 self._check_cached(version, timestamp)
             return lookup.find_time(
@@ -148,13 +149,13 @@ class Reader:
 
     def find_largest_time(
         self, *, upper_offset: int, may_block: bool = True
-    ) -> tuple[int, int] | None:
+    ) -> OffsetAndTimestamp | None:
         """Return (offset, time) of the first record with the largest time, or None (KIP-734).
 
         Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock.
         """
 
-        def look(version: Version, _: Ends) -> tuple[int, int] | None:
+        def look(version: Version, _: Ends) -> OffsetAndTimestamp | None:
             if not may_block:
                 self._check_cached(version, Target.MAX_TIMESTAMP)
             return lookup.find_largest(

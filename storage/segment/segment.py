@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from protocol.records.layout import OffsetAndTimestamp
     from protocol.records.prepare import PreparedBatch
 
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
@@ -319,7 +320,7 @@ class Segment(SegmentFiles):
 
     def find_time(
         self, timestamp: int, *, min_offset: int, upper_offset: int
-    ) -> tuple[int, int] | None:
+    ) -> OffsetAndTimestamp | None:
         """Return (offset, time) of the first data record at or after a time, in offset order.
 
         Looks only at records from `min_offset` on and before `upper_offset`; None if there is none.

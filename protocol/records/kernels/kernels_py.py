@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.records.column_buffers import ColumnBuffers, EncodedRows, Wanted
-    from protocol.records.layout import Region
+    from protocol.records.layout import OffsetAndTimestamp, Region
     from protocol.records.plan import Plan
 
 IMPLEMENTATION = "python"
@@ -186,7 +186,7 @@ def offenders(
     return named, outside, keyless
 
 
-def find(region: Region, timestamp: int, min_offset: int) -> tuple[int, int] | None:
+def find(region: Region, timestamp: int, min_offset: int) -> OffsetAndTimestamp | None:
     """Return (offset, time) of the first record at or after a time and an offset, or None.
 
     A record without a time is never found. Data after the found record is not read.
