@@ -35,6 +35,7 @@ from broker.node import Node
 from broker.pools import NoDefaultPool
 from broker.topics.startup import open_topics
 from broker.unenforced_settings import log_ignored, log_unenforced_in
+from config.listeners import EVERY_INTERFACE
 from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.directory.log_directory import LogDirectoryError
@@ -215,7 +216,7 @@ def _listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
         listening = _listen(host, port)
         actual = listening.getsockname()[1]
         told_host, told_port = advertised.get(name, (host, 0))
-        if told_host in ("", "0.0.0.0", "::"):  # noqa: S104 - what is bound, not a default
+        if told_host in EVERY_INTERFACE:
             told_host = socket.gethostname()
         listener = Listener(name, host, actual, (told_host, told_port or actual))
         result.append((listening, listener))

@@ -10,6 +10,7 @@ topic's own symmetric window replaces a one-sided window of the broker.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from config.broker import BROKER_SETTINGS, BrokerConfig, Given, check_clock, check_listeners
@@ -20,7 +21,7 @@ from config.setting import INT_MAX, BrokerName, ConfigError, Setting, Type, clos
 from config.topic import TOPIC_SETTINGS, TopicConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 FILE, ENVIRONMENT, FLAG, DYNAMIC = 1, 2, 3, 4
@@ -126,14 +127,7 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
             raise unknown(name, _known_names(), value.origin)
         if is_ignored(name):
             ignored[name] = shown(name, value.value)
-    sources: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    for attribute, setting in BROKER_SETTINGS.items():
-        candidates = _candidates(setting, given)
-        if candidates:
-            strongest = _strongest(candidates)
-            values[attribute] = strongest[3]
-            sources[setting.name] = strongest[2].origin
+    values, sources = _resolve(BROKER_SETTINGS, partial(_candidates, given))
     values["topic_defaults"] = _topic_defaults(given)
     config = BrokerConfig(**values, given=dict(given), ignored=ignored, sources=sources)
     check_clock(config)
@@ -149,18 +143,29 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
 
 def _topic_defaults(given: Mapping[str, Given]) -> TopicConfig:
     """Return the broker's defaults of topic settings."""
+    values, sources = _resolve(TOPIC_SETTINGS, partial(_default_candidates, given))
+    return TopicConfig(**values, sources=sources)
+
+
+def _resolve(
+    settings: Mapping[str, Setting], candidates_of: Callable[[Setting], list[_Candidate]]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values that were given, by attribute, and their origins, by setting.
+
+    Raises ConfigError.
+    """
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for attribute, setting in TOPIC_SETTINGS.items():
-        candidates = _default_candidates(setting, given)
+    for attribute, setting in settings.items():
+        candidates = candidates_of(setting)
         if candidates:
             strongest = _strongest(candidates)
             values[attribute] = strongest[3]
             sources[setting.name] = strongest[2].origin
-    return TopicConfig(**values, sources=sources)
+    return values, sources
 
 
-def _candidates(setting: Setting, given: Mapping[str, Given]) -> list[_Candidate]:
+def _candidates(given: Mapping[str, Given], setting: Setting) -> list[_Candidate]:
     """Return what was given for a broker setting, under any name. Aliases have the same rank."""
     level = dict.fromkeys((setting.name, *setting.aliases), 0)
     level.update({name: place for place, name in enumerate(setting.fallbacks, 1)})
@@ -171,7 +176,7 @@ def _candidates(setting: Setting, given: Mapping[str, Given]) -> list[_Candidate
     ]
 
 
-def _default_candidates(setting: Setting, given: Mapping[str, Given]) -> list[_Candidate]:
+def _default_candidates(given: Mapping[str, Given], setting: Setting) -> list[_Candidate]:
     """Return what was given for the default of a topic setting, under any of its broker names."""
     found: list[_Candidate] = []
     for place, broker_name in enumerate(setting.broker_names):

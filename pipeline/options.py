@@ -91,6 +91,18 @@ def add_times(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_rename(group: argparse._ArgumentGroup) -> None:
+    """Adds the option that writes topics under other names."""
+    group.add_argument(
+        "--rename",
+        action="append",
+        default=[],
+        type=pair,
+        metavar="TOPIC=NEW",
+        help="write a topic under another name; may be given many times",
+    )
+
+
 def add_ends(group: argparse._ArgumentGroup) -> None:
     """Adds the options of a copy: which transactions count, and up to where the log is read."""
     group.add_argument(

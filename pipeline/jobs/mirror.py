@@ -63,14 +63,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_source(parser)
     targets.add_target(parser)
     group = parser.add_argument_group("mirroring")
-    group.add_argument(
-        "--rename",
-        action="append",
-        default=[],
-        type=shared.pair,
-        metavar="TOPIC=NEW",
-        help="write a topic under another name; may be given many times",
-    )
+    shared.add_rename(group)
     shared.add_ends(group)
     group.add_argument(
         "--allow-gone",

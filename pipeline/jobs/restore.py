@@ -46,14 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     targets.add_target(parser)
     group = parser.add_argument_group("restoring")
-    group.add_argument(
-        "--rename",
-        action="append",
-        default=[],
-        type=shared.pair,
-        metavar="TOPIC=NEW",
-        help="write a topic under another name; may be given many times",
-    )
+    shared.add_rename(group)
     group.add_argument(
         "--keep-times",
         action="store_true",
