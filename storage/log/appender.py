@@ -24,6 +24,7 @@ from protocol.errors import (
 )
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.records.prepare import inspect, prepare
+from storage import files
 from storage.log import reading
 from storage.log.producers import producer_snapshots, recovered_producers
 from storage.log.settings import NEWEST_MAGIC
@@ -39,7 +40,6 @@ from storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from protocol.records.batch import Batch
     from protocol.records.prepare import Prepared
-    from storage import files
     from storage.log.producers.producer_state import ProducerBatch, Sequenced
     from storage.log.settings import Settings
     from storage.log.state import LogState
@@ -269,6 +269,10 @@ class Appender:
         state = self._state
         base_offset, previous = state.ends.log_end_offset, state.active
         previous.repair_tail()
+        if base_offset <= state.gaps_end_offset:
+            # Recovery allows gaps here, so it could not see that batches are missing.
+            previous.sync()
+            files.sync(state.directory)
         producer_snapshots.write(state.directory, base_offset, state.read_producers())
         active = Segment(state.directory, base_offset, Tail(base_offset, 0))
         active.event_slack_ms = state.event_slack_ms

@@ -132,7 +132,7 @@ class Compactor:
         """Return what is to be cleaned now; None if nothing is, or a cleaning is in progress.
 
         `asked` cleans as soon as anything may be cleaned. Only the log before `durable_offset`, or
-        the recovery point, is cleaned: recovery does not look for holes in a compacted segment.
+        the recovery point, is cleaned: recovery takes no gap in it for one of a power loss.
         Every cleaning that begins ends with `end_cleaning`. Raises KafkaStorageError and OSError.
         """
         state = self._state
@@ -260,7 +260,9 @@ class Compactor:
                 with state.append_lock:
                     state.largest_event.keep(state.max_event_time)
                     state.replacing = frozenset(s.base_offset for s in sources)
-                # No line of partition.times may be taken for one of the new segment.
+                    state.gaps_end_offset = max(state.gaps_end_offset, cleaned.end_offset)
+                # No line of partition.times may be taken for one of the new segment, and recovery
+                # must know where the log may have gaps.
                 state.save_times(state.covered_times(), durable=True)
                 swap.complete(state.directory, cleaned.base_offset)
             except OSError as error:

@@ -82,6 +82,7 @@ class LogState:
         "epochs",
         "event_slack_ms",
         "flush_lock",
+        "gaps_end_offset",
         "has_flush_rules",
         "index",
         "internal_settings",
@@ -126,6 +127,7 @@ class LogState:
         recovery_point: int,
         covered_offset: int,
         cleaned_offset: int | None,
+        gaps_end_offset: int,
         last_append_time_ms: int | None,
         back_offset: int,
         max_event_time: int | None,
@@ -157,6 +159,7 @@ class LogState:
         self.durable_offset = recovery_point  # batches and append times before it are durable
         self.covered_offset = covered_offset  # append times before it survive a power loss
         self.cleaned_offset = cleaned_offset  # the log before it was compacted; None: never
+        self.gaps_end_offset = gaps_end_offset  # up to which it may have gaps; see recovery/gaps.py
         self.replacing: frozenset[int] = frozenset()  # segments that are being replaced
         self.pending_deletes = PendingDeletes()
 
@@ -378,6 +381,7 @@ class LogState:
             tuple(lines),
             self.back_offset,
             Cut(self.recovery_point, self.cleaned_offset, *self.cutting) if self.was_cut else None,
+            self.gaps_end_offset,
         )
 
     def covered_times(self) -> partition_times.PartitionTimes:
@@ -394,6 +398,7 @@ class LogState:
     ) -> None:
         """Write `partition.times` if it has changed. Raises OSError."""
         with self.times_lock:
+            times = times._replace(gaps_end_offset=self.gaps_end_offset)  # a follower's may be new
             if self.offline is not None:
                 times = times._replace(boot_id=_NO_BOOT)  # collected before it went offline
             data = partition_times.pack(times)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from storage import filenames, files
-from storage.log.recovery import leftovers, verification
+from storage.log.recovery import gaps, leftovers, verification
 from storage.segment.log_file import Tail
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.segment import Segment
@@ -37,6 +37,7 @@ class Loaded(NamedTuple):
     segments: tuple[Segment, ...]  # by base offset, at least one; the last is open for append
     last_append_time_ms: int | None
     back_offset: int  # the last reset of the append clock; 0 if the log no longer has it
+    gaps_end_offset: int  # up to which the log may have gaps; see `gaps`
 
 
 class Directory(NamedTuple):
@@ -53,15 +54,16 @@ def load(
     was_clean: bool,
     log_start_offset: int,
     index_interval_bytes: int,
-    contiguous: bool,
+    cleaned_offset: int | None,
+    is_compacted: bool,
     known: PartitionTimes | None,
     boot_id: str,
 ) -> Loaded:
     """Open the segments of a directory; an empty one gets a segment at the log's start.
 
-    `contiguous` means that compaction has made no holes in the offsets. `known` is the content of
-    `partition.times`, `boot_id` identifies this boot of the machine. A truncation that was in
-    progress is completed. Raises OSError.
+    Before `cleaned_offset` the log has been compacted, and `is_compacted` is the topic's setting.
+    `known` is the content of `partition.times`, `boot_id` identifies this boot of the machine. A
+    truncation that was in progress is completed. Raises OSError.
     """
     if leftovers.tidy(directory) and known is not None:
         known = known._replace(segments=())  # it describes replaced segments
@@ -75,25 +77,35 @@ def load(
     if not found.base_offsets:
         segments[-1].activate()
         if known is None or cut_offset == verification.NO_LIMIT:
-            return Loaded(tuple(segments), None, 0)
-        return Loaded(tuple(segments), known.last_append_time_ms, known.back_offset)
+            return Loaded(tuple(segments), None, 0, gaps.NOWHERE)
+        return Loaded(tuple(segments), known.last_append_time_ms, known.back_offset, gaps.NOWHERE)
     _adopt(segments, known, was_clean=was_clean)
     is_ours = not _was_open_in_kafka(segments[-1])
     end_offset = _clean_end(segments[-1], recovery_point, known) if was_clean else None
     if end_offset is not None:
         segments[-1].tail = Tail(end_offset, segments[-1].tail.size)
+        gaps_end = gaps.gaps_end_after_clean_stop(
+            segments, known, cleaned_offset=cleaned_offset, end_offset=end_offset
+        )
     else:
+        gaps_end = gaps.gaps_end(
+            segments,
+            known,
+            cleaned_offset=cleaned_offset,
+            is_compacted=is_compacted,
+            is_ours=is_ours,
+        )
         stamps = _recover(
             segments,
             recovery_point,
             index_interval_bytes,
             log_start_offset=log_start_offset,
-            contiguous=contiguous,
+            gaps_end=gaps_end,
+            may_end_in_gap=gaps_end != gaps.ANYWHERE or is_compacted or cleaned_offset is not None,
             known=known,
             cut_offset=cut_offset,
         )
-        if contiguous:
-            _drop_empty(segments)
+        _drop_empty(segments, log_start_offset, gaps_end)
         _drop_later_snapshots(directory, found.snapshot_offsets, segments[-1].tail.end_offset)
     for segment in segments[:-1]:
         segment.seal()
@@ -110,7 +122,8 @@ def load(
     segments[-1].activate()
     if known is not None:
         last_time = later(known.last_append_time_ms, last_time)
-    return Loaded(tuple(segments), last_time, back_offset)
+    gaps_end = min(gaps_end, segments[-1].tail.end_offset)
+    return Loaded(tuple(segments), last_time, back_offset, gaps_end)
 
 
 def _described(directory: Path, base_offsets: Sequence[int], start_offset: int) -> list[Segment]:
@@ -263,18 +276,20 @@ def _recover(
     index_interval_bytes: int,
     *,
     log_start_offset: int,
-    contiguous: bool,
+    gaps_end: int,
+    may_end_in_gap: bool,
     known: PartitionTimes | None,
     cut_offset: int,
 ) -> dict[int, int | None]:
     """Check the log from the recovery point on, cut it, and drop the segments after a cut.
 
-    No batch of the last segment that reaches `cut_offset` is kept. Segments before the log's start
-    have been deleted, but a power loss may restore any part of them: they are cut, and the log
-    continues all the same. Returns the largest LogAppendTime time in each segment, by base offset.
+    No batch of the last segment that reaches `cut_offset` is kept. With `may_end_in_gap` the log
+    may end with an empty segment after a gap; otherwise consumers would only wait there. Segments
+    before the log's start have been deleted, but a power loss may restore any part of them: they
+    are cut, and the log continues all the same. Returns the largest LogAppendTime time in each
+    segment, by base offset.
     """
     stamps: dict[int, int | None] = {}
-    is_ours = known is not None
     covered_offset = recovery_point if known is None else max(known.covered_offset, recovery_point)
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
@@ -284,20 +299,20 @@ def _recover(
         limit = verification.NO_LIMIT if is_last else segment.tail.end_offset
         times_size = segment.append_times.size()
         segment.append_times.check(covered_offset)
-        strict = contiguous and _began_here(segment, is_ours)
         checked = verification.check(
-            segment, recovery_point, limit, index_interval_bytes, strict, cut_offset
+            segment, recovery_point, limit, index_interval_bytes, gaps_end, cut_offset
         )
-        is_whole = checked.tail.size == size
         is_gone = not is_last and limit <= log_start_offset
-        if is_last or is_gone or not contiguous:
-            pass
-        elif strict or _goes_on(segments[number + 1 :], is_ours):
-            is_whole = is_whole and checked.tail.end_offset == limit
+        later = segments[number + 1 :]
+        is_gap_valid = limit <= gaps_end and (may_end_in_gap or any(s.tail.size for s in later))
+        is_whole = checked.tail.size == size and (
+            is_last or is_gap_valid or checked.tail.end_offset == limit
+        )
         stamps[segment.base_offset] = checked.stamp
         segment.cut(checked.tail if not is_gone else Tail(limit, checked.tail.size))
-        if (checked.tail.size, segment.append_times.size()) != (size, times_size):
-            segment.sync()  # the cut must be durable
+        is_changed = (checked.tail.size, segment.append_times.size()) != (size, times_size)
+        if is_changed or gaps_end == gaps.ANYWHERE:
+            segment.sync()  # the cut must be durable, and so must data with gaps
         if is_whole or is_gone:
             continue
         _log.warning(
@@ -310,10 +325,12 @@ def _recover(
                 "dropped_segments": len(segments) - 1 - number,
             },
         )
-        for behind in reversed(segments[number + 1 :]):
+        for behind in reversed(later):
             _drop(behind)
         del segments[number + 1 :]
         break
+    if gaps_end == gaps.ANYWHERE:
+        files.sync(segments[-1].directory)
     return stamps
 
 
@@ -325,30 +342,16 @@ def _drop(segment: Segment) -> None:
     segment.remove()
 
 
-def _drop_empty(segments: list[Segment]) -> None:
-    """Remove the first segments if they are empty: the log begins where it can be read."""
+def _drop_empty(segments: list[Segment], log_start_offset: int, gaps_end: int) -> None:
+    """Remove the first segments if they are empty: the log begins where it can be read.
+
+    Compaction may have left a segment empty; that one stays.
+    """
     while len(segments) > 1 and not segments[0].tail.size:
+        following = segments[1].base_offset
+        if log_start_offset < following <= gaps_end < gaps.ANYWHERE:
+            return
         segments.pop(0).remove()
-
-
-def _began_here(segment: Segment, is_ours: bool) -> bool:
-    """Tell whether we created a segment: it has no holes, and begins where another ended.
-
-    A segment of another program has no append times, and is marked so once we have opened it
-    (`is_ours`). An empty or missing file of append times is what a power loss leaves of a new
-    segment.
-    """
-    if not len(segment.append_times):
-        return is_ours or segment.append_times.file.path.exists()
-    return segment.append_times.first_time is not None
-
-
-def _goes_on(later: Sequence[Segment], is_ours: bool) -> bool:
-    """Tell whether the log continues without a hole, as we write it, or ends.
-
-    If no batch follows, a hole would only make consumers wait for its offsets.
-    """
-    return _began_here(later[0], is_ours) or not any(segment.tail.size for segment in later)
 
 
 # --- snapshots of producers ----------------------------------------------------------------------

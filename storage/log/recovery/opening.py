@@ -65,7 +65,8 @@ def open_log(
         was_clean=was_clean,
         log_start_offset=log_start_offset,
         index_interval_bytes=config.index_interval_bytes,
-        contiguous=not config.is_compacted and cleaned_offset is None,
+        cleaned_offset=cleaned_offset,
+        is_compacted=config.is_compacted,
         known=known,
         boot_id=boot_id,
     )
@@ -84,6 +85,7 @@ def open_log(
         recovery_point=min(recovery_point, end_offset),
         covered_offset=end_offset if was_clean else covered_offset,
         cleaned_offset=cleaned_offset,
+        gaps_end_offset=loaded.gaps_end_offset,
         last_append_time_ms=loaded.last_append_time_ms,
         back_offset=loaded.back_offset,
         max_event_time=None if known is None else known.max_event_time,
@@ -102,8 +104,17 @@ def open_log(
         )
     if cut is not None and cut.offset is not None:
         _complete(state, cut)
-    elif known is None or (known.boot_id, known.back_offset) != (boot_id, state.back_offset):
-        state.save_times(state.covered_times(), durable=False, losable=known is None)
+    elif known is None:
+        is_adopted = state.size > 0 and not was_clean
+        state.save_times(state.covered_times(), durable=is_adopted, losable=not is_adopted)
+    elif (known.boot_id, known.back_offset, known.gaps_end_offset) != (
+        boot_id,
+        state.back_offset,
+        state.gaps_end_offset,
+    ):
+        # Batches to come must not be allowed the gaps of batches that were cut off.
+        has_new_end = known.gaps_end_offset != state.gaps_end_offset
+        state.save_times(state.covered_times(), durable=has_new_end and not was_clean)
     elif was_clean:
         state.note_saved_times(known)  # the last close wrote it durably
     return state

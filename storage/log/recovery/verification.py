@@ -38,15 +38,15 @@ def check(
     recovery_point: int,
     limit_offset: int,
     index_interval_bytes: int,
-    strict: bool,
+    gaps_end: int,
     end_offset: int = NO_LIMIT,
 ) -> Checked:
     """Verify a segment's batches from the recovery point on, and complete its index.
 
     Stops before a batch that reaches `end_offset`, to which a truncation was interrupted. A batch
-    is good if its checksum is right and its offsets follow, below those of the next segment. The
-    base offset of format 2 is outside its checksum: in a log that we wrote, and that was not
-    compacted (`strict`), it must be exactly the next offset.
+    is good if its checksum is right and its offsets follow, below those of the next segment. A
+    batch that begins after `gaps_end` must begin at exactly the next offset (see `gaps`); the base
+    offset of format 2 is outside its checksum.
     """
     good = _starting_point(segment, recovery_point)
     bound = min(
@@ -54,7 +54,8 @@ def check(
     )  # as precisely as an index has it
     segment.truncate_indexes(good)
     largest = segment.time_index.last()
-    if strict and segment.append_times.is_complete and not good.size:
+    is_written_here = segment.base_offset >= gaps_end and segment.append_times.is_complete
+    if is_written_here and not good.size:
         segment.is_true = True  # we wrote it, and its indexes are built now
     stamp = None
     try:
@@ -63,7 +64,7 @@ def check(
             if batch.last_offset >= end_offset:
                 break
             verify(found.buffer, batch)
-            if not _follows(found, good.end_offset, strict) or batch.last_offset >= bound:
+            if not _follows(found, good.end_offset, gaps_end) or batch.last_offset >= bound:
                 raise CorruptMessage(f"offset {batch.base_offset} where {good[0]} comes next")
             candidate = segment.largest_of(found)
             if exceeds(candidate, None if largest is None else largest.timestamp):
@@ -105,15 +106,15 @@ def _starting_point(segment: Segment, recovery_point: int) -> Tail:
     return Tail(segment.base_offset, 0)
 
 
-def _follows(found: Found, expected_offset: int, strict: bool) -> bool:
+def _follows(found: Found, expected_offset: int, gaps_end: int) -> bool:
     """Tell whether a batch is valid where `expected_offset` is the next offset."""
     base_offset, last_offset = found.batch.base_offset, found.batch.last_offset
     if base_offset < 0:  # the header of a format-0/1 wrapper has only its last offset
-        if not strict:
+        if last_offset < gaps_end:
             return last_offset >= expected_offset
         summary = summarize(found.buffer, found.batch)
         base_offset = summary.base_offset
         last_offset = summary.last_offset if summary.last_offset == last_offset else -1
-    if strict:
+    if base_offset > gaps_end:
         return base_offset == expected_offset <= last_offset
     return expected_offset <= base_offset <= last_offset

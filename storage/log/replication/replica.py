@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage, KafkaStorageError
+from storage import files
 from storage.checkpoints import EpochStart
 from storage.log.producers.recovered_producers import sequenced
 from storage.log.replication.received import receive
@@ -23,7 +24,6 @@ from storage.time.timestamp import later
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from storage import files
     from storage.log.appender import Appender
     from storage.log.replication.received import AppendedFrom, Received
     from storage.log.replication.truncater import Truncater
@@ -84,7 +84,7 @@ class Replica:
         if received:
             self._begin_at_first(received[0])
             self._check_times(received, leader.back_offset)
-            self._store_all(received, epochs, leader.back_offset, now_ms)
+            self._store_all(received, epochs, leader, now_ms)
         self._follow(leader)
         return state.ends.log_end_offset
 
@@ -132,7 +132,7 @@ class Replica:
         self,
         received: Sequence[Received],
         epochs: Sequence[EpochStart],
-        back_offset: int,
+        leader: LeaderState,
         now_ms: int,
     ) -> None:
         state = self._state
@@ -142,8 +142,9 @@ class Replica:
                 raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
             try:
                 state.epochs.adopt(self._epochs_of(received, epochs))
+                self._record_gaps(received, leader.high_watermark)
                 for batch in received:
-                    self._store(batch, back_offset, now_ms)
+                    self._store(batch, leader.back_offset, now_ms)
             except OSError as error:
                 raise state.storage_error("the records were not stored", error) from error
 
@@ -164,6 +165,34 @@ class Replica:
                 latest = each.batch.leader_epoch
                 entries.append(EpochStart(latest, each.prepared.base_offset))
         return iter(sorted(entries, key=attrgetter("epoch", "start_offset")))
+
+    def _record_gaps(self, received: Sequence[Received], high_watermark: int) -> None:
+        """Record, before batches are stored, that the log has gaps between them. Raises OSError.
+
+        The leader's compaction left them. It compacts nothing above its high watermark, so up to
+        there more gaps may follow; they are recorded at once, to save writes. Segments before are
+        made durable, because recovery could no longer see that batches are missing there.
+        """
+        state = self._state
+        expected_offset, last_gap_end = state.ends.log_end_offset, -1
+        for each in received:
+            if each.prepared.base_offset > expected_offset:
+                last_gap_end = each.prepared.base_offset
+            expected_offset = each.prepared.last_offset + 1
+        before = state.gaps_end_offset
+        if last_gap_end <= before:
+            return
+        durable_offset = max(before, state.recovery_point)
+        for segment in state.version.segments[:-1]:
+            if segment.tail.end_offset > durable_offset:
+                segment.sync()
+        files.sync(state.directory)
+        state.gaps_end_offset = max(expected_offset, high_watermark)
+        try:
+            state.save_times(state.covered_times(), durable=False)
+        except OSError:
+            state.gaps_end_offset = before
+            raise
 
     def _store(self, received: Received, back_offset: int, now_ms: int) -> None:
         """Append a batch and publish it. Raises OSError."""

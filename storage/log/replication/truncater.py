@@ -155,6 +155,7 @@ class Truncater:
         state.last_append_time_ms, state.back_offset = last_append_time_ms, back_offset
         state.recovery_point, state.cleaned_offset = recovery_point, cleaned_offset
         state.covered_offset, state.was_cut = times.covered_offset, True
+        state.gaps_end_offset = min(state.gaps_end_offset, end_offset)
         state.cutting = end_offset, begins_anew
 
     def _last_times(self, end_offset: int, *, begins_anew: bool) -> tuple[int | None, int]:

@@ -15,12 +15,15 @@
               int32 entries of the .index, int32 entries of the .timeindex
               int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
               bit 2: the append time of some batch is unknown
-    mark      int64 offset of the last reset of the append clock; missing if there was none
-    cut       only in a log that has been truncated; the mark is there then, and 0 if none
+    mark      int64 offset of the last reset of the append clock; 0 if there was none
+    cut       only in a log that has been truncated
               int64 recovery point and int64 cleaned offset (-1: none): if the directory's
               checkpoints are beyond them, the checkpoints are older than a truncation
               int64 offset to which a truncation in progress truncates the log (-1: none is)
               int8 1: it restarts the log, empty, at that offset
+    gaps      int64 the log may have gaps up to this offset, see `storage/log/recovery/gaps.py`
+
+A file of an older tidelog has no gaps, and no mark where it would be 0 and no cut follows.
 
 A segment's line describes its first `size` bytes: later appends are read from the log again. The
 file is replaced by rename, durably, at flush, close and retention, and once, not durably, when the
@@ -52,6 +55,7 @@ _STATE = struct.Struct(">qqqqH")
 _COUNT = struct.Struct(">i")
 _MARK = struct.Struct(">q")
 _CUT = struct.Struct(">qqqb")
+_GAPS = struct.Struct(">q")
 _NONE = -1
 _SEGMENT = struct.Struct(">10qiib")
 _HAS_MISSING = 1
@@ -79,6 +83,7 @@ class PartitionTimes(NamedTuple):
     segments: tuple[SegmentLine, ...]
     back_offset: int = 0  # offset of the last reset of the append clock; 0: none
     cut: Cut | None = None  # None: not truncated since the last clean stop
+    gaps_end_offset: int | None = None  # up to which the log may have gaps; None: not recorded
 
 
 def read(directory: Path) -> PartitionTimes | None:
@@ -114,12 +119,14 @@ def parse(data: bytes) -> PartitionTimes | None:
         lines,
         _MARK.unpack_from(body, end)[0] if len(body) > end else 0,
         _cut(body[end + _MARK.size :]),
+        _gaps(body[end + _MARK.size :]),
     )
 
 
 def pack(times: PartitionTimes) -> bytes:
     """Return the bytes of the file."""
     boot_id = times.boot_id.encode()
+    has_more = times.cut is not None or times.gaps_end_offset is not None
     body = b"".join(
         (
             _STATE.pack(
@@ -132,8 +139,9 @@ def pack(times: PartitionTimes) -> bytes:
             boot_id,
             _COUNT.pack(len(times.segments)),
             *map(_pack_line, times.segments),
-            _MARK.pack(times.back_offset) if times.back_offset or times.cut else b"",
+            _MARK.pack(times.back_offset) if times.back_offset or has_more else b"",
             b"" if times.cut is None else _pack_cut(times.cut),
+            b"" if times.gaps_end_offset is None else _GAPS.pack(times.gaps_end_offset),
         )
     )
     return _HEAD.pack(MAGIC, VERSION, crc32c(body)) + body
@@ -163,6 +171,13 @@ def _cut(data: memoryview) -> Cut | None:
         _or_none(offset, _NONE),
         bool(begins_anew),
     )
+
+
+def _gaps(data: memoryview) -> int | None:
+    if len(data) % _CUT.size != _GAPS.size:
+        return None
+    gaps_end_offset: int = _GAPS.unpack(data[-_GAPS.size :])[0]
+    return gaps_end_offset
 
 
 def _pack_line(line: SegmentLine) -> bytes:

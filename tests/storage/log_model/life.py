@@ -88,10 +88,9 @@ class Life:
     # --- steps ------------------------------------------------------------------------------------
 
     def live(self) -> None:
-        with contextlib.suppress(agreement.HoleError):
-            for _ in range(self.random.choice([5, STEPS])):
-                self.step()
-                agreement.check(self.partition, self.model, is_trimmed=self.is_trimmed)
+        for _ in range(self.random.choice([5, STEPS])):
+            self.step()
+            agreement.check(self.partition, self.model, is_trimmed=self.is_trimmed)
         self.store._release()
 
     def step(self) -> None:
@@ -191,26 +190,28 @@ class Life:
         pick, model = self.random, self.model
         after, data, times, epochs = model.copy(), b"", [], []
         last, told_all = self.last_stored(), pick.random() < 0.8
+        gaps = pick.choice([[0], [0], [0, 1, 3]])  # which the leader's compaction has made
         now = last if last is not None else self.now
         for _ in range(pick.choice([0, 1, 2, 5])):
             magic = pick.choice([0, 1, 2, 2])
-            sent, codec = self.records(after.end, magic), pick.choice(CODECS[magic])
+            first = after.end + pick.choice(gaps)
+            sent, codec = self.records(first, magic), pick.choice(CODECS[magic])
             now += pick.choice([0, 0, 1, 40])
             append = None if pick.random() < 0.05 else now
             if pick.random() < 0.2:
                 self.epoch += 1
             knows = told_all or magic == 2
             if knows and self.epoch > (after.epochs[-1][0] if after.epochs else -1):
-                after.begin_epoch(self.epoch, after.end)
+                after.begin_epoch(self.epoch, first)
                 if told_all:
-                    epochs.append(EpochStart(self.epoch, after.end))
+                    epochs.append(EpochStart(self.epoch, first))
             stamp = now if magic and pick.random() < 0.3 else None
             stamping = {} if stamp is None else {"timestamp_type": 1, "log_append_time": stamp}
             fields, producer = self.sent_by(after, len(sent), magic)
             data += build(
                 sent, magic=magic, compression=codec, leader_epoch=self.epoch, **fields, **stamping
             )
-            times.append(AppendedFrom(after.end, append))
+            times.append(AppendedFrom(first, append))
             after.append(self.batches_of(sent, magic, codec, append, self.epoch, producer, stamp))
         told = LeaderState(
             high_watermark=pick.randint(model.high_watermark, after.end + 3),

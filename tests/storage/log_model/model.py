@@ -96,7 +96,6 @@ class ModelLog:
             self.begin_at(offset)
             return
         before = self.last_append
-        self.base = self.batches[0].first if self.batches else self.base
         self.batches = [batch for batch in self.batches if batch.end <= offset]
         end = self.end
         self.start = min(self.start, end)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.log.epochs import LeaderEpochs
+from storage.log.recovery import gaps
 from storage.log.replication import replica, truncater
+from storage.log.replication.replica import Replica
 from storage.log.replication.truncater import Truncater
 from storage.log.state import LogState
 from storage.log.times import partition_times
@@ -51,6 +53,10 @@ def without_append_times(data: files.Buffer, _: object) -> list:
     return [each._replace(append_time_ms=7) for each in RECEIVE(data, ())]
 
 
+def gaps_anywhere(*_: object, **__: object) -> int:
+    return gaps.ANYWHERE
+
+
 def checkpoint_believed(data: memoryview) -> Cut | None:
     cut = PARSE_CUT(data)
     return None if cut is None else cut._replace(recovery_point=1 << 40)
@@ -71,6 +77,8 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "snapshots of producers are not cut": (Truncater, "_drop_snapshots", nothing),
     "segments behind the cut stay": (Truncater, "_remove", nothing),
     "told append times are not stored": (replica, "receive", without_append_times),
+    "gaps of a follower are not recorded": (Replica, "_record_gaps", nothing),
+    "recovery allows gaps anywhere": (gaps, "gaps_end", gaps_anywhere),
     "told epochs are not stored": (LeaderEpochs, "adopt", nothing),
     "the leader's word does not move the high watermark": (
         LogState,
