@@ -1,8 +1,9 @@
 """Leader epochs and the offsets at which they begin (KIP-101, KIP-320).
 
-They are stored in `leader-epoch-checkpoint`, which is replaced when an epoch begins, and truncated
-with the log. Epochs and their first offsets both increase. A consumer or a follower asks where an
-epoch ended to find out whether its own log is still part of this one.
+They are stored in `leader-epoch-checkpoint`, which is replaced when an epoch begins, durably before
+the first batch of that epoch is written, and truncated with the log. Epochs and their first offsets
+both increase. A consumer or a follower asks where an epoch ended to find out whether its own log is
+still part of this one.
 """
 
 from __future__ import annotations
@@ -65,16 +66,17 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Record that batches from `start_offset` on have `epoch`. Raises OSError."""
-        if epoch <= self.latest:
-            return
-        self._write(_with(self._entries, EpochStart(epoch, start_offset)))
+        """Record, durably, that batches from `start_offset` on have `epoch`. Raises OSError.
+
+        A known epoch is not written again.
+        """
+        if epoch > self.latest:
+            self._write_durably(_with(self._entries, EpochStart(epoch, start_offset)))
 
     def adopt(self, entries: Iterable[EpochStart]) -> None:
         """Record, durably, the epochs that a leader sent; known ones are skipped.
 
-        They are durable before the batches are written: formats 0 and 1 carry no epoch, so a lost
-        epoch could not be read from them. Raises OSError.
+        Raises OSError.
         """
         known = self._entries
         for entry in entries:
@@ -82,8 +84,7 @@ class LeaderEpochs:
                 known = _with(known, entry)
         # Epochs of batches that a power loss took would be taken for those of the batches to come.
         if known != self._entries or self._has_more_in_file:
-            self._write(known)
-            files.sync(self._path.parent)
+            self._write_durably(known)
 
     def truncate_to(self, end_offset: int) -> None:
         """Remove the epochs that begin at or after the end of a truncated log. Raises OSError.
@@ -99,6 +100,15 @@ class LeaderEpochs:
         """Remove every epoch, because the log has no batches any more. Raises OSError."""
         self._write([])
         self._last_begun = NO_EPOCH
+
+    def _write_durably(self, entries: list[EpochStart]) -> None:
+        """Replace the file, and make its name durable too.
+
+        Formats 0 and 1 carry no epoch, so an epoch that a power loss took could not be read from
+        its batches: they would be taken for batches of the epoch before.
+        """
+        self._write(entries)
+        files.sync(self._path.parent)
 
     def _write(self, entries: list[EpochStart]) -> None:
         checkpoints.write_epochs(self._path, entries)

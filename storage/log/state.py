@@ -255,6 +255,7 @@ class LogState:
         with self.append_lock:
             if epoch != self.leader_epoch:
                 self.leader_epoch = epoch
+                self.is_read = False  # the next append writes the epoch, and may block
                 self.begin_generation()
 
     def _replace(

@@ -63,7 +63,9 @@ class Log:
         copy.config = self.config
         return copy
 
-    def append(self, times, *, now=0, values=None, version=None, headers=(), **batch):
+    def append(
+        self, times, *, now=0, values=None, version=None, headers=(), may_block=True, **batch
+    ):
         """Produce records with these times; -1 is none."""
         magic = batch.get("magic", 2)
         if version is None:
@@ -76,7 +78,7 @@ class Log:
             ],
             **batch,
         )
-        return self.partition.append(data, now_ms=now, produce_version=version)
+        return self.partition.append(data, now_ms=now, produce_version=version, may_block=may_block)
 
     def read(self, offset=None, max_bytes=1 << 20, upper=None, minimum_one=True):
         partition = self.partition

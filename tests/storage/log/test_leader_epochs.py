@@ -2,9 +2,11 @@
 
 import pytest
 
-from storage import filenames
+from storage import filenames, files
 from storage.checkpoints import EpochStart, read_epochs, write_epochs
 from storage.log.epochs import NO_EPOCH, LeaderEpochs
+from storage.would_block import WouldBlock
+from tests.simulation.power_loss import Disk
 
 
 @pytest.fixture
@@ -67,3 +69,44 @@ def test_an_emptied_log_has_no_epoch(tmp_path, epochs):
 def test_epochs_of_lost_batches_do_not_speak_of_those_that_take_their_place(tmp_path, epochs):
     LeaderEpochs(tmp_path, 15).adopt([])  # batches without an epoch follow
     assert LeaderEpochs(tmp_path, 100).entries == ((0, 0), (2, 10))
+
+
+# --- durability -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["begin", "adopt"])
+def test_an_epoch_is_durable_when_it_has_begun(tmp_path, start):
+    (tmp_path / "log").mkdir()
+    disk = Disk(tmp_path / "log")
+    before = files.use(disk)
+    try:
+        epochs = LeaderEpochs(disk.root, 10)
+        if start == "begin":
+            epochs.begin(3, 10)
+        else:
+            epochs.adopt([EpochStart(3, 10)])
+    finally:
+        files.use(before)
+    disk.lose_power(tmp_path / "after", OnlyWhatIsDurable())
+    assert kept(tmp_path / "after") == [(3, 10)]
+
+
+class OnlyWhatIsDurable:
+    """Chooses that a power loss takes all that was not synced."""
+
+    def choice(self, choices):
+        return choices[0]
+
+    def random(self):
+        return 1.0
+
+
+def test_an_append_of_a_new_epoch_may_block(log):
+    log.append([1])
+    log.append([2], may_block=False)
+    log.partition.leader_epoch = 4
+    with pytest.raises(WouldBlock):
+        log.append([3], may_block=False)
+    log.append([3])
+    log.append([4], may_block=False)
+    assert log.partition.state.epochs.entries == ((0, 0), (4, 2))
