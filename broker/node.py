@@ -20,7 +20,7 @@ from broker.partitions.waiting import Waiting
 from broker.pools import Pools
 from broker.security.authorizer import Authorizer
 from broker.topics.controller import Controller
-from broker.topics.leadership import ANY_EPOCH, check_leader_epoch, leadership
+from broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
 from broker.topics.reconciler import Reconciler
 from broker.topics.settings import Settings
 from broker.topics.topics import Topics
@@ -145,8 +145,11 @@ class Node:
         knows. Raises NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, and what
         `opened_partition` raises, or `partition` with `may_block`.
         """
-        leadership(self.metadata.image, self.metadata.node_id, topic, index)
-        found = self.partition(topic, index) if may_block else self.opened_partition(topic, index)
+        check_leader(self.metadata, topic, index)
+        found = self.store.opened_partition(topic, index)
+        if found is None or found.state.offline is not None:
+            lookup = self.partition if may_block else self.opened_partition
+            found = lookup(topic, index)
         if epoch != ANY_EPOCH:
             check_leader_epoch(found, epoch)
         return found
@@ -156,7 +159,7 @@ class Node:
 
         Raises NotLeaderOrFollower, and what `partition` raises.
         """
-        leadership(self.metadata.image, self.metadata.node_id, topic, index)
+        check_leader(self.metadata, topic, index)
         await self.open_partition(topic, index)
         return self.leader_partition(topic, index)
 

@@ -6,10 +6,8 @@ returns at least one whole batch, whatever the limits. Before, the limit is stri
 message too large for it is truncated, so that an old client raises its own error instead of asking
 for ever.
 
-Batches that the version can carry are returned as they are stored, without a copy. Versions 0-1
-read format 0, 2-3 formats 0 and 1; newer formats are down-converted. Versions below 10 do not know
-zstd: it is compressed again with gzip. If nothing of a read remains after conversion (control
-batches), the read continues after it.
+Batches that the version can carry are returned as they are stored, without a copy; others are
+converted (`broker/partitions/conversion.py`).
 
 As in Kafka, a partition that is named more than once is read and returned once: with the parameters
 of its last mention, at the position of its first.
@@ -28,10 +26,11 @@ topic ids; 15 replica id moves to a tag; 16 node endpoints (left out: there is o
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
-from broker.partitions.offload import WouldConvert, offload
+from broker.partitions.conversion import AS_STORED_SINCE, Reading, read_for_version
+from broker.partitions.offload import offload
 from broker.pools import ON_LOOP
 from protocol.acl import Operation, ResourceType
 from protocol.api.fetch import (
@@ -44,10 +43,7 @@ from protocol.errors import (
     FetchSessionIdNotFound,
     InvalidFetchSessionEpoch,
     UnknownTopicId,
-    UnsupportedVersion,
 )
-from protocol.records import convert
-from protocol.records.batch import Compression, scan
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -58,45 +54,18 @@ if TYPE_CHECKING:
     from broker.pools import Permit
     from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
     from protocol.errors import BrokerError, ErrorCode
-    from protocol.records.batch import Batch
     from protocol.topic_partition import TopicPartition
     from storage.log.partition import Partition
-    from storage.log.reading import Fetched
 
 Buffer = bytes | bytearray | memoryview
 
-_NOTHING: tuple[Sequence[Buffer], int, int] = ((), 0, 0)  # the result of _read if there is no data
 _READ_COMMITTED = 1
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC  # looked up once: it costs a call
-_ZSTD_SINCE = 10
 _TOPIC_IDS_SINCE = 13
 _SOFT_LIMIT_SINCE = 3
-_RAW_SINCE = 4
 
-# The most uncompressed data that is converted on the loop; more, and all compressed data, is
-# converted in a thread.
-_LOOP_BATCHES = 64
-_LOOP_BYTES = 16_384
-
-
-class _Served(NamedTuple):
-    """The result of one partition."""
-
-    topic: str
-    size_bytes: int
-    down_converted: int  # records
-
-
-class _Outcome(NamedTuple):
-    """One attempt to read everything that a request asks for."""
-
-    response: FetchResponse
-    size_bytes: int
-    at_once: bool  # a partition has an error, so the request does not wait
-    partitions: list[Partition]
-    upper_offsets: list[int]  # the offsets up to which the partitions were read
-    served: list[_Served]
-    errors: list[ErrorCode]
+# Places in a log's `Ends`: up to one of them a request reads.
+_HIGH_WATERMARK, _LAST_STABLE_OFFSET = 1, 2
 
 
 def handle(
@@ -110,12 +79,12 @@ def handle(
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         _name_each_once(request, by_id=context.version >= _TOPIC_IDS_SINCE)
     try:
-        outcome = _attempt(node, request, context, ON_LOOP)
+        attempt = _Attempt(node, request, context, ON_LOOP)
     except WouldBlock:
         return _wait(node, request, context, None)
-    if _is_enough(request, outcome):
-        return _answer(node, outcome)
-    return _wait(node, request, context, outcome)
+    if attempt.is_enough():
+        return attempt.answer()
+    return _wait(node, request, context, attempt)
 
 
 def _name_each_once(request: FetchRequest, *, by_id: bool) -> None:
@@ -143,59 +112,30 @@ def _names_twice(topic: FetchTopic) -> bool:
     return len(partitions) > 1 and len({each.partition for each in partitions}) < len(partitions)
 
 
-def _is_enough(request: FetchRequest, outcome: _Outcome) -> bool:
-    """Tell whether the response can be sent now."""
-    return (
-        outcome.at_once
-        or request.max_wait_ms <= 0
-        or outcome.size_bytes >= request.min_bytes
-        or not outcome.partitions
-    )
-
-
-def _answer(node: Node, outcome: _Outcome) -> FetchResponse:
-    """Return the response, and count what it serves."""
-    for served in outcome.served:
-        node.metrics.bytes_out(served.topic, served.size_bytes)
-        if served.down_converted:
-            node.metrics.down_converted(served.topic, served.down_converted)
-    for code in outcome.errors:
-        node.metrics.fetch_failed(code)
-    return outcome.response
-
-
 async def _wait(
-    node: Node, request: FetchRequest, context: Context, outcome: _Outcome | None
+    node: Node, request: FetchRequest, context: Context, attempt: _Attempt | None
 ) -> FetchResponse:
     """Wait for more data, then read again; the last attempt is the response, whatever it finds."""
     deadline_s = node.clock.monotonic_s() + request.max_wait_ms / 1000
-    if outcome is None:
-        outcome = await _attempt_anywhere(node, request, context)
-    while not _is_enough(request, outcome):
-        if _has_grown(request, outcome):  # since the read, before the request waited
-            outcome = await _attempt_anywhere(node, request, context)
+    if attempt is None:
+        attempt = await _attempt_anywhere(node, request, context)
+    while not attempt.is_enough():
+        if attempt.has_grown():  # since the read, before the request waited
+            attempt = await _attempt_anywhere(node, request, context)
             continue
         left_s = deadline_s - node.clock.monotonic_s()
         woken = left_s > 0 and await node.waiting.wait(
-            outcome.partitions, request.min_bytes - outcome.size_bytes, left_s
+            attempt.partitions, request.min_bytes - attempt.size_bytes, left_s
         )
-        outcome = await _attempt_anywhere(node, request, context)
+        attempt = await _attempt_anywhere(node, request, context)
         if not woken:
             break
-    return _answer(node, outcome)
+    return attempt.answer()
 
 
-def _has_grown(request: FetchRequest, outcome: _Outcome) -> bool:
-    """Tell whether there is more to read than there was."""
-    return any(
-        _upper_offset(partition, request) != upper_offset
-        for partition, upper_offset in zip(outcome.partitions, outcome.upper_offsets, strict=True)
-    )
-
-
-async def _attempt_anywhere(node: Node, request: FetchRequest, context: Context) -> _Outcome:
+async def _attempt_anywhere(node: Node, request: FetchRequest, context: Context) -> _Attempt:
     """Read on the loop; in a thread if much has to be converted, or read from disk."""
-    attempt = partial(_attempt, node, request, context)
+    attempt = partial(_Attempt, node, request, context)
     return await offload(node, _names(node, request, context.version), attempt)
 
 
@@ -212,222 +152,178 @@ def _names(node: Node, request: FetchRequest, version: int) -> Iterator[TopicPar
             yield name, wanted.partition
 
 
-def _attempt(node: Node, request: FetchRequest, context: Context, permit: Permit) -> _Outcome:
-    """Read every partition once, within the request's limits.
+class _Attempt:
+    """One attempt to read everything that a request asks for, each partition once."""
 
-    Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
-    """
-    version, session = context.header.api_version, context.connection.session
-    require = node.authorizer.require
-    may_block = permit.may_block
-    find = node.leader_partition
-    left = node.connections.fetch_room()
-    if version >= _SOFT_LIMIT_SINCE:
-        left = min(left, request.max_bytes)
-    outcome = _Outcome(FetchResponse(responses=[]), 0, False, [], [], [], [])
-    by_id = version >= _TOPIC_IDS_SINCE
-    is_broker = _is_replica(request) and node.authorizer.allows_on_cluster(
-        session, Operation.CLUSTER_ACTION
+    __slots__ = (
+        "_at_end",
+        "_context",
+        "_errors",
+        "_left_bytes",
+        "_name",
+        "_node",
+        "_permit",
+        "_request",
+        "_response",
+        "_served",
+        "_topic",
+        "_version",
+        "partitions",
+        "size_bytes",
+        "upper_offsets",
     )
-    size = 0
 
-    def read(topic: FetchTopic, wanted: FetchPartition) -> PartitionData:
-        nonlocal left, size
-        if may_block:  # a permit of the loop is never withdrawn
+    def __init__(self, node: Node, request: FetchRequest, context: Context, permit: Permit) -> None:
+        """Read within the request's limits.
+
+        Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
+        """
+        self._node, self._request, self._context, self._permit = node, request, context, permit
+        self._version = version = context.header.api_version
+        is_committed = request.isolation_level == _READ_COMMITTED
+        self._at_end = _LAST_STABLE_OFFSET if is_committed else _HIGH_WATERMARK
+        left_bytes = node.connections.fetch_room()
+        if version >= _SOFT_LIMIT_SINCE and request.max_bytes < left_bytes:
+            left_bytes = request.max_bytes
+        self._left_bytes = left_bytes
+        self._served: list[tuple[str, int, int]] = []  # topic, bytes, down-converted records
+        self._errors: list[ErrorCode] = []
+        self.partitions: list[Partition] = []
+        self.upper_offsets: list[int] = []  # the offsets up to which the partitions were read
+        self.size_bytes = 0
+        responses = []
+        for topic in request.topics:
+            self._topic, self._name = topic, ""  # the name once the request may read the topic
+            partitions = per_partition(node, "fetch", topic.partitions, self._serve, self._failed)
+            responses.append(
+                FetchableTopicResponse(
+                    topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
+                )
+            )
+        self._response = FetchResponse(responses=responses)
+
+    def is_enough(self) -> bool:
+        """Tell whether the response can be sent now; at once if a partition has an error."""
+        return (
+            self.size_bytes >= self._request.min_bytes
+            or self._request.max_wait_ms <= 0
+            or bool(self._errors)
+            or not self.partitions
+        )
+
+    def has_grown(self) -> bool:
+        """Tell whether there is more to read than there was."""
+        at = self._at_end
+        return any(
+            partition.state.ends[at] != upper_offset
+            for partition, upper_offset in zip(self.partitions, self.upper_offsets, strict=True)
+        )
+
+    def answer(self) -> FetchResponse:
+        """Return the response, and count what it serves."""
+        metrics = self._node.metrics
+        for topic, size_bytes, converted in self._served:
+            metrics.bytes_out(topic, size_bytes)
+            if converted:
+                metrics.down_converted(topic, converted)
+        for code in self._errors:
+            metrics.fetch_failed(code)
+        return self._response
+
+    def _authorized_name(self) -> str:
+        """Return the name of the topic being read. Raises TopicAuthorizationFailed."""
+        node, request, topic = self._node, self._request, self._topic
+        session = self._context.connection.session
+        name = topic.topic if self._version < _TOPIC_IDS_SINCE else node.topic_name(topic.topic_id)
+        authorizer = node.authorizer
+        if not (
+            _is_replica(request) and authorizer.allows_on_cluster(session, Operation.CLUSTER_ACTION)
+        ):
+            authorizer.require(session, _READ, _TOPIC, name)
+        self._name = name
+        return name
+
+    def _serve(self, wanted: FetchPartition) -> PartitionData:
+        """Read one partition."""
+        permit = self._permit
+        if permit.may_block:  # a permit of the loop is never withdrawn
             permit.check()
-        name = node.topic_name(topic.topic_id) if by_id else topic.topic
-        if not is_broker:
-            require(session, _READ, _TOPIC, name)
-        partition = find(name, wanted.partition, wanted.current_leader_epoch, may_block)
-        upper_offset = _upper_offset(partition, request)
-        outcome.partitions.append(partition)
-        outcome.upper_offsets.append(upper_offset)
-        records, got, converted = _NOTHING
+        partition = self._node.leader_partition(
+            self._name or self._authorized_name(),
+            wanted.partition,
+            wanted.current_leader_epoch,
+            permit.may_block,
+        )
+        state = partition.state
+        ends = state.ends
+        upper_offset = ends[self._at_end]
+        self.partitions.append(partition)
+        self.upper_offsets.append(upper_offset)
+        records: Sequence[Buffer] = ()
         append_times = None
         if wanted.fetch_offset != upper_offset:  # the consumer has not caught up
-            limit = min(wanted.partition_max_bytes, left)
-            reading = _Reading(
-                partition, wanted.fetch_offset, limit, upper_offset, version, size == 0, permit
-            )
-            if request.with_append_times:
-                records, got, append_times = _read_with_append_times(reading)
-            else:
-                records, got, converted = _read(reading)
-        result = _found(partition, wanted.partition, records, request)
-        if append_times:
-            result.append_times = append_times
-        if got:
-            outcome.served.append(_Served(partition.topic, got, converted))
-        size += got
-        left = max(0, left - got)
-        return result
-
-    def failed(wanted: FetchPartition, error: BrokerError) -> PartitionData:
-        outcome.errors.append(error.code)
-        return _failed(wanted.partition, node.code_for(error.code, version <= 5))
-
-    for topic in request.topics:
-        answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
-        outcome.response.responses.append(answer)
-        answer.partitions = per_partition(
-            node,
-            "fetch",
-            topic.partitions,
-            partial(read, topic),
-            failed,
+            records, append_times = self._read(partition, wanted, upper_offset)
+            ends = state.ends
+        return PartitionData(
+            partition_index=wanted.partition,
+            high_watermark=ends[_HIGH_WATERMARK],
+            last_stable_offset=ends[_LAST_STABLE_OFFSET],
+            log_start_offset=state.version.log_start_offset,
+            aborted_transactions=[] if self._at_end == _LAST_STABLE_OFFSET else None,
+            records=list(records),
+            append_times=append_times,
         )
-    return outcome._replace(size_bytes=size, at_once=bool(outcome.errors))
+
+    def _read(
+        self, partition: Partition, wanted: FetchPartition, upper_offset: int
+    ) -> tuple[Sequence[Buffer], list[SegmentAppendTimes] | None]:
+        """Read and count records as the version carries them; return append times if asked for."""
+        offset, limit = wanted.fetch_offset, min(wanted.partition_max_bytes, self._left_bytes)
+        is_first, may_block = not self.size_bytes, self._permit.may_block
+        append_times, converted = None, 0
+        buffers: Sequence[Buffer]
+        if self._version < AS_STORED_SINCE:
+            buffers, size, converted = read_for_version(
+                Reading(
+                    partition, offset, limit, upper_offset, self._version, is_first, self._permit
+                )
+            )
+        else:
+            if self._request.with_append_times:
+                (buffers, size, first_batch_size), times = partition.reader.read_with_append_times(
+                    offset,
+                    limit,
+                    upper_offset=upper_offset,
+                    minimum_one=is_first,
+                    may_block=may_block,
+                )
+                append_times = [SegmentAppendTimes(base_offset=b, entries=e) for b, e in times]
+            else:
+                buffers, size, first_batch_size = partition.read(
+                    offset,
+                    limit,
+                    upper_offset=upper_offset,
+                    minimum_one=is_first,
+                    may_block=may_block,
+                )
+            if size < first_batch_size:  # a batch is returned whole or not at all
+                return (), None
+        if size:
+            self._served.append((partition.topic, size, converted))
+            self.size_bytes += size
+            self._left_bytes = max(0, self._left_bytes - size)
+        return buffers, append_times or None
+
+    def _failed(self, wanted: FetchPartition, error: BrokerError) -> PartitionData:
+        """Return a partition's error, and remember it."""
+        self._errors.append(error.code)
+        return _failed(wanted.partition, self._node.code_for(error.code, self._version <= 5))
 
 
 def _is_replica(request: FetchRequest) -> bool:
     """Tell whether a broker asks, for a replica of its own."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
-
-
-class _Reading(NamedTuple):
-    """What to read of one partition, and for which request."""
-
-    partition: Partition
-    offset: int
-    limit: int
-    upper_offset: int
-    version: int
-    is_first: bool  # no partition of this request has returned data yet
-    permit: Permit
-
-    def fetch(self, offset: int, *, minimum_one: bool) -> Fetched:
-        """Read the log from an offset."""
-        return self.partition.read(
-            offset,
-            self.limit,
-            upper_offset=self.upper_offset,
-            minimum_one=minimum_one,
-            may_block=self.permit.may_block,
-        )
-
-    def may_convert(self, batches: Sequence[Batch]) -> None:
-        """Raise WouldConvert if converting these batches would block the loop for too long.
-
-        The decompressed size of a compressed batch is not known in advance.
-        """
-        if not self.permit.may_block and (
-            len(batches) > _LOOP_BATCHES
-            or any(each.compression or each.size > _LOOP_BYTES for each in batches)
-        ):
-            raise WouldConvert
-
-
-def _upper_offset(partition: Partition, request: FetchRequest) -> int:
-    ends = partition.state.ends
-    if request.isolation_level == _READ_COMMITTED:
-        return ends.last_stable_offset
-    return ends.high_watermark
-
-
-def _read(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
-    """Read one partition; return the records, their bytes, and how many were down-converted."""
-    if reading.version < _RAW_SINCE:
-        return _read_old(reading)
-    fetched = reading.fetch(reading.offset, minimum_one=reading.is_first)
-    if fetched.size < fetched.first_batch_size:
-        return _NOTHING  # from version 3 on a batch is returned whole or not at all
-    if reading.version < _ZSTD_SINCE and fetched.size:
-        batches = _batches(fetched.buffers)
-        if all(batch.compression is not Compression.ZSTD for batch in batches):
-            return fetched.buffers, fetched.size, 0
-        reading.may_convert(batches)
-        data = convert.transcode_zstd(fetched.buffers, reading.permit.check)
-        return (data,), len(data), 0
-    return fetched.buffers, fetched.size, 0
-
-
-def _read_with_append_times(
-    reading: _Reading,
-) -> tuple[Sequence[Buffer], int, list[SegmentAppendTimes] | None]:
-    """Read for a version that needs no conversion; return the records, bytes and append times."""
-    fetched, told = reading.partition.reader.read_with_append_times(
-        reading.offset,
-        reading.limit,
-        upper_offset=reading.upper_offset,
-        minimum_one=reading.is_first,
-        may_block=reading.permit.may_block,
-    )
-    if fetched.size < fetched.first_batch_size:
-        return (), 0, None
-    append_times = [SegmentAppendTimes(base_offset=base, entries=data) for base, data in told]
-    return fetched.buffers, fetched.size, append_times
-
-
-def _read_old(reading: _Reading) -> tuple[Sequence[Buffer], int, int]:
-    """Read for a version without format 2: convert where needed, and always make progress."""
-    hard = reading.version < _SOFT_LIMIT_SINCE
-    magic = 0 if reading.version < 2 else 1
-    fetched = reading.fetch(reading.offset, minimum_one=hard or reading.is_first)
-    if not fetched.size or (not hard and fetched.size < fetched.first_batch_size):
-        return (), 0, 0
-    records = 0
-    buffers: Sequence[Buffer] = fetched.buffers
-    batches = _batches(buffers)
-    if any(batch.magic > magic for batch in batches):
-        if not reading.partition.config.message_downconversion_enable:
-            raise UnsupportedVersion("message.downconversion.enable=false on this topic")
-        if hard and reading.limit <= 0:
-            return _NOTHING  # all of it would be truncated
-        reading.may_convert(batches)
-        data, records = _converted(reading, fetched, magic)
-        buffers = (data,)
-    if hard:
-        buffers = _cut(buffers, reading.limit)
-    return buffers, sum(map(len, buffers)), records
-
-
-def _converted(reading: _Reading, fetched: Fetched, magic: int) -> tuple[Buffer, int]:
-    """Down-convert, reading on past batches of which nothing remains; return data and count."""
-    at = reading.offset
-    while True:
-        converted = convert.down_convert(
-            fetched.buffers,
-            target_magic=magic,
-            fetch_offset=at,
-            check=reading.permit.check,
-        )
-        if converted.data or not at < converted.next_offset < reading.upper_offset:
-            return converted.data, converted.records
-        at = converted.next_offset
-        fetched = reading.fetch(at, minimum_one=True)
-
-
-def _batches(buffers: Sequence[Buffer]) -> list[Batch]:
-    """Return the whole batches of what was read."""
-    return [batch for buffer in buffers for batch in scan(buffer)]
-
-
-def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
-    """Return the first `limit` bytes: a truncated message makes an old client raise its limit."""
-    kept: list[Buffer] = []
-    for buffer in buffers:
-        if limit <= 0:
-            break
-        kept.append(buffer if len(buffer) <= limit else memoryview(buffer)[:limit])
-        limit -= len(buffer)
-    return kept
-
-
-def _found(
-    partition: Partition, index: int, records: Sequence[Buffer], request: FetchRequest
-) -> PartitionData:
-    """Return one partition's part of the response."""
-    state = partition.state
-    ends = state.ends
-    return PartitionData(
-        partition_index=index,
-        high_watermark=ends.high_watermark,
-        last_stable_offset=ends.last_stable_offset,
-        log_start_offset=state.version.log_start_offset,
-        aborted_transactions=[] if request.isolation_level == _READ_COMMITTED else None,
-        records=list(records),
-    )
 
 
 def _failed(index: int, code: int) -> PartitionData:

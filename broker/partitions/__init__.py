@@ -3,5 +3,5 @@
 Promises that no handler blocks the loop on a file (`offload.py`, `openings.py`), that appends to
 one partition keep their order (`appends.py`), and that whoever waits for a log's offsets waits in
 one place (`waiting.py`). `group_sync.py` makes logs durable, `admission.py` decides who may produce
-and commit. Begin with `appends.py`.
+and commit; `conversion.py` reads records for older Fetch versions. Begin with `appends.py`.
 """

@@ -31,18 +31,17 @@ log = logging.getLogger("tidelog.topics")
 ANY_EPOCH = -1  # of a client that does not know the leader epoch
 
 
-def leadership(image: Image, node_id: int, topic: str, index: int) -> PartitionRecord:
-    """Return the record of a partition that a broker leads.
+def check_leader(metadata: ClusterMetadata, topic: str, index: int) -> None:
+    """Check that this broker leads a partition.
 
     Raises UnknownTopicOrPartition, and NotLeaderOrFollower if another broker leads it or none does.
     """
-    known = image.topics.get(topic)
+    known = metadata.image.topics.get(topic)
     if known is None or not 0 <= index < len(known.assignments):
         raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-    record = known.assignments[index]
-    if record.leader != node_id:
-        raise NotLeaderOrFollower(f"broker {record.leader} leads {topic}-{index}")
-    return record
+    leader = known.assignments[index].leader
+    if leader != metadata.node_id:
+        raise NotLeaderOrFollower(f"broker {leader} leads {topic}-{index}")
 
 
 def check_leader_epoch(partition: Partition, epoch: int) -> None:

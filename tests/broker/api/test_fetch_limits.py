@@ -2,39 +2,21 @@
 
 import asyncio
 import types
-import uuid
 
 import pytest
 
 from broker.api import fetch as handler
-from broker.clock import SystemClock
-from broker.metrics.counters import Metrics
 from broker.network.context import Context
-from broker.node import Node
 from broker.security.session import ANONYMOUS, Session
-from config import BrokerConfig
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.message import RequestHeader
-from storage.directory.store import LogStore
 from tests.broker import asking
+from tests.broker.topics.test_interrupted_changes import Broker
 from tests.oracle import recordset
 
 
-@pytest.fixture
-def store(tmp_path):
-    config = BrokerConfig()
-    store = LogStore([tmp_path], default_config=config.topic_defaults)
-    store.open(0)
-    yield store
-    store.close()
-
-
-async def test_what_is_appended_before_the_wait_begins_wakes_it(store):
+async def test_what_is_appended_before_the_wait_begins_wakes_it(tmp_path):
     """Asked of the handler itself: over TCP the moment between its return and its task is too short."""
-    config = BrokerConfig()
-
-    node = Node(config, SystemClock(), store, None, Metrics())
-    partition = store.create_partition("t", uuid.uuid4(), 0, config.topic_defaults, 0)
     request = FetchRequest(
         max_wait_ms=60_000,
         min_bytes=1,
@@ -50,10 +32,11 @@ async def test_what_is_appended_before_the_wait_begins_wakes_it(store):
     )
     session = Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT")
     context = Context(RequestHeader(1, 4, 0, None, 0), types.SimpleNamespace(session=session))
-    waiting = handler.handle(node, request, context)
-    node.append(partition, asking.batch_of("early"), 7)
-    response = await asyncio.wait_for(waiting, 60)
-    node.pools.stop()
+    async with Broker(tmp_path) as broker:
+        await broker.node.topics.create("t", partitions=1)
+        waiting = handler.handle(broker.node, request, context)
+        broker.node.append(broker.node.partition("t", 0), asking.batch_of("early"), 7)
+        response = await asyncio.wait_for(waiting, 60)
     assert b"early" in b"".join(map(bytes, (response.responses[0].partitions[0].records)))
 
 

@@ -1,0 +1,152 @@
+"""What a Fetch version can carry: reads a partition's records, and converts those it cannot.
+
+Versions from 10 on carry every batch as it is stored. Versions 0-1 read format 0, 2-3 formats 0 and
+1; newer formats are down-converted. Versions 4-9 do not know zstd: it is compressed again with
+gzip. If nothing of a read remains after conversion (control batches), the read continues after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.partitions.offload import WouldConvert
+from protocol.errors import UnsupportedVersion
+from protocol.records import convert
+from protocol.records.batch import Compression, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.pools import Permit
+    from protocol.records.batch import Batch
+    from storage.log.partition import Partition
+    from storage.log.reading import Fetched
+
+Buffer = bytes | bytearray | memoryview
+
+AS_STORED_SINCE = 10
+_RAW_SINCE = 4
+_SOFT_LIMIT_SINCE = 3
+
+# The most uncompressed data that is converted on the loop; more, and all compressed data, is
+# converted in a thread.
+_LOOP_BATCHES = 64
+_LOOP_BYTES = 16_384
+
+
+class Records(NamedTuple):
+    """Records as a version carries them, their bytes, and how many were down-converted."""
+
+    buffers: Sequence[Buffer]
+    size: int
+    converted: int
+
+
+NO_RECORDS = Records((), 0, 0)
+
+
+class Reading(NamedTuple):
+    """What to read of one partition, and for which request."""
+
+    partition: Partition
+    offset: int
+    limit: int
+    upper_offset: int
+    version: int
+    is_first: bool  # no partition of this request has returned data yet
+    permit: Permit
+
+    def fetch(self, offset: int, *, minimum_one: bool) -> Fetched:
+        """Read the log from an offset."""
+        return self.partition.read(
+            offset,
+            self.limit,
+            upper_offset=self.upper_offset,
+            minimum_one=minimum_one,
+            may_block=self.permit.may_block,
+        )
+
+    def may_convert(self, batches: Sequence[Batch]) -> None:
+        """Raise WouldConvert if converting these batches would block the loop for too long.
+
+        The decompressed size of a compressed batch is not known in advance.
+        """
+        if not self.permit.may_block and (
+            len(batches) > _LOOP_BATCHES
+            or any(each.compression or each.size > _LOOP_BYTES for each in batches)
+        ):
+            raise WouldConvert
+
+
+def read_for_version(reading: Reading) -> Records:
+    """Read one partition for a version before AS_STORED_SINCE.
+
+    Raises what `Partition.read` raises, WouldConvert on the loop, Abandoned in a thread, and
+    UnsupportedVersion if the topic's records are not down-converted.
+    """
+    if reading.version < _RAW_SINCE:
+        return _read_old(reading)
+    fetched = reading.fetch(reading.offset, minimum_one=reading.is_first)
+    if fetched.size < fetched.first_batch_size:
+        return NO_RECORDS  # from version 3 on a batch is returned whole or not at all
+    batches = _batches(fetched.buffers)
+    if all(batch.compression is not Compression.ZSTD for batch in batches):
+        return Records(fetched.buffers, fetched.size, 0)
+    reading.may_convert(batches)
+    data = convert.transcode_zstd(fetched.buffers, reading.permit.check)
+    return Records((data,), len(data), 0)
+
+
+def _read_old(reading: Reading) -> Records:
+    """Read for a version without format 2: convert where needed, and always make progress."""
+    hard = reading.version < _SOFT_LIMIT_SINCE
+    magic = 0 if reading.version < 2 else 1
+    fetched = reading.fetch(reading.offset, minimum_one=hard or reading.is_first)
+    if not fetched.size or (not hard and fetched.size < fetched.first_batch_size):
+        return NO_RECORDS
+    records = 0
+    buffers: Sequence[Buffer] = fetched.buffers
+    batches = _batches(buffers)
+    if any(batch.magic > magic for batch in batches):
+        if not reading.partition.config.message_downconversion_enable:
+            raise UnsupportedVersion("message.downconversion.enable=false on this topic")
+        if hard and reading.limit <= 0:
+            return NO_RECORDS  # all of it would be truncated
+        reading.may_convert(batches)
+        data, records = _converted(reading, fetched, magic)
+        buffers = (data,)
+    if hard:
+        buffers = _cut(buffers, reading.limit)
+    return Records(buffers, sum(map(len, buffers)), records)
+
+
+def _converted(reading: Reading, fetched: Fetched, magic: int) -> tuple[Buffer, int]:
+    """Down-convert, reading on past batches of which nothing remains; return data and count."""
+    at = reading.offset
+    while True:
+        converted = convert.down_convert(
+            fetched.buffers,
+            target_magic=magic,
+            fetch_offset=at,
+            check=reading.permit.check,
+        )
+        if converted.data or not at < converted.next_offset < reading.upper_offset:
+            return converted.data, converted.records
+        at = converted.next_offset
+        fetched = reading.fetch(at, minimum_one=True)
+
+
+def _batches(buffers: Sequence[Buffer]) -> list[Batch]:
+    """Return the whole batches of what was read."""
+    return [batch for buffer in buffers for batch in scan(buffer)]
+
+
+def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
+    """Return the first `limit` bytes: a truncated message makes an old client raise its limit."""
+    kept: list[Buffer] = []
+    for buffer in buffers:
+        if limit <= 0:
+            break
+        kept.append(buffer if len(buffer) <= limit else memoryview(buffer)[:limit])
+        limit -= len(buffer)
+    return kept
