@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tidelog.process import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("config", "protocol", "storage", "client", "broker", "pipeline")
@@ -192,6 +195,25 @@ def test_it_serves_beside_a_users_own_packages(with_dependencies, project):
         *(("kernels", "compiled") if built else ("twin", "python")),
         "served",
     ]
+
+
+TOPICS = """
+import sys
+from tidelog.cli import main
+assert main(["topics", *sys.argv[1:]]) == 0
+assert not {"kafka", "confluent_kafka", "aiokafka"} & set(sys.modules)
+"""
+
+
+def test_its_commands_ask_a_broker_with_its_own_client(with_dependencies, project):
+    """`tidelog topics` makes and lists a topic, and needs no foreign client for it."""
+    python, _ = with_dependencies
+    with BrokerProcess(project / "data") as broker:
+        where = ["--broker", broker.bootstrap, "--http", broker.http]
+        made = run([python.with_name("tidelog"), "topics", "create", "orders", *where], project)
+        assert made == "Created orders.\n"
+        (told,) = json.loads(run([python, "-c", TOPICS, "--json", *where], project))
+        assert (told["topic"], told["partitions"]) == ("orders", 1)
 
 
 def test_without_a_compiler_the_twin_serves_and_says_so(wheel_without_compiler, project, tmp_path):
