@@ -1,12 +1,15 @@
 """What all tests have in common.
 
 Property tests are judged by what they find, not by how long it took; where CI is set in the environment,
-Hypothesis tries the same examples in every run, elsewhere new ones. And no test is blamed for a socket that
-kafka-python left to the garbage collector in another.
+Hypothesis tries the same examples in every run, elsewhere new ones. Tests that mutate frames or try a share
+of their cases choose by TIDELOG_FUZZ_SEED, which is one for all processes of a run and printed at the start.
+And no test is blamed for a socket that kafka-python left to the garbage collector in another.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import socket
 
 from hypothesis import HealthCheck, settings
@@ -17,6 +20,15 @@ settings.register_profile(
     settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]),
 )
 settings.load_profile("whatever the load")
+
+
+# Zero stands for "none" in the tests that read it. Processes of pytest-xdist inherit it.
+os.environ.setdefault("TIDELOG_FUZZ_SEED", str(random.SystemRandom().randrange(1, 2**32)))
+
+
+def pytest_report_header() -> str:
+    """The seed that repeats this run's choices."""
+    return f"TIDELOG_FUZZ_SEED={os.environ['TIDELOG_FUZZ_SEED']}"
 
 
 class _Left(socket.socket):

@@ -66,7 +66,7 @@ def build(tmp_path_factory, **environ):
     for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, source)
     for name in (*ROOMS, "tidelog"):
-        built = shutil.ignore_patterns("__pycache__", "*.so", "_kernels.c")
+        built = shutil.ignore_patterns("__pycache__", "*.so")  # Cython judges an old _kernels.c
         shutil.copytree(ROOT / name, source / name, ignore=built)
     target = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]

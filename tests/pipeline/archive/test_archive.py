@@ -546,6 +546,7 @@ def test_a_run_killed_at_any_step_is_done_again(tmp_path):
     (tmp_path / "logs").mkdir()
     with_logs(tmp_path, [(0, some(40, 1, dates=(-1, -2, 0))), (1, some(10, 2, dates=(-2,)))])
     assert archive(tmp_path, to="whole", run="whole") == OK
+    wanted, whole = expected(tmp_path), tree(tmp_path, "whole")
     step, killed = 0, True
     while killed:
         where = tmp_path / f"at-{step}"
@@ -555,8 +556,8 @@ def test_a_run_killed_at_any_step_is_done_again(tmp_path):
         if killed and step % 2:  # with another name too: then it begins anew
             assert archive(where, run="other") == OK
         assert archive(where) == OK or killed
-        assert contents(where) == expected(tmp_path), step
-        assert tree(where) == tree(tmp_path, "whole")
+        assert contents(where) == wanted, step
+        assert tree(where) == whole
         assert action("verify", where) == OK
         assert action("compact", where, run="clean") == OK
         assert not leftovers(where)
@@ -568,16 +569,17 @@ def test_a_compaction_killed_at_any_step_is_done_again(tmp_path):
     (tmp_path / "logs").mkdir()
     with_logs(tmp_path, [(0, some(40, 1, dates=(-1, -2, 0)))])
     assert archive(tmp_path, "--file-bytes", "1500", to="whole", run="whole") == OK
+    wanted = expected(tmp_path)
     step, killed, published = 0, True, 0
     while killed:
         where = tmp_path / f"at-{step}"
         shutil.copytree(tmp_path / "whole", where / "archive")
         killed = killed_at(step, lambda: action("compact", where, run="c"))
         published += "c" in manifests(where)
-        assert contents(where) == expected(tmp_path), step
+        assert contents(where) == wanted, step
         assert action("verify", where) == OK
         assert action("compact", where, run="c" if step % 2 else "again") == OK
-        assert contents(where) == expected(tmp_path)
+        assert contents(where) == wanted
         assert not leftovers(where)
         assert len(tree(where)) == len(in_force(where)) == 3
         step += 1
