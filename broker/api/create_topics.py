@@ -4,6 +4,7 @@ Behaviour: each topic succeeds or fails on its own, with an error message from v
 partitions or replicas mean the broker's default (num.partitions, default.replication.factor). More
 replicas than brokers is INVALID_REPLICATION_FACTOR. A manual assignment may only name this broker.
 A name given twice is INVALID_REQUEST, in one result, and so is the name of Kafka's metadata topic.
+A client that may not describe the topic's settings gets neither them nor the numbers, but a code.
 
 Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, partitions and settings
 in the response; 7 topic id.
@@ -23,6 +24,7 @@ from protocol.api.create_topics import (
     CreateTopicsResponse,
 )
 from protocol.errors import (
+    ErrorCode,
     InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -31,6 +33,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
+    from broker.metadata.image import Topic
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -54,7 +57,8 @@ async def handle(
             node.authorizer.require(
                 context.session, Operation.CREATE, ResourceType.TOPIC, topic.name
             )
-        return await _create(node, topic, validate_only=request.validate_only)
+        created = await _create(node, topic, validate_only=request.validate_only)
+        return _described(node, context, created)
 
     once = {topic.name: topic for topic in request.topics}.values()
     return CreateTopicsResponse(
@@ -62,21 +66,32 @@ async def handle(
     )
 
 
-async def _create(
-    node: Node, wanted: CreatableTopic, *, validate_only: bool
-) -> CreatableTopicResult:
+async def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
     partitions = _partitions(node, wanted)
     configs: dict[str, str] = {}
     for entry in wanted.configs:
         if entry.value is None:
             raise InvalidConfig(f"{entry.name} needs a value")
         configs[entry.name] = entry.value
-    topic = await node.topics.create(
+    return await node.topics.create(
         wanted.name,
         partitions=partitions,
         configs=configs,
         validate_only=validate_only,
     )
+
+
+def _described(node: Node, context: Context, topic: Topic) -> CreatableTopicResult:
+    """Return the result for a new topic, as far as the client may know it (KIP-525)."""
+    if not node.authorizer.allows(
+        context.session, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name
+    ):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,

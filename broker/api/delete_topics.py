@@ -3,7 +3,8 @@
 Behaviour: by name, or from version 6 on by id; each topic succeeds or fails on its own. Partitions
 and files are gone before the response is sent. As in Kafka, a topic that is named twice, by name or
 by id, is not deleted: INVALID_REQUEST, in one result. With delete.topic.enable=false the error is
-TOPIC_DELETION_DISABLED.
+TOPIC_DELETION_DISABLED. A client without the right to describe a topic does not learn its name by
+its id.
 
 Version notes: 1 throttle time; 4 flexible; 5 error message; 6 topic ids.
 """
@@ -16,7 +17,12 @@ from typing import TYPE_CHECKING
 from broker.network.per_partition import per_partition_async
 from protocol.acl import Operation, ResourceType
 from protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
-from protocol.errors import InvalidRequest, TopicDeletionDisabled, UnknownTopicId
+from protocol.errors import (
+    InvalidRequest,
+    TopicAuthorizationFailed,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -44,8 +50,7 @@ async def handle(
         if (wanted.name is None) == (wanted.topic_id.int == 0):
             raise InvalidRequest("give the name or the id, one of them")
         name = node.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
-        if not node.authorizer.allows_on_cluster(context.session, Operation.DELETE):
-            node.authorizer.require(context.session, Operation.DELETE, ResourceType.TOPIC, name)
+        _require_deletion(node, context, wanted, name)
         topic = await node.topics.delete(name)
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
@@ -53,6 +58,23 @@ async def handle(
     return DeleteTopicsResponse(
         responses=await per_partition_async(node, "delete_topics", once, delete, _failed)
     )
+
+
+def _require_deletion(node: Node, context: Context, wanted: DeleteTopicState, name: str) -> None:
+    """Raise TopicAuthorizationFailed unless the client may delete the topic.
+
+    By id it must also be allowed to describe the topic; else the error does not tell the name.
+    """
+    authorizer, session = node.authorizer, context.session
+    if authorizer.allows_on_cluster(session, Operation.DELETE):
+        return
+    if wanted.name is None and not authorizer.allows(
+        session, Operation.DESCRIBE, ResourceType.TOPIC, name
+    ):
+        raise TopicAuthorizationFailed(
+            f"{session.principal} has no right to DESCRIBE on the topic with id {wanted.topic_id}"
+        )
+    authorizer.require(session, Operation.DELETE, ResourceType.TOPIC, name)
 
 
 def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
