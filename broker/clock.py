@@ -58,9 +58,9 @@ class SystemClock:
         """Wait until `steady_ms()` is at least this."""
         await asyncio.sleep((steady_ms - self.steady_ms()) / 1000)
 
-    def monotonic_s(self) -> float:
-        """Return seconds since an arbitrary start."""
-        return time.monotonic()
+    # Seconds since an arbitrary start. The function itself, because every request calls it four
+    # times, and a method around it takes longer than it does.
+    monotonic_s = staticmethod(time.monotonic)
 
 
 class ClockRangeError(ValueError):

@@ -18,7 +18,7 @@ from broker.partitions.group_sync import GroupSync
 from broker.partitions.openings import Openings
 from broker.partitions.waiting import Waiting
 from broker.pools import Pools
-from broker.security.authorizer import Authorizer
+from broker.security.authorizer import Authorizer, OpenAuthorizer
 from broker.topics.controller import Controller
 from broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
 from broker.topics.reconciler import Reconciler
@@ -66,7 +66,7 @@ class Node:
         self.store = store
         self.metadata = metadata
         self.metrics = metrics
-        self.authorizer = Authorizer()
+        self.authorizer: Authorizer = OpenAuthorizer()
         self.time_watch = TimeWatch(clock)
         self.waiting = Waiting(self._count)
         self.pools = pools = Pools(store.log_dirs)

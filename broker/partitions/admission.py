@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.topics.settings import is_internal
+from broker.topics.settings import INTERNAL_TOPICS
 from protocol.acl import Operation, ResourceType
 from protocol.errors import (
     InvalidRequiredAcks,
@@ -62,7 +62,7 @@ def admit_produce(
         topic = node.topic_name(topic)
     node.authorizer.require(session, _WRITE, _TOPIC, topic)
     partition = node.leader_partition(topic, index)
-    if is_internal(topic):
+    if topic in INTERNAL_TOPICS:
         raise InvalidTopic(f"{topic} is the broker's own: clients do not write there")
     if acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")

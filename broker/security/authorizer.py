@@ -64,7 +64,7 @@ _OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = MappingProxyT
 
 
 class Authorizer:
-    """Says yes to everybody."""
+    """Answers what a principal may do; without rules it says yes to everybody."""
 
     def allows(
         self,
@@ -106,3 +106,16 @@ class Authorizer:
             for operation in _OPERATIONS[resource_type]
             if self.allows(session, operation, resource_type, name)
         )
+
+
+class OpenAuthorizer(Authorizer):
+    """Says yes to everybody, without asking `allows` for every request."""
+
+    def require(
+        self,
+        session: Session,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> None:
+        """Return, because everything is allowed."""

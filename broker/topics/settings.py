@@ -39,12 +39,12 @@ _INTERNAL: Mapping[str, str] = MappingProxyType(
 # The setting that event-time retention implies without a basis: on a topic, and on the broker.
 _BASIS: Mapping[str, str] = MappingProxyType({"retention.time.basis": APPEND_BASIS})
 _BROKER_BASIS: Mapping[str, str] = MappingProxyType({"log.retention.time.basis": APPEND_BASIS})
-_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 def is_internal(topic: str) -> bool:
     """Tell whether a topic is internal to the broker."""
-    return topic in _INTERNAL_TOPICS
+    return topic in INTERNAL_TOPICS
 
 
 class Settings:

@@ -39,12 +39,10 @@ def read(frame: bytes | memoryview, position: int, version: int) -> _Request | N
 
     Returns None for other requests and for damaged ones; `produce.py` decodes those.
     """
-    if not _FIRST <= version <= _LAST:
-        return None
     try:
-        if version >= _FLEXIBLE_SINCE:
+        if _FLEXIBLE_SINCE <= version <= _LAST:
             return _read_flexible(frame, position)
-        return _read(frame, position)
+        return _read(frame, position) if _FIRST <= version <= _LAST else None
     except (struct_error, IndexError, DecodeError):
         return None
 

@@ -199,7 +199,7 @@ class Appender:
                     active = self.roll()
                 if state.epochs.latest < state.leader_epoch:
                     state.epochs.begin(state.leader_epoch, prepared.first_offset)
-                is_unseen = state.policy.waits_for_flush
+                is_unseen = not state.policy.reads_at_once
                 if is_unseen:
                     state.largest_event.appending(active)
                 limit = event_limit(settings.rules, append_time_ms)

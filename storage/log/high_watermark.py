@@ -19,11 +19,8 @@ class HighWatermarkPolicy(Protocol):
     """Decides when others may read appended batches. Called under the append lock."""
 
     @property
-    def waits_for_flush(self) -> bool:
-        """Tell whether an append is above the high watermark until it is durable."""
-
-    def readable_after_append(self, end_offset: int) -> int:
-        """Return the high watermark of a log that ends at `end_offset`; 0 leaves it unchanged."""
+    def reads_at_once(self) -> bool:
+        """Tell whether an append moves the high watermark to the log's end."""
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """Handle a flush: the log is now durable up to `durable_offset`."""
@@ -32,11 +29,7 @@ class HighWatermarkPolicy(Protocol):
 class AtOnce:
     """Others may read an append at once, although a power loss may remove it again."""
 
-    waits_for_flush = False
-
-    def readable_after_append(self, end_offset: int) -> int:
-        """Let others read the append."""
-        return end_offset
+    reads_at_once = True
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """Let others read appends that waited for a flush before the policy changed."""
@@ -46,11 +39,7 @@ class AtOnce:
 class AfterFlush:
     """Others may read only what is durable."""
 
-    waits_for_flush = True
-
-    def readable_after_append(self, end_offset: int) -> int:
-        """Leave the append to the next flush."""
-        return 0
+    reads_at_once = False
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """Let others read what is now durable."""
@@ -60,11 +49,7 @@ class AfterFlush:
 class Follower:
     """Others may read up to the leader's high watermark; appends and flushes do not move it."""
 
-    waits_for_flush = True
-
-    def readable_after_append(self, end_offset: int) -> int:
-        """Wait for the leader's high watermark."""
-        return 0
+    reads_at_once = False
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
         """Wait for the leader's high watermark."""

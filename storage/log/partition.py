@@ -71,7 +71,7 @@ class Partition:
         # Called for every request, so bound without another call in between.
         self.append = self.appender.append
         self.read = self.reader.read
-        if state.policy.waits_for_flush and state.durable_offset < state.ends.log_end_offset:
+        if not state.policy.reads_at_once and state.durable_offset < state.ends.log_end_offset:
             with contextlib.suppress(KafkaStorageError):  # then the log is offline
                 self.flush()  # consumers see what recovery found, so it must not be lost again
 

@@ -318,13 +318,12 @@ class LogState:
     def publish(self, end_offset: int) -> None:
         """Set the log's end after a batch has been stored; needs the append lock.
 
-        The policy decides up to where others may then read. This inlines `advance_high_watermark`,
-        because every append calls it.
+        The policy decides whether others may read it at once.
         """
-        _, high_watermark, stable = self.ends
-        readable_offset = self.policy.readable_after_append(end_offset)
-        if readable_offset > high_watermark:
-            high_watermark = stable = readable_offset
+        if self.policy.reads_at_once:
+            high_watermark = stable = end_offset
+        else:
+            _, high_watermark, stable = self.ends
         # The same as Ends(...), without the Python frame of a NamedTuple's constructor.
         self.ends = tuple.__new__(Ends, (end_offset, high_watermark, stable))
 

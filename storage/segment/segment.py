@@ -161,7 +161,8 @@ class Segment(SegmentFiles):
             times.note_append(append_time_ms)
         self._known_size = position + size
         self._last_hint = (end_offset, position)
-        self.tail = Tail(batches[-1].last_offset + 1, position + size)
+        # The same as Tail(...), without the Python frame of a NamedTuple's constructor.
+        self.tail = tuple.__new__(Tail, (batches[-1].last_offset + 1, position + size))
 
     def repair_tail(self) -> None:
         """Truncate what a failed append left after the tail, if anything; raises OSError."""

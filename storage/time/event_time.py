@@ -19,7 +19,9 @@ def event_limit(rules: Rules, append_time_ms: int) -> int:
 
     The limit keeps one absurd stamp from expiring the rest of the log.
     """
-    return capped(append_time_ms, EVENT_SLACK_MS if rules.after_ms is None else rules.after_ms)
+    after_ms = rules.after_ms
+    limit = append_time_ms + (EVENT_SLACK_MS if after_ms is None else after_ms)
+    return limit if 0 <= limit <= MAX_TIMESTAMP else capped(limit, 0)
 
 
 def capped(append_time_ms: int, slack_ms: int) -> int:

@@ -51,11 +51,15 @@ def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Sta
     set right, records from the future must be rejected again.
     """
     log_append_time, before_ms, after_ms = rules
-    return Stamps(
-        append_time(last_append_time_ms, now_ms),
-        log_append_time,
-        MIN_TIMESTAMP if before_ms is None else max(now_ms - before_ms, MIN_TIMESTAMP),
-        MAX_TIMESTAMP if after_ms is None else min(now_ms + after_ms, MAX_TIMESTAMP),
+    # The same as Stamps(...), without the Python frame of a NamedTuple's constructor.
+    return tuple.__new__(
+        Stamps,
+        (
+            append_time(last_append_time_ms, now_ms),
+            log_append_time,
+            MIN_TIMESTAMP if before_ms is None else max(now_ms - before_ms, MIN_TIMESTAMP),
+            MAX_TIMESTAMP if after_ms is None else min(now_ms + after_ms, MAX_TIMESTAMP),
+        ),
     )
 
 
