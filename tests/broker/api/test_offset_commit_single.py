@@ -41,7 +41,13 @@ def node_at(directory):
         for number, (name, count) in enumerate(PARTITIONS.items(), 1)
     }
     image = both_paths.image_of(config.node_id, topics)
-    node = Node(config, ManualClock(NOW_MS), store, SimpleNamespace(image=image), Metrics())
+    node = Node(
+        config,
+        ManualClock(NOW_MS),
+        store,
+        SimpleNamespace(image=image, node_id=config.node_id),
+        Metrics(),
+    )
     for number, (name, count) in enumerate(PARTITIONS.items(), 1):
         for index in range(count):
             settings = topic_config(config, {})

@@ -45,7 +45,13 @@ def node_at(directory):
     store = LogStore([directory], default_config=config.topic_defaults)
     store.open(NOW_MS)
     image = both_paths.image_of(config.node_id, {name: (IDS[name], 2) for name in IDS})
-    node = Node(config, ManualClock(NOW_MS), store, SimpleNamespace(image=image), Metrics())
+    node = Node(
+        config,
+        ManualClock(NOW_MS),
+        store,
+        SimpleNamespace(image=image, node_id=config.node_id),
+        Metrics(),
+    )
     for name, topic_id in IDS.items():
         for index in range(2):
             store.create_partition(
