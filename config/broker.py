@@ -1,14 +1,13 @@
-"""Every broker setting, declared once, and what they mean together.
+"""Every broker setting, declared once; `broker_checks.py` has the rules between settings.
 
-Kafka's settings carry Kafka's names; our own (http.listener, control.listener, log.level, clock,
-max.partitions.per.topic) are named in its style. The defaults of topic settings are broker settings
-too: they are declared in topic.py, under `broker_names`, and arrive here as one TopicConfig.
+Kafka's settings have Kafka's names, and our own (http.listener, clock ...) follow its style. The
+defaults of topic settings are broker settings too: topic.py declares them under `broker_names`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from config.listeners import (
     Listener,
@@ -16,11 +15,9 @@ from config.listeners import (
     parse_address,
     parse_advertised_listeners,
     parse_bound_listeners,
-    parse_protocol_map,
-    protocol_of,
     split_address,
 )
-from config.setting import INT_MAX, LONG_MAX, ConfigError, Setting, Type, declared_in, setting
+from config.setting import INT_MAX, LONG_MAX, Given, Setting, Type, declared_in, setting
 from config.topic import TopicConfig
 from config.versions import check_release
 
@@ -28,18 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT = "default"
-
-
-class Given(NamedTuple):
-    """One value that was set: its text, its origin, and the rank of its source.
-
-    `below` is the value that a change of the running broker replaces, as long as that change lasts.
-    """
-
-    value: str
-    origin: str
-    rank: int
-    below: Given | None = None
 
 
 def _node_id(text: str) -> int:
@@ -412,54 +397,3 @@ class BrokerConfig:
 
 BROKER_SETTINGS: Mapping[str, Setting] = declared_in(BrokerConfig)
 """Every broker setting that is no topic default, by attribute, in order of declaration."""
-
-
-def check_clock(config: BrokerConfig) -> None:
-    """Check that a manual clock can be moved and no other has a start; raises ConfigError."""
-    if config.clock == "manual":
-        if not config.control_listener:
-            raise ConfigError(
-                "clock=manual needs a control.listener, such as 127.0.0.1:0 (--control): without it the "
-                "clock would stand still for ever"
-            )
-    elif config.clock_start_ms is not None:
-        raise ConfigError(
-            f"clock.start.ms={config.clock_start_ms} needs clock=manual: the machine's clock is not set"
-        )
-
-
-def check_listeners(
-    listeners: tuple[Listener, ...],
-    advertised: tuple[Listener, ...],
-    protocol_map: str,
-    controllers: tuple[str, ...],
-) -> tuple[Listener, ...]:
-    """The listeners to bind, after checking that they agree with the settings around them.
-
-    Raises ConfigError for a protocol other than PLAINTEXT, a listener without a protocol, and an
-    advertised listener that is not bound.
-    """
-    ours = tuple(at for at in listeners if at.name not in {name.upper() for name in controllers})
-    if not ours:
-        raise ConfigError(
-            "every one of the listeners is named in controller.listener.names: a broker needs one of its own"
-        )
-    protocols = parse_protocol_map(protocol_map)
-    for listener in ours:
-        protocol = protocol_of(listener, protocols)
-        if protocol is None:
-            raise ConfigError(
-                f"listener {listener.name} has no protocol: add {listener.name}:PLAINTEXT to "
-                "listener.security.protocol.map"
-            )
-        if protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"listener {listener.name} asks for {protocol}, and only PLAINTEXT is served"
-            )
-    names = {listener.name for listener in ours}
-    for listener in advertised:
-        if listener.name not in names:
-            raise ConfigError(
-                f"advertised.listeners names {listener.name}, which is not among the listeners"
-            )
-    return ours

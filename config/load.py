@@ -13,11 +13,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from config.broker import BROKER_SETTINGS, BrokerConfig, Given, check_clock, check_listeners
+from config.broker import BROKER_SETTINGS, BrokerConfig
+from config.broker_checks import check_clock, check_listeners
 from config.environment import from_environment
 from config.ignored import IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
 from config.properties import parse_properties
-from config.setting import INT_MAX, BrokerName, ConfigError, Setting, Type, closest, unknown
+from config.setting import INT_MAX, BrokerName, ConfigError, Given, Setting, Type, closest, unknown
 from config.topic import TOPIC_SETTINGS, TopicConfig
 
 if TYPE_CHECKING:

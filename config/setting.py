@@ -31,6 +31,18 @@ class ConfigError(ValueError):
     """
 
 
+class Given(NamedTuple):
+    """One value that was set: its text, its origin, and the rank of its source.
+
+    `below` is the value that a change of the running broker replaces, as long as that change lasts.
+    """
+
+    value: str
+    origin: str
+    rank: int
+    below: Given | None = None
+
+
 class Type(IntEnum):
     """Kafka's types of settings, by their numbers in DescribeConfigs v3+."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from config.compression import CODECS, gzip_level
 from config.setting import LONG_MAX, BrokerName, Setting, Type, declared_in, setting
 from config.versions import check_release, magic_of
 
@@ -19,22 +20,6 @@ if TYPE_CHECKING:
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _UNLIMITED = str(LONG_MAX)
-
-_COMPRESSIONS: Mapping[str, int | None] = {
-    "producer": None,
-    "uncompressed": 0,
-    "gzip": 1,
-    "snappy": 2,
-    "lz4": 3,
-    "zstd": 4,
-}
-
-
-def _gzip_level(text: str) -> int:
-    level = int(text)
-    if level != -1 and not 1 <= level <= 9:
-        raise ValueError("expected 1 to 9, or -1 for the codec's own choice")
-    return level
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +111,7 @@ class TopicConfig:
         Type.STRING,
         "producer",
         "The codec of stored batches; producer keeps the codec that the producer chose.",
-        choices=tuple(_COMPRESSIONS),
+        choices=tuple(CODECS),
         broker_names=(BrokerName("compression.type"),),
     )
     compression_gzip_level: int = setting(
@@ -134,7 +119,7 @@ class TopicConfig:
         Type.INT,
         -1,
         "The gzip level of batches that the broker compresses; -1 is the codec's own default.",
-        convert=_gzip_level,
+        convert=gzip_level,
         broker_names=(BrokerName("compression.gzip.level"),),
         effective=False,
     )
@@ -388,7 +373,7 @@ class TopicConfig:
         """Derive the on-disk format, the codec (None: the producer's) and the window in ms."""
         fill = object.__setattr__
         fill(self, "target_magic", magic_of(self.message_format_version))
-        fill(self, "compression", _COMPRESSIONS[self.compression_type])
+        fill(self, "compression", CODECS[self.compression_type])
         fill(self, "is_compacted", "compact" in self.cleanup_policy)
         window = (self._bound("before"), self._bound("after"))
         fill(self, "timestamp_window", window)

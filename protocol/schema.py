@@ -38,9 +38,9 @@ Uuid: TypeAlias = UUID
 String: TypeAlias = str
 Bytes: TypeAlias = bytes
 Records: TypeAlias = Buffer
-"""Record batches: decoded to a memoryview over the frame, never copied."""
+"""The type of record batches that are decoded to a memoryview over the frame, and never copied."""
 RecordParts: TypeAlias = Buffer | list[Buffer]
-"""Record batches in one buffer or in several that follow each other; as Records when decoded."""
+"""Record batches in one buffer, or in several that follow each other; decoded as `Records`."""
 
 FIXED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -54,9 +54,9 @@ FIXED: Final[Mapping[str, str]] = MappingProxyType(
         "Uuid": "16s",
     }
 )
-"""Types of a fixed width -> their letter in a struct format."""
+"""Maps each type of fixed width to its letter in a struct format."""
 VARIABLE: Final = ("String", "Bytes", "Records", "RecordParts")
-"""Types that carry their length in front of them."""
+"""The types that are written with their length in front."""
 _IMPLIED_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
     {"Bool": False, "Float64": 0.0, "Uuid": ZERO_UUID, "String": "", "Bytes": b""}
     | dict.fromkeys(("Int8", "Int16", "Uint16", "Int32", "Int64"), 0)

@@ -16,10 +16,13 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_UUID: Final = UUID(int=0)
 ELEMENTS_MAX: Final = 1_000_000
-"""The most array elements in one message. Three bytes on the wire can become an object of 150, so a
-frame of 100 MB could otherwise fill 5 GB; the largest honest request has some ten thousand."""
+"""The limit of array elements in one message, so that no frame can exhaust the memory.
+
+Three bytes on the wire can become an object of 150 bytes, so a frame of 100 MB could otherwise fill
+5 GB. The largest requests of real clients have some ten thousand elements.
+"""
 STRING_MAX: Final = 32_767
-"""The most bytes of a string. Flexible versions could carry more, but no others could then tell of it."""
+"""The limit of bytes in a string. Flexible versions could carry more, but other versions could not."""
 _UUIDS_MAX: Final = 4096
 
 

@@ -24,7 +24,7 @@ from storage.time.retention import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from config import TopicConfig
     from storage.time.retention import Retention
@@ -330,74 +330,3 @@ def _kept(left: Sequence[LogSegment], now_ms: int, start: int, deleted: Sequence
         sum(each.size for each in deleted),
         sum(each.records for each in deleted),
     )
-
-
-# --- guards --------------------------------------------------------------------------------------
-
-
-def _killed_early(outcome: Outcome) -> int:
-    return sum(each.killed_early for each in outcome.deleted)
-
-
-def _pinned_bytes(outcome: Outcome) -> int:
-    return max((each.held_size for each in outcome.pinned), default=0)
-
-
-def _deleted_bytes(outcome: Outcome) -> int:
-    return outcome.rounds[-1].deleted_size if outcome.rounds else 0
-
-
-def _deleted_records(outcome: Outcome) -> int:
-    return outcome.rounds[-1].deleted_records if outcome.rounds else 0
-
-
-GUARDS: Final[dict[str, Callable[[Outcome], int]]] = {
-    "max_deleted_bytes": _deleted_bytes,
-    "max_deleted_records": _deleted_records,
-    "max_killed_early": _killed_early,
-    "max_pinned_bytes": _pinned_bytes,
-}
-
-
-class Guard(NamedTuple):
-    """A limit on what a policy may do, over all logs together."""
-
-    name: str
-    limit: int
-    policy: str | None = None  # the policy it applies to; None: every policy
-
-
-class Broken(NamedTuple):
-    """A guard that a policy exceeds."""
-
-    guard: Guard
-    policy: str
-    value: int
-
-
-def parse_guard(text: str) -> Guard:
-    """Read `[POLICY:]max_deleted_bytes=N`. Raises PolicyError."""
-    scope, colon, rest = text.rpartition(":")
-    name, equals, value = rest.partition("=")
-    name = name.strip()
-    if not equals or name not in GUARDS:
-        raise PolicyError(f"{text!r} is no guard: write one of {', '.join(GUARDS)}, then =NUMBER")
-    try:
-        limit = int(value.replace("_", ""))
-    except ValueError:
-        raise PolicyError(f"{text!r}: {value!r} is no whole number") from None
-    return Guard(name, limit, scope if colon else None)
-
-
-def broken(guards: Iterable[Guard], outcomes: Sequence[Outcome]) -> list[Broken]:
-    """Return the guards that are exceeded. Raises PolicyError for a guard of an unknown policy."""
-    names = list(dict.fromkeys(outcome.policy for outcome in outcomes))
-    found: list[Broken] = []
-    for guard in guards:
-        if guard.policy is not None and guard.policy not in names:
-            raise PolicyError(f"guard {guard.name}: there is no policy {guard.policy!r}")
-        for name in names if guard.policy is None else [guard.policy]:
-            value = sum(GUARDS[guard.name](each) for each in outcomes if each.policy == name)
-            if value > guard.limit:
-                found.append(Broken(guard, name, value))
-    return found

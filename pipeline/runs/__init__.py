@@ -1,10 +1,12 @@
-"""The runs of the jobs: what a job of `pipeline.jobs` does after its options are parsed.
+"""The runs of the jobs: the work of `tidelog pipeline JOB` after its options are parsed.
 
-Begin with the job in `pipeline/jobs/`; a module of its name with `_run` does its work. A mirror and
-a backfill run in `pipeline/replay/` instead. Nothing here imports a job.
+Example: `pipeline/jobs/mirror.py` has the options of `mirror`, `pipeline/runs/mirror_run.py` does the
+work. A module here imports no job. What mirror, restore and backfill share, writing records to a
+topic exactly once, is in `pipeline/replay/`.
 """
 
 from typing import Final
 
 ARCHIVE: Final = "archive"
+MIRROR: Final = "mirror"
 RESTORE: Final = "restore"

@@ -7,9 +7,7 @@ any two brokers.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,16 +16,15 @@ from client import READ_COMMITTED as ISOLATED
 from client import READ_UNCOMMITTED as OPEN
 from pipeline.engine import failover as engine
 from pipeline.engine.failover import NOWHERE, Comparison, Spans, TargetLog, TooMany, UnreadTimes
-from pipeline.errors import UsageError
 from pipeline.report.units import count, moment, some, span
-from pipeline.source import access, reading
+from pipeline.runs.failover_reading import audited_delays, digests, read
+from pipeline.source import reading
 from pipeline.source import splits as source
 from protocol.errors import ErrorCode
-from protocol.records import kernels
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from client import GroupOffset
     from pipeline.engine.failover import Proof
@@ -111,7 +108,7 @@ class Planner:
         self._options = options
         self._source, self._target = source_client, target_client
         self._settings: dict[tuple[bool, str], dict[str, str]] = {}
-        self._audited = None if options.audit is None else _audited(Path(options.audit))
+        self._audited = None if options.audit is None else audited_delays(Path(options.audit))
 
     def row(
         self,
@@ -308,7 +305,7 @@ class Planner:
         The map may be of an earlier topic of the same name.
         """
         low, high = max(0, row.committed - _SAMPLE), min(row.committed + _SAMPLE, row.source_end)
-        ours = dict(_prints(self._read_source(row, low, high, reading.RECORDS), with_time))
+        ours = dict(digests(self._read_source(row, low, high, reading.RECORDS), with_time))
         places = {offset: mapped.offsets.place_of(offset) for offset in ours}
         wanted = {place: offset for offset, place in places.items() if place != NOWHERE}
         if not wanted:
@@ -317,7 +314,7 @@ class Planner:
         last = max(place for place in wanted if place - first < _SAMPLE_REACH)
         end = min(last + 1, row.target_end)
         theirs = self._read_target(row, first, end, reading.RECORDS)
-        for place, found in _prints(theirs, with_time):
+        for place, found in digests(theirs, with_time):
             if place in wanted and ours[wanted[place]] != found:
                 return (
                     f"the target has another record at {place} than the source at {wanted[place]}, which the"
@@ -329,18 +326,18 @@ class Planner:
         assert row.offset is not None
         compared = Comparison(self._options.compare)
         ours = self._read_source(row, row.committed, row.source_end, reading.RECORDS)
-        for offset, found in _prints(ours, with_time):
+        for offset, found in digests(ours, with_time):
             compared.add_unread(offset, found)
         theirs = self._read_target(row, row.offset, row.target_end, reading.RECORDS)
-        for _, found in _prints(theirs, with_time):
+        for _, found in digests(theirs, with_time):
             compared.add_after(found)
         if compared.wants_before:
             theirs = self._read_target(row, row.target_start, row.offset, reading.RECORDS)
-            for _, found in _prints(theirs, with_time):
+            for _, found in digests(theirs, with_time):
                 compared.add_before(found)
         if compared.wants_read:
             ours = self._read_source(row, row.source_start, row.committed, reading.RECORDS)
-            for _, found in _prints(ours, with_time):
+            for _, found in digests(ours, with_time):
                 compared.add_read(found)
         return compared.proof()
 
@@ -360,46 +357,8 @@ class Planner:
 
     def _read_source(self, row: Row, low: int, high: int, depth: int) -> Iterator[Columns]:
         low = max(low, row.source_start)
-        return _read(self._options.source, row.source, (low, high), depth, self._options.isolation)
+        return read(self._options.source, row.source, (low, high), depth, self._options.isolation)
 
     def _read_target(self, row: Row, low: int, high: int, depth: int) -> Iterator[Columns]:
         low = max(low, row.target_start)
-        return _read(self._options.target, row.target, (low, high), depth, self._options.isolation)
-
-
-def _read(
-    brokers: str, key: TopicPartition, offsets: OffsetRange, depth: int, isolation: Any
-) -> Iterator[Columns]:
-    if offsets[0] >= offsets[1]:
-        return
-    selection = source.Selection(
-        topics=(key[0],), offsets={key: offsets}, allow_gone=True, isolation=isolation
-    )
-    for split in access.plan(selection, brokers=brokers):
-        yield from access.read(split, reading.Options.of(selection, depth))
-
-
-def _prints(read: Iterator[Columns], with_time: bool) -> Iterator[tuple[int, bytes]]:
-    for columns in read:
-        offsets = columns.offset.tolist()
-        for number, offset in enumerate(offsets):
-            data, _, timestamp, _ = kernels.encode_rows(columns.buffers, number, number + 1, 1)
-            digest = blake2b(data, digest_size=16)
-            if with_time:
-                digest.update(timestamp.to_bytes(8, "big", signed=True))
-            yield offset, digest.digest()
-
-
-def _audited(directory: Path) -> Mapping[str, tuple[int, int, int]]:
-    """Returns longest and shortest delay and record count of each topic from an audit's report."""
-    path = directory / "report.json"
-    try:
-        topics = json.loads(path.read_text(encoding="utf-8"))["topics"]
-        delays = {one["topic"]: one["summary"]["delay_ms"] for one in topics}
-        return {
-            name: (one["max"], one["min"], one["count"])
-            for name, one in delays.items()
-            if one["max"] is not None
-        }
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"--audit: {path} is no report of an audit: {error}") from error
+        return read(self._options.target, row.target, (low, high), depth, self._options.isolation)

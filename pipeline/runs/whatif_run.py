@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from client import Client
 from pipeline import options as common
 from pipeline import retention_inputs
-from pipeline.engine import whatif
+from pipeline.engine import guards, whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.report import retention
 from pipeline.report import whatif as page
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping, Sequence
 
-    from pipeline.engine.whatif import Guard, Log, Outcome, Policy
+    from pipeline.engine.guards import Guard
+    from pipeline.engine.whatif import Log, Outcome, Policy
     from pipeline.session import Session
 
 NOW: Final = "now"
@@ -91,7 +92,7 @@ class Trial:
         topics = sorted({partition.topic for partition in self.partitions})
         self._own = _own_settings(topics, options.cluster)
         try:
-            self.guards: list[Guard] = [whatif.parse_guard(text) for text in options.guard]
+            self.guards: list[Guard] = [guards.parse_guard(text) for text in options.guard]
             self._policies = {topic: self._of_topic(topic) for topic in topics}
         except whatif.PolicyError as error:
             raise UsageError(str(error)) from error
@@ -162,7 +163,7 @@ class Trial:
                     "limit": each.guard.limit,
                     "value": each.value,
                 }
-                for each in whatif.broken(self.guards, every)
+                for each in guards.broken(self.guards, every)
             ],
             "guards": [guard._asdict() for guard in self.guards],
         }

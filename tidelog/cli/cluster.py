@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from client import (
     EARLIEST,
@@ -27,6 +27,7 @@ from client.consumer import BrokenRecords
 from client.errors import PartitionRefused
 from client.sync_connection import Connection
 from protocol.errors import ErrorCode
+from tidelog.cli.cluster_parts import Entry, Group, Member, Partition, Topic
 from tidelog.cli.shared import USAGE, CommandError, ask, check_address
 
 if TYPE_CHECKING:
@@ -69,60 +70,6 @@ _GROUP_SENTENCES = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is still reading its groups: try again",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "it has no coordinator yet: try again",
 }
-
-
-class Partition(NamedTuple):
-    """A partition; the leader is -1 if it has none."""
-
-    number: int
-    leader: int
-    has_error: bool
-
-
-class Topic(NamedTuple):
-    """A topic and its partitions, by number."""
-
-    name: str
-    topic_id: str
-    is_internal: bool
-    partitions: list[Partition]
-
-
-class Entry(NamedTuple):
-    """A setting: its value, the source of the value, and its fallback values, strongest first."""
-
-    name: str
-    value: str | None
-    source: str
-    is_read_only: bool
-    doc: str
-    synonyms: tuple[tuple[str, str | None, str], ...]  # name, value, source
-
-    @property
-    def default(self) -> str | None:
-        """The value if the setting is not set anywhere."""
-        return self.synonyms[-1][1] if self.synonyms else None
-
-
-class Member(NamedTuple):
-    """One member of a group; `assigned` is None unless the group's protocol is for consumers."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    assigned: tuple[TopicPartition, ...] | None
-
-
-class Group(NamedTuple):
-    """A group: its state by Kafka's name, its protocol type, and the protocol its members chose."""
-
-    name: str
-    state: str
-    protocol_type: str
-    protocol: str
-    coordinator: int
-    members: tuple[Member, ...]
 
 
 def connect(address: str) -> Client:

@@ -16,6 +16,7 @@ from tidelog.cli.shared import (
     CommandError,
     add_broker,
     add_common,
+    add_yes,
     ask,
     confirm,
     counted,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidelog.cli.cluster import Entry, Topic
+    from tidelog.cli.cluster_parts import Entry, Topic
 
 Changes = dict[str, str | None]
 
@@ -82,7 +83,7 @@ def add_configs(parser: argparse.ArgumentParser) -> None:
 def add_asking(parser: argparse.ArgumentParser) -> None:
     """Adds the options of commands that may delete."""
     parser.add_argument("--dry-run", action="store_true", help="only show what would happen")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes(parser)
 
 
 def run_configs(options: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from tidelog.cli.shared import (
     add_broker,
     add_common,
     add_topic,
+    add_yes,
     confirm,
     counted,
     print_json,
@@ -58,7 +59,7 @@ def add_delete(parser: argparse.ArgumentParser) -> None:
         help="by when records were appended, not by their own time",
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes(parser)
     parser.add_argument(
         "--shift",
         action="store_true",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.cluster import Cluster, Group
+from tidelog.cli.cluster import Cluster
 from tidelog.cli.lag import Lag, as_json, measure
 from tidelog.cli.reset_offsets import add_reset, reset
 from tidelog.cli.shared import (
@@ -18,12 +18,13 @@ from tidelog.cli.shared import (
     USAGE,
     CommandError,
     add_actions,
+    add_yes,
     confirm,
     counted,
     print_json,
     print_lines,
     print_table,
-    run,
+    run_action,
     span_of,
 )
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from client import GroupOffset
     from protocol.topic_partition import TopicPartition
-    from tidelog.cli.cluster import Member
+    from tidelog.cli.cluster_parts import Group, Member
 
 _PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
 _PLACES_HELP = "a topic, or some of its partitions: TOPIC:0,2"
@@ -60,19 +61,19 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
         if action == "reset-offsets":
             add_reset(one)
         if action.startswith("delete"):
-            one.add_argument("--yes", action="store_true", help="do not ask")
+            add_yes(one)
 
 
 def run_groups(options: argparse.Namespace) -> int:
     """Runs `tidelog groups`; returns the exit status."""
-    action = {
+    actions = {
         "list": _list,
         "describe": _describe,
         "reset-offsets": _reset,
         "delete": _delete,
         "delete-offsets": _delete_offsets,
-    }[options.action]
-    return run(f"groups {options.action}", action, options)
+    }
+    return run_action("groups", actions, options)
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -178,6 +178,23 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     parser = _Parser(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
     parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
+    _add_serve(commands)
+    _add_dump(commands)
+    commands.add_parser(
+        "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
+    )
+    for name, (module, add_options, run, described) in _ASKING.items():
+        asking = commands.add_parser(name, help=described, allow_abbrev=False)
+        if name == command:
+            _open_house(name)
+            asking.description = f"{described[0].upper()}{described[1:]}."
+            functions = importlib.import_module(module)
+            getattr(functions, add_options)(asking)
+            asking.set_defaults(run=getattr(functions, run))
+    return parser
+
+
+def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
     serve = commands.add_parser(
         "serve", help="run a broker", description=_SERVE, allow_abbrev=False
     )
@@ -216,6 +233,9 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
         action="store_true",
         help="stop when standard input ends, as when the program that started this one dies",
     )
+
+
+def _add_dump(commands: argparse._SubParsersAction[_Parser]) -> None:
     dump = commands.add_parser(
         "dump", help="show and judge files of a log", description=_DUMP, allow_abbrev=False
     )
@@ -224,18 +244,6 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     dump.add_argument("--records", action="store_true", help="show every record of a segment")
     dump.add_argument("--json", action="store_true", help="one JSON object a line")
-    commands.add_parser(
-        "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
-    )
-    for name, (module, add_options, run, described) in _ASKING.items():
-        asking = commands.add_parser(name, help=described, allow_abbrev=False)
-        if name == command:
-            _open_house(name)
-            asking.description = f"{described[0].upper()}{described[1:]}."
-            functions = importlib.import_module(module)
-            getattr(functions, add_options)(asking)
-            asking.set_defaults(run=getattr(functions, run))
-    return parser
 
 
 _SERVE = (

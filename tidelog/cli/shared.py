@@ -101,6 +101,11 @@ def add_actions(
         add_common(one, again=True)
 
 
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that answers the question of `confirm`."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
 def add_topic(parser: argparse.ArgumentParser) -> None:
     """Adds options for a topic, and for one or all of its partitions."""
     parser.add_argument("topic", metavar="TOPIC")
@@ -130,6 +135,15 @@ def run(
         sys.stderr.write(f"tidelog {name}: interrupted\n")
         return FAILED
     return 0
+
+
+def run_action(
+    name: str,
+    actions: Mapping[str, Callable[[argparse.Namespace], None]],
+    options: argparse.Namespace,
+) -> int:
+    """Runs the chosen sub-command of a command to its end; returns the exit status."""
+    return run(f"{name} {options.action}", actions[options.action], options)
 
 
 def drop_output() -> None:

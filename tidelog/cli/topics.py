@@ -15,12 +15,13 @@ from tidelog.cli.shared import (
     USAGE,
     CommandError,
     add_actions,
+    add_yes,
     confirm,
     counted,
     print_json,
     print_lines,
     print_table,
-    run,
+    run_action,
     size_of,
 )
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
-    from tidelog.cli.cluster import Topic
+    from tidelog.cli.cluster_parts import Topic
 
 _OWN = {  # what happens to the broker's own topics
     "__consumer_offsets": "it contains the committed offsets of groups",
@@ -62,19 +63,19 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
             )
             add_asking(one)
         if action == "delete":
-            one.add_argument("--yes", action="store_true", help="do not ask")
+            add_yes(one)
 
 
 def run_topics(options: argparse.Namespace) -> int:
     """Runs `tidelog topics`; returns the exit status."""
-    action = {
+    actions = {
         "list": _list,
         "describe": _describe,
         "create": _create,
         "delete": _delete,
         "alter": _alter,
-    }[options.action]
-    return run(f"topics {options.action}", action, options)
+    }
+    return run_action("topics", actions, options)
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from storage.time.segment_times import SegmentTimes
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The errors of a disk that is full, or of a user who has had enough of it."""
+"""The error numbers that mean a full disk, or a user's full quota."""
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from config import BrokerConfig, topic_config
 from pipeline import retention_inputs
-from pipeline.engine import whatif
+from pipeline.engine import guards, whatif
 from pipeline.engine.whatif import Future, LogSegment, PolicyError
 from protocol.errors import CorruptMessage
 from protocol.records.batch import Record, build
@@ -308,7 +308,7 @@ def test_guards_hold_or_are_broken_by_name(tmp_path):
     assert not outcomes[2].deleted
 
     def names(text):
-        return [(b.policy, b.value) for b in whatif.broken([whatif.parse_guard(text)], outcomes)]
+        return [(b.policy, b.value) for b in guards.broken([guards.parse_guard(text)], outcomes)]
 
     assert names(f"max_deleted_bytes={size}") == []
     assert names(f"max_deleted_bytes={size - 1}") == [("1", size), ("7", size)]
@@ -325,4 +325,4 @@ def test_guards_hold_or_are_broken_by_name(tmp_path):
 )
 def test_a_guard_that_is_none_is_refused(text):
     with pytest.raises(PolicyError):
-        whatif.parse_guard(text)
+        guards.parse_guard(text)

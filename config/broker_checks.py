@@ -1,0 +1,62 @@
+"""Checks of broker settings that depend on each other: the clock, and the listeners."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from config.listeners import Listener, parse_protocol_map, protocol_of
+from config.setting import ConfigError
+
+if TYPE_CHECKING:
+    from config.broker import BrokerConfig
+
+
+def check_clock(config: BrokerConfig) -> None:
+    """Check that a manual clock can be moved and no other has a start; raises ConfigError."""
+    if config.clock == "manual":
+        if not config.control_listener:
+            raise ConfigError(
+                "clock=manual needs a control.listener, such as 127.0.0.1:0 (--control): without it the "
+                "clock would stand still for ever"
+            )
+    elif config.clock_start_ms is not None:
+        raise ConfigError(
+            f"clock.start.ms={config.clock_start_ms} needs clock=manual: the machine's clock is not set"
+        )
+
+
+def check_listeners(
+    listeners: tuple[Listener, ...],
+    advertised: tuple[Listener, ...],
+    protocol_map: str,
+    controllers: tuple[str, ...],
+) -> tuple[Listener, ...]:
+    """Return the listeners to bind, after checking that they agree with the settings around them.
+
+    Raises ConfigError for a protocol other than PLAINTEXT, a listener without a protocol, and an
+    advertised listener that is not bound.
+    """
+    ours = tuple(at for at in listeners if at.name not in {name.upper() for name in controllers})
+    if not ours:
+        raise ConfigError(
+            "every one of the listeners is named in controller.listener.names: a broker needs one of its own"
+        )
+    protocols = parse_protocol_map(protocol_map)
+    for listener in ours:
+        protocol = protocol_of(listener, protocols)
+        if protocol is None:
+            raise ConfigError(
+                f"listener {listener.name} has no protocol: add {listener.name}:PLAINTEXT to "
+                "listener.security.protocol.map"
+            )
+        if protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listener {listener.name} asks for {protocol}, and only PLAINTEXT is served"
+            )
+    names = {listener.name for listener in ours}
+    for listener in advertised:
+        if listener.name not in names:
+            raise ConfigError(
+                f"advertised.listeners names {listener.name}, which is not among the listeners"
+            )
+    return ours
