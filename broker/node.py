@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from broker.metrics.counters import Metrics
     from broker.topics.reconciler import Removed
     from config import BrokerConfig
+    from protocol.wire import Buffer
     from storage.directory.store import LogStore
     from storage.log.partition import Appended, Partition
 
 log = logging.getLogger("tidelog.node")
 
-Buffer = bytes | bytearray | memoryview
 
 _PRODUCER_ID_BLOCK = 1000
 

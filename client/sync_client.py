@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from client.cluster import Address, TopicInfo
     from client.flow import Call, Steps
     from client.frames import Authenticator
-    from protocol.records.layout import Buffer
     from protocol.topic_partition import TopicPartition
+    from protocol.wire import Buffer
 
 Result = TypeVar("Result")
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-Buffer = bytes | bytearray | memoryview
+    from protocol.wire import Buffer
+
 
 _MOST_REMOVALS = 10  # a cleaning that has not noticed the deletion writes fewer files than that
 _MAX_VECTORS = 512  # Linux takes 1024 buffers at once; beyond this they are joined instead

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
     from protocol.errors import BrokerError, ErrorCode
     from protocol.topic_partition import TopicPartition
+    from protocol.wire import Buffer
     from storage.log.partition import Partition
 
-Buffer = bytes | bytearray | memoryview
 
 _READ_COMMITTED = 1
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC  # looked up once: it costs a call

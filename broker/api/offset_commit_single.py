@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from broker.node import Node
     from broker.security.session import Session
     from protocol.message import RequestHeader
-
-Buffer = bytes | bytearray | memoryview
+    from protocol.wire import Buffer
 
 
 def shortcut(

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
     from protocol.topic_partition import TopicPartition
 
-Buffer = bytes | bytearray | memoryview
 
 _TOPIC_IDS_SINCE = 13
 

@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING
 from broker.metrics.family import COUNTER, GAUGE, Family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from broker.metrics.family import Read, Samples, Scrape
 
-    from broker.metrics.family import Buckets, Labels, Scrape
-
-    Samples = Iterator[tuple[Labels, float | Buckets]]
-    Read = Callable[[Scrape], Samples]
 
 _CLEANER = "kafka_log_logcleaner_"
 _MANAGER = "kafka_log_logcleanermanager_"

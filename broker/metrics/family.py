@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from broker.node import Node
     from storage.log.partition import Partition
@@ -39,6 +40,8 @@ class Scrape:
 
 
 Labels = tuple[str, ...]
+Samples = Iterator[tuple[Labels, float | Buckets]]
+Read = Callable[[Scrape], Samples]
 
 
 class Family(NamedTuple):

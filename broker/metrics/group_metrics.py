@@ -15,16 +15,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.groups.group import State
-from broker.metrics.family import GAUGE, Buckets, Family, Scrape
+from broker.metrics.family import GAUGE, Family, Scrape
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from broker.groups.store import StoredGroup
-    from broker.metrics.family import Labels
-
-    Samples = Iterator[tuple[Labels, float | Buckets]]
+    from broker.metrics.family import Samples
 
 
 class _Lag(NamedTuple):

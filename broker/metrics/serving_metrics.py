@@ -15,13 +15,8 @@ from protocol.message import known_apis
 from protocol.records import kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from broker.metrics.family import Labels, Scrape
+    from broker.metrics.family import Read, Samples, Scrape
     from protocol.errors import ErrorCode
-
-    Samples = Iterator[tuple[Labels, float | Buckets]]
-    Read = Callable[[Scrape], Samples]
 
 
 def _count(attribute: str) -> Read:

@@ -17,15 +17,13 @@ from storage.time.arrivals import DELAYS_MS, LATENESS_MS, Arrivals
 from storage.time.timestamp import earlier, later, left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from broker.metrics.family import Labels
+    from broker.metrics.family import Read, Samples
     from broker.metrics.time_watch import TopicAnomalies
     from storage.log.partition import Partition
     from storage.log.retention.glance import Glance
 
-    Samples = Iterator[tuple[Labels, float | Buckets]]
-    Read = Callable[[Scrape], Samples]
 
 _DELAYS_S = tuple(bound / 1000 for bound in DELAYS_MS)
 _LATENESS_S = tuple(bound / 1000 for bound in LATENESS_MS)

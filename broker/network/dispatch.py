@@ -30,6 +30,7 @@ from protocol.message import (
     read_request_header,
     response_header,
 )
+from protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
     from protocol.message import Api, Message
 
-Buffer = bytes | bytearray | memoryview
 Answer = list[Buffer] | None
 
 

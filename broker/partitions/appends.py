@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from broker.partitions.waiting import Waiting
     from broker.pools import Pool
     from config import TopicConfig
+    from protocol.wire import Buffer
     from storage.log.partition import Appended, Partition
 
-Buffer = bytes | bytearray | memoryview
 
 # Sizes from which (de)compression or conversion is worth a thread's hand-over (some 60 us), per codec in
 # the low attribute bits: what each takes about a millisecond for.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.testing.faults import Fault, Faults, Target
-    from storage.files import Buffer
+    from protocol.wire import Buffer
 
 
 class FaultySystem(System):

@@ -13,8 +13,8 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.records.layout import Buffer
     from protocol.topic_partition import TopicPartition
+    from protocol.wire import Buffer
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.report import page, svg
 from pipeline.report.page import Cell, Finding
@@ -12,9 +12,9 @@ from pipeline.report.units import NONE, TIME_TICKS, count, moment, share, size, 
 from pipeline.times import date_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
-    Numbers = Mapping[str, Any]
+    from pipeline.report.page import Numbers
 
 _DAY: Final = 86_400_000
 _MOST_ROWS: Final = 40

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.report import page
 from pipeline.report.page import Cell, Finding
 from pipeline.report.units import NONE, count, moment, some, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    Numbers = Mapping[str, Any]
+    from pipeline.report.page import Numbers
 
 _HEADS: Final = (
     "partition",

@@ -8,9 +8,9 @@ from pipeline.report.page import Finding
 from pipeline.report.units import count, moment, rounded_up, setting, share, size, some, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    Numbers = Mapping[str, Any]
+    from pipeline.report.page import Numbers
 
 SAFETY: Final = 1.5
 """How much more than what was seen a window should let through."""

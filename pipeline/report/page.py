@@ -5,8 +5,9 @@ It loads nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,6 +65,8 @@ svg polyline { fill:none; stroke-width:2; stroke-linejoin:round; }
 .legend .c3 { background:var(--c3); } .legend .c4 { background:var(--c4); }
 @media print { body { max-width:none; } .scroll { overflow:visible; } }
 """
+
+Numbers = Mapping[str, Any]  # what a run has counted
 
 
 class Finding(NamedTuple):

@@ -9,11 +9,10 @@ from pipeline.report.page import Cell
 from pipeline.report.units import NONE, count, moment, share, size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pipeline.engine.whatif import Log, Outcome
-
-    Numbers = Mapping[str, Any]
+    from pipeline.report.page import Numbers
 
 
 def policy_rows(logs: Sequence[Log], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:

@@ -11,9 +11,9 @@ from pipeline.report.svg import Axis, Line
 from pipeline.report.units import NONE, count, moment, share, size, some, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    Numbers = Mapping[str, Any]
+    from pipeline.report.page import Numbers
 
 
 def sentences(topic: Numbers) -> list[str]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pipeline.source.append_times import FetchedTimes
     from pipeline.source.splits import Part, Selection, Split
-    from protocol.records.layout import Buffer
+    from protocol.wire import Buffer
 
 __all__ = ["HEADERS", "RECORDS", "TIMES", "UNKNOWN", "Columns", "Filling", "Options", "read_file"]
 

@@ -45,7 +45,8 @@ from protocol.records.legacy import wrapped_region, write_wrapper
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from protocol.records.layout import Buffer, Findings, OffsetAndTimestamp
+    from protocol.records.layout import Findings, OffsetAndTimestamp
+    from protocol.wire import Buffer
 
 __all__ = [
     "NO_PRODUCER_ID",

@@ -24,7 +24,8 @@ from protocol.records.column_buffers import (
 )
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Batch, Buffer, Region
+    from protocol.records.layout import Batch, Region
+    from protocol.wire import Buffer
 
 __all__ = [
     "FULL",

@@ -28,7 +28,7 @@ from protocol.errors import CorruptMessage, UnpackedTooLarge, UnsupportedCompres
 from protocol.records.layout import Compression
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Buffer
+    from protocol.wire import Buffer
 
 # The limit for a stored batch. The broker wrote nothing that exceeds `produce_limit`.
 STORED_LIMIT = 1 << 30

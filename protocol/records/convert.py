@@ -34,7 +34,8 @@ from protocol.records.legacy import write_wrapper
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from protocol.records.layout import Batch, Buffer
+    from protocol.records.layout import Batch
+    from protocol.wire import Buffer
 
 
 class Converted(NamedTuple):

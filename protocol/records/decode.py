@@ -33,10 +33,10 @@ from protocol.records.layout import (
     RECORD_LONG,
     RECORD_NOT_FILLED,
     SMALLEST,
-    Buffer,
     Record,
     int64,
 )
+from protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from zlib import crc32
 from protocol.records.layout import MESSAGE_HEAD, MESSAGE_HEAD_V1, MESSAGE_OVERHEAD, int64
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Buffer
+    from protocol.wire import Buffer
 
 _INT32 = Struct(">i")
 _CRC = Struct(">I")

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-Buffer = bytes | bytearray | memoryview
+if TYPE_CHECKING:
+    from protocol.wire import Buffer
+
 OffsetAndTimestamp = tuple[int, int]  # of one record; the time is the one that a consumer sees
 
 NO_TIMESTAMP = -1

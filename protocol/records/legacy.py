@@ -29,7 +29,8 @@ from protocol.records.layout import (
 )
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Batch, Buffer
+    from protocol.records.layout import Batch
+    from protocol.wire import Buffer
 
 _INT32 = Struct(">i")
 _TAIL = Struct(">ii")  # the length of the key (-1, no key) and the length of the value

@@ -34,8 +34,9 @@ from protocol.records.legacy import wrapper_head, write_wrapper
 from protocol.records.plan import Prepared, PreparedBatch
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Batch, Buffer, Findings, Region
+    from protocol.records.layout import Batch, Findings, Region
     from protocol.records.plan import Plan, Produced
+    from protocol.wire import Buffer
 
 _V2_PATCH = Struct(">qii")  # base offset, size, leader epoch
 _V2_STAMP = Struct(">hiqq")  # attributes, last offset delta, base timestamp, max timestamp

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.records.compression import produce_limit
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Batch, Buffer
+    from protocol.records.layout import Batch
+    from protocol.wire import Buffer
 
 
 class Produced(NamedTuple):

@@ -50,7 +50,6 @@ from protocol.records.layout import (
     OUTSIDE,
     V2_HEADER_SIZE,
     Batch,
-    Buffer,
     Compression,
     Region,
 )
@@ -60,6 +59,8 @@ from protocol.records.plan import Plan, Prepared, PreparedBatch, Produced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from protocol.wire import Buffer
 
 __all__ = ["Plan", "Prepared", "PreparedBatch", "Produced", "inspect", "prepare"]
 

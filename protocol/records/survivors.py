@@ -27,7 +27,8 @@ from protocol.records.legacy import write_wrapper
 
 if TYPE_CHECKING:
     from protocol.records.kernels.key_map import KeyMap, Sifted
-    from protocol.records.layout import Batch, Buffer, Region
+    from protocol.records.layout import Batch, Region
+    from protocol.wire import Buffer
 
 _EVERYTHING = 2**63 - 1
 _MARKER_KEY_SIZE = 4

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from protocol.records.kernels.key_map import Sifted
     from protocol.records.layout import Batch
+    from protocol.wire import Buffer
     from storage.segment.append_entries import Entry
     from storage.segment.log_file import Found
     from storage.segment.segment import Segment
@@ -71,7 +72,7 @@ class Cleaned(NamedTuple):
 class Survivor(NamedTuple):
     """A batch that stays, in the bytes to be written, and the times of its records."""
 
-    data: files.Buffer
+    data: Buffer
     first_offset: int
     last_offset: int
     largest: int | None
@@ -82,7 +83,7 @@ class Survivor(NamedTuple):
     is_honest: bool  # the header's times agree with the records
 
     @classmethod
-    def of(cls, data: files.Buffer, batch: Batch, sifted: Sifted) -> Survivor:
+    def of(cls, data: Buffer, batch: Batch, sifted: Sifted) -> Survivor:
         """Return a batch that was written anew."""
         is_whole = batch.magic == 2
         last_offset = batch.last_offset if is_whole else sifted.last_offset
@@ -107,7 +108,7 @@ class Survivor(NamedTuple):
         return cls.of(data, batch, sifted)._replace(is_honest=honest)
 
     @classmethod
-    def empty(cls, data: files.Buffer, batch: Batch) -> Survivor:
+    def empty(cls, data: Buffer, batch: Batch) -> Survivor:
         """Return a batch that stays without its records."""
         return cls(
             data,
@@ -145,7 +146,7 @@ class CleanedSegment:
         self._append_times = AppendTimes(self._path(filenames.APPEND_TIMES_SUFFIX), base_offset)
         self._times = SegmentTimes()
         self._size = self._written = self._last_indexed = 0
-        self._waiting: list[files.Buffer] = []
+        self._waiting: list[Buffer] = []
         self._sources = self._end_offset = 0
         self._source_times: Iterator[Entry] = iter(())
         self._source_base = 0

@@ -15,7 +15,8 @@ from protocol.records import survivors
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.records.layout import Batch, Buffer
+    from protocol.records.layout import Batch
+    from protocol.wire import Buffer
     from storage.segment.transaction_index import Aborted
 
 

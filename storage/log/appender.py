@@ -40,6 +40,7 @@ from storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from protocol.records.batch import Batch
     from protocol.records.prepare import Prepared
+    from protocol.wire import Buffer
     from storage.log.producers.producer_state import ProducerBatch, Sequenced
     from storage.log.settings import Settings
     from storage.log.state import LogState
@@ -75,7 +76,7 @@ class Appender:
 
     def append(
         self,
-        records: files.Buffer,
+        records: Buffer,
         *,
         now_ms: int,
         produce_version: int,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from protocol.records.batch import Batch
     from protocol.records.layout import OffsetAndTimestamp
-    from storage.files import Buffer
+    from protocol.wire import Buffer
     from storage.segment.log_file import Found
     from storage.segment.segment import Segment, Slice
 

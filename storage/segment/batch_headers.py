@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from protocol.records.batch import Batch
-    from storage.files import Buffer
+    from protocol.wire import Buffer
 
 PREFIX_SIZE = 12
 HEADER_SIZE = 27  # enough of a batch of any format to know its offsets

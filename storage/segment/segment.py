@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from protocol.records.layout import OffsetAndTimestamp
     from protocol.records.prepare import PreparedBatch
+    from protocol.wire import Buffer
 
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
 _MAX_HINTS = 32
@@ -105,7 +106,7 @@ class Segment(SegmentFiles):
 
     def append(
         self,
-        buffers: Sequence[files.Buffer],
+        buffers: Sequence[Buffer],
         size: int,
         batches: Sequence[PreparedBatch],
         append_time_ms: int,

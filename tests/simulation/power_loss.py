@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from protocol.wire import Buffer
+
 _BEHIND_OUR_BACK = (".lock",)  # holds nothing
 
 
@@ -136,7 +138,7 @@ class Disk(files.System):
         finish()
         return number
 
-    def write(self, number: int, buffers: Sequence[files.Buffer], position: int) -> int:
+    def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
         finish = self._begin()
         _, node = self._files[number]
         assert isinstance(node, File)

@@ -16,8 +16,9 @@ from protocol.records.kernels import kernels_py, key_map
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.records.layout import Batch, Buffer
+    from protocol.records.layout import Batch
     from protocol.records.plan import Plan, Prepared
+    from protocol.wire import Buffer
 
 if TYPE_CHECKING or os.environ.get("TIDELOG_KERNELS") == "py":
     _chosen = kernels_py

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from protocol.records.column_buffers import ColumnBuffers, Wanted
     from protocol.records.decode import Raw
-    from protocol.records.layout import Batch, Buffer
+    from protocol.records.layout import Batch
+    from protocol.wire import Buffer
 
 _PREFIX = Struct(">qi")
 _CRC = Struct(">I")

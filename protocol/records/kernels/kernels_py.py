@@ -37,7 +37,6 @@ from protocol.records.layout import (
     SMALLEST,
     TOO_LARGE,
     Batch,
-    Buffer,
     Findings,
     Rewritten,
     int64,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from protocol.records.column_buffers import ColumnBuffers, EncodedRows, Wanted
     from protocol.records.layout import OffsetAndTimestamp, Region
     from protocol.records.plan import Plan
+    from protocol.wire import Buffer
 
 IMPLEMENTATION = "python"
 INTERFACE = 2  # raised with every change of a signature; the compiled module names the same

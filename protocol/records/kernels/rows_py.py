@@ -11,7 +11,7 @@ from protocol.records.layout import NO_TIMESTAMP, int64
 
 if TYPE_CHECKING:
     from protocol.records.column_buffers import ColumnBuffers
-    from protocol.records.layout import Buffer
+    from protocol.wire import Buffer
 
 _TIME = Struct("=q")
 _SPAN = Struct("=ii")

@@ -14,12 +14,13 @@ from protocol.records.layout import (
     SMALLEST,
     V2_HEADER,
     Batch,
-    Buffer,
     int64,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from protocol.wire import Buffer
 
 _PREFIX = Struct(">qi")
 _INT64 = Struct(">q")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from protocol.records.batch import Batch, Summary
-    from storage.files import Buffer
+    from protocol.wire import Buffer
 
 _OFFSET = attrgetter("offset")
 

@@ -24,6 +24,7 @@ from storage.time.timestamp import later
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from protocol.wire import Buffer
     from storage.log.appender import Appender
     from storage.log.replication.received import AppendedFrom, Received
     from storage.log.replication.truncater import Truncater
@@ -59,7 +60,7 @@ class Replica:
 
     def append_as_follower(
         self,
-        records: files.Buffer,
+        records: Buffer,
         append_times: Sequence[AppendedFrom],
         epochs: Sequence[EpochStart],
         leader: LeaderState,

@@ -20,7 +20,7 @@ from storage.segment.time_index import TimeIndex
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage import files
+    from protocol.wire import Buffer
 
 CUT_ENDS = LogState.cut_ends
 RECEIVE = replica.receive
@@ -49,7 +49,7 @@ def without_intention(recovery_point: int, cleaned_offset: int, *_: object) -> C
     return Cut(recovery_point, cleaned_offset)
 
 
-def without_append_times(data: files.Buffer, _: object) -> list:
+def without_append_times(data: Buffer, _: object) -> list:
     return [each._replace(append_time_ms=7) for each in RECEIVE(data, ())]
 
 
