@@ -1,9 +1,15 @@
 """Every topic and broker setting, declared once, and how their sources are merged.
 
-`load` reads a broker's settings from a properties file, KAFKA_* environment variables and flags;
-`topic_config` applies a topic's own settings over them; `topic_entries` and `broker_entries`
-describe both. Every error is a ConfigError of one sentence. Begin with `setting.py`, which says how
-a setting is declared; `environment.py` reads KAFKA_* names, `properties.py` files.
+Begin with `setting.py`, which says how a setting is declared. Every error is a ConfigError of one
+sentence. The usual questions:
+- a topic's settings, such as max.message.bytes and retention.ms: `topic.py`
+- the broker's settings, such as auto.create.topics.enable: `broker.py`; listeners: `listeners.py`
+- names of environment variables (KAFKA_LOG_DIRS for log.dirs): `environment.py`
+- properties files: `properties.py`; which source wins: `load.py`
+- format versions (message.format.version): `versions.py`; times as people write them: `instants.py`
+- settings of Kafka that do nothing here: `ignored.py`, `unenforced.py`
+- what DescribeConfigs shows of them: `describe.py`
+Who enforces a setting is found by its field: max_message_bytes leads to protocol/records/prepare.py.
 """
 
 from config.broker import BROKER_SETTINGS, BrokerConfig

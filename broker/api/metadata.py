@@ -2,8 +2,8 @@
 
 Behaviour: no list (v0: an empty one) asks for every topic, an empty list (v1+) for none. A topic
 that does not exist is created if the request allows it (always before v4) and
-auto.create.topics.enable is on; the response describes it as existing. The address is the
-advertised address of the listener that received the request.
+auto.create.topics.enable is on (broker/topics/auto_creation.py); the response describes it as
+existing. The address is the advertised address of the listener that received the request.
 
 Version notes: 1 null for all topics, controller, internal flag; 2 cluster id; 4 auto creation may
 be refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (all, if the client asks);
@@ -13,13 +13,13 @@ be refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (all, i
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition, per_partition_async
 from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
+from broker.topics import auto_creation
 from broker.topics.leadership import known_leader_epoch
 from broker.topics.settings import is_internal
 from protocol.acl import Operation, ResourceType
@@ -31,7 +31,6 @@ from protocol.api.metadata import (
 )
 from protocol.errors import (
     InvalidRequest,
-    TopicAlreadyExists,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -101,10 +100,8 @@ def _answer(
         ]
         return _response(node, request, context, described)
     wanted = _once(request.topics)
-    allowed = node.config.auto_create_topics_enable and (
-        context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
-    )
-    if allowed and any(
+    asked = context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
+    if auto_creation.is_allowed(node.config, request_allows=asked) and any(
         topic.name is not None and topic.name not in image.topics for topic in wanted
     ):
         return _create_and_answer(node, request, wanted, context)
@@ -124,23 +121,13 @@ async def _create_and_answer(
     """Create the missing topics, then return the response."""
 
     async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
-        if topic.name is not None and topic.name not in node.metadata.image.topics:
-            _require_creation(node, context, topic.name)
-            with suppress(TopicAlreadyExists):  # another request has created it
-                await node.topics.create(topic.name)
+        if topic.name is not None:
+            await auto_creation.create_missing(node, context.session, topic.name)
         return _one(node, context, topic)
 
     failed = partial(_failed, context.version)
     topics = await per_partition_async(node, "metadata", wanted, create, failed)
     return _response(node, request, context, topics)
-
-
-def _require_creation(node: Node, context: Context, name: str) -> None:
-    """Raise TopicAuthorizationFailed unless the client may describe the topic and create it."""
-    authorizer, session = node.authorizer, context.session
-    authorizer.require(session, Operation.DESCRIBE, ResourceType.TOPIC, name)
-    if not authorizer.allows_on_cluster(session, Operation.CREATE):
-        authorizer.require(session, Operation.CREATE, ResourceType.TOPIC, name)
 
 
 def _one(node: Node, context: Context, wanted: MetadataRequestTopic) -> MetadataResponseTopic:

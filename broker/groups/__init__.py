@@ -1,6 +1,11 @@
 """Consumer groups: the classic protocol, committed offsets, and how both are stored.
 
-`group.py` is a pure state machine: events in, actions out. `coordinator.py` drives it with timers
-and the log. `store.py` keeps committed offsets and says which expire, `registry.py` finds groups.
-Begin with `messages.py`, which names the events and the actions.
+Begin with `messages.py`, which names the events and the actions. The usual questions:
+- join, sync, heartbeat and rebalance, as a pure state machine: `group.py`, its members `members.py`
+- timers, and what is written before a request is answered: `coordinator.py`
+- when committed offsets expire (offsets.retention.minutes): `offset_expiry.py`
+- committed offsets in memory, and groups and offsets as records: `store.py`
+- __consumer_offsets, and which partition of it a group is in: `offsets_topic.py`
+- finding, listing and deleting groups: `registry.py`
+- which topics the members read: `subscriptions.py`
 """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.clock import SystemClock
 from broker.groups.group import Group, State
+from broker.groups.offset_expiry import expired_offsets
 from broker.groups.offsets_topic import GroupLog
 from protocol.errors import (
     BrokerError,
@@ -128,7 +129,7 @@ class GroupRegistry:
 
     async def _let_go(self, group_id: str, kept: StoredGroup) -> int:
         retention_ms = self._node.config.offsets_retention_minutes * 60_000
-        names = kept.expired(self._clock.now_ms(), retention_ms)
+        names = expired_offsets(kept, self._clock.now_ms(), retention_ms)
         if names:
             await self.forget_offsets(group_id, names)
             log.info("offsets expired", extra={"group": group_id, "offsets": len(names)})

@@ -1,7 +1,7 @@
 """A coordinator's memory of a group: its state machine and offsets, and both as records of the log.
 
-`expired` decides which offsets are deleted, as Kafka does since KIP-211. Nothing here waits or
-reads a clock; times are arguments, in ms since the epoch.
+`offset_expiry.py` decides which offsets are deleted. Nothing here waits or reads a clock; times are
+arguments, in ms since the epoch.
 """
 
 from __future__ import annotations
@@ -107,29 +107,6 @@ class StoredGroup:
             if topics is None:
                 return None
             found |= topics
-        return found
-
-    def expired(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Return the offsets that have expired.
-
-        The retention time counts from when an empty group became empty, and from the commit if the
-        group never had members, or if a stable group of consumers no longer reads the topic.
-        Offsets of other groups do not expire. An offset that was committed with a retention time of
-        its own uses that.
-        """
-        group = self.group
-        in_use = self.topics_in_use() if group.state is State.STABLE else None
-        is_empty = group.state is State.EMPTY
-        found = []
-        for name, kept in self.offsets.items():
-            if not is_empty and (in_use is None or name[0] in in_use):
-                continue
-            base_ms = kept.commit_ms
-            if is_empty and group.protocol_type is not None:
-                base_ms = max(base_ms, self.since_ms)
-            due_ms = base_ms + retention_ms if kept.expire_ms == NO_TIMESTAMP else kept.expire_ms
-            if due_ms <= now_ms:
-                found.append(name)
         return found
 
     # -- records --------------------------------------------------------------------------------

@@ -2,6 +2,11 @@
 
 Promises that a change is durable and in the image when its call returns, and that no change
 overwrites another change that it was decided without. Begin with `cluster.py`, which the broker
-calls. `image.py` is what it reads. `store.py` is the contract of the stores `sqlite.py` and
-`memory.py`; `migration.py` brings older SQLite files up to date.
+calls. The usual questions:
+- what the broker reads: `image.py`; keys and values as stored: `records.py`, docs/formats.md
+- the contract of a store (revisions, compare-and-set, watch): `store.py`
+- tidelog.sqlite: `sqlite.py`; files of an older layout are migrated by `migration.py`
+- how a broker notices what another process wrote: `watching.py`, `commit_mark.py`
+- the store of tests and simulations: `memory.py`
+- which topic names are valid, and how ids are written: `names.py`
 """

@@ -1,7 +1,14 @@
 """Topics: how changes of them are decided, and how the local logs follow.
 
-Begin with `topics.py`, which requests call. `controller.py` checks a change and writes it to the
-metadata. `reconciler.py` makes the local logs match the metadata, also after a crash and after
-another broker's change. `settings.py` returns the settings in force, `leadership.py` the leaders of
-partitions, and `startup.py` has the order of the steps at start.
+Begin with `topics.py`, which requests call. The usual questions:
+- which changes of topics, partitions and settings are allowed, and how they are stored:
+  `controller.py`
+- how logs are created and deleted, after a crash and after another broker's change too:
+  `reconciler.py`
+- when a client's question creates a topic (auto.create.topics.enable): `auto_creation.py`
+- which settings are in force for a topic or the broker: `settings.py`
+- who leads a partition, and its leader epoch: `leadership.py`
+- what happens to copied log directories that no metadata know: `adoption.py`
+- what is logged before changed settings delete data: `forecast.py`
+- the order of the steps at start: `startup.py`
 """

@@ -158,3 +158,28 @@ def test_a_topic_is_deleted_by_id(inside, topic, rights):
     inside.node.authorizer = Only(*rights)
     got = delete(inside, topic_id=topic_id)
     assert (got["error_code"], got["name"]) == (0, name)
+
+
+def metadata_of(inside, name):
+    with inside.connect() as connection:
+        topics = [{"name": name, "topic_id": uuid.UUID(int=0)}]
+        (got,) = connection.ask("Metadata", 12, topics=topics, allow_auto_topic_creation=True)[
+            "topics"
+        ]
+    return got["error_code"]
+
+
+@pytest.mark.parametrize("rights", [(), (DESCRIBE,), (CREATE,)])
+def test_a_topic_is_created_automatically_only_with_both_rights(inside, rights):
+    name = asking.new_name()
+    inside.node.authorizer = Only(*rights)
+    assert metadata_of(inside, name) == FAILED
+    assert name not in inside.node.metadata.image.topics
+
+
+@pytest.mark.parametrize("create", [CREATE, Need(Operation.CREATE, ResourceType.CLUSTER)])
+def test_a_topic_is_created_automatically(inside, create):
+    name = asking.new_name()
+    inside.node.authorizer = Only(DESCRIBE, create)
+    assert metadata_of(inside, name) == 0
+    assert name in inside.node.metadata.image.topics

@@ -1,0 +1,43 @@
+"""Automatic creation: a topic that does not exist is created when a client asks for its metadata.
+
+The broker must allow it (auto.create.topics.enable), the request must not forbid it, and the client
+needs the rights to describe the topic and to create it. The topic gets num.partitions partitions
+and the broker's settings.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from protocol.acl import Operation, ResourceType
+from protocol.errors import TopicAlreadyExists
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.security.session import Session
+    from config import BrokerConfig
+
+
+def is_allowed(config: BrokerConfig, *, request_allows: bool) -> bool:
+    """Tell whether missing topics are created for a request."""
+    return config.auto_create_topics_enable and request_allows
+
+
+async def create_missing(node: Node, session: Session, name: str) -> None:
+    """Create a topic unless it exists.
+
+    Raises TopicAuthorizationFailed, and what `Topics.create` raises except TopicAlreadyExists.
+    """
+    if name in node.metadata.image.topics:
+        return
+    _require_rights(node, session, name)
+    with suppress(TopicAlreadyExists):  # another request has created it
+        await node.topics.create(name)
+
+
+def _require_rights(node: Node, session: Session, name: str) -> None:
+    """Raise TopicAuthorizationFailed unless the client may describe the topic and create it."""
+    node.authorizer.require(session, Operation.DESCRIBE, ResourceType.TOPIC, name)
+    if not node.authorizer.allows_on_cluster(session, Operation.CREATE):
+        node.authorizer.require(session, Operation.CREATE, ResourceType.TOPIC, name)
