@@ -290,19 +290,7 @@ def build(
     if magic < 2:
         return _build_messages(records, magic, compression, stamp, largest)
     base, last, first = records[0].offset, records[-1].offset, records[0].timestamp
-    payload = bytearray()
-    for record in records:
-        headers = _encode_headers(record.headers)
-        put_record(
-            payload,
-            record.offset - base,
-            record.timestamp - first,
-            record.key,
-            record.value,
-            len(record.headers),
-            headers,
-        )
-    packed = compress(compression, payload, 2)
+    packed = compress(compression, _encode_records(records), 2)
     head = pack_v2_header(
         packed,
         base_offset=base,
@@ -349,6 +337,24 @@ def build_plain(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> 
     crc = crc32c(payload, crc32c(checked))
     head = _PLAIN_HEAD(0, V2_HEADER_SIZE - PREFIX_SIZE + len(payload), -1, 2, crc)
     return b"".join((head, checked, payload))
+
+
+def _encode_records(records: Sequence[Record]) -> bytearray:
+    """Encode the records of a format-2 batch, without its header."""
+    base, first = records[0].offset, records[0].timestamp
+    payload = bytearray()
+    for record in records:
+        headers = _encode_headers(record.headers)
+        put_record(
+            payload,
+            record.offset - base,
+            record.timestamp - first,
+            record.key,
+            record.value,
+            len(record.headers),
+            headers,
+        )
+    return payload
 
 
 def _encode_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytearray:
