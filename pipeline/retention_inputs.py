@@ -15,7 +15,7 @@ from pipeline.engine.whatif import Future, Log, LogSegment
 from protocol.errors import CorruptMessage
 from protocol.records.batch import find_time
 from storage import checkpoints, filenames
-from storage.log.recovery import loading
+from storage.log.recovery import listing
 from storage.log.times import partition_times
 from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes
@@ -93,7 +93,7 @@ def _segments(
     directory: Path, known: PartitionTimes | None, slack_ms: int, *, was_clean: bool
 ) -> list[_Unchanged]:
     """Describe the segments, up to the last complete batch of each."""
-    bases = loading.listed(directory).base_offsets
+    bases = listing.listed(directory).base_offsets
     lines = {line.base_offset: line for line in known.segments} if known is not None else {}
     found = []
     for number, base in enumerate(bases):

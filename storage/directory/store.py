@@ -23,7 +23,7 @@ from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.directory.partition_index import PartitionIndex
 from storage.log import epochs
 from storage.log.partition import Partition
-from storage.log.recovery import loading
+from storage.log.recovery import listing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -319,7 +319,7 @@ class LogStore:
         if path is None:
             return False
         with contextlib.suppress(FileNotFoundError):  # it has just been deleted
-            return len(loading.listed(path).base_offsets) > 1
+            return len(listing.listed(path).base_offsets) > 1
         return False
 
     def keeps_everything(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage import filenames
-from storage.log.recovery import loading
+from storage.log.recovery import listing
 from storage.log.times import partition_times
 from storage.time.retention import Candidate, retention_of, segments_to_delete, with_inherited_times
 from storage.time.timestamp import later
@@ -34,7 +34,7 @@ def keeps_everything(
     if known is None or not known.segments:
         return False
     lines = known.segments
-    if [line.base_offset for line in lines] != loading.listed(directory).base_offsets:
+    if [line.base_offset for line in lines] != listing.listed(directory).base_offsets:
         return False
     active = directory / filenames.segment_file(lines[-1].base_offset, filenames.LOG_SUFFIX)
     if active.stat().st_size != lines[-1].size:

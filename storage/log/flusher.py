@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from storage import filenames, files
 from storage.log.producers import producer_snapshots
-from storage.log.recovery import loading
+from storage.log.recovery import listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +151,7 @@ class Flusher:
             snapshot = filenames.snapshot_path(state.directory, end_offset)
             if state.producers is not None or not snapshot.exists():
                 producer_snapshots.write(state.directory, end_offset, state.read_producers())
-            loading.remove_stray_snapshots(state.directory, state.version.segments)
+            listing.remove_stray_snapshots(state.directory, state.version.segments)
             active.complete_indexes()
         except OSError as error:
             raise state.storage_error("the log cannot be closed", error) from error

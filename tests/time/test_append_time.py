@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.log import lookup
-from storage.log.recovery import loading
+from storage.log.recovery import unknown_append_times
 from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes
 from storage.segment.segment import Segment
@@ -47,9 +47,11 @@ PLANTS = {
         AppendTimes, "first_reaching", lambda *a: REACHING(*a)._replace(unknown_from=None)
     ),
     "times are believed after a power loss": patched(
-        loading, "_doubt_append_times", lambda *_: None
+        unknown_append_times, "mark_unknown", lambda *_: None
     ),
-    "a start forgets how far time had come": patched(loading, "_last_append_time", lambda *_: None),
+    "a start forgets how far time had come": patched(
+        unknown_append_times, "last_append_time", lambda *_: None
+    ),
     "the first segment is passed over": patched(
         lookup, "_reach", lambda segments, *more: REACH(segments[1:] or segments, *more)
     ),

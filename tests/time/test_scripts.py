@@ -20,7 +20,7 @@ import os
 import pytest
 
 from storage.log.producers.producer_state import Producers
-from storage.log.recovery import loading
+from storage.log.recovery import unknown_append_times
 from storage.log.times import partition_times
 from storage.segment.append_times import AppendTimes
 from storage.segment.offset_index import OffsetIndex
@@ -179,7 +179,7 @@ PLANTS_33 = {
     ),
     "nothing rolls by time": patched(time_rules, "should_roll", lambda *_: False),
     "append times are believed after a power loss": patched(
-        loading, "_doubt_append_times", lambda *_: None
+        unknown_append_times, "mark_unknown", lambda *_: None
     ),
     "the log start is forgotten": patched(
         partition_times,

@@ -20,7 +20,7 @@ from storage.log.producers.producer_state import (
     Producers,
     Sequenced,
 )
-from storage.log.recovery.loading import listed
+from storage.log.recovery.listing import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,6 +1,7 @@
 """Opening a partition: builds a `LogState` from the content of its directory.
 
 After a clean stop nothing of the log is read; after any other end `loading` recovers it first.
+Begin here to see which checkpoints and settings count.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config.topic import TopicConfig
-    from storage.log.times.partition_times import Cut
+    from storage.log.times.partition_times import Cut, PartitionTimes
     from storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
@@ -49,30 +50,13 @@ def open_log(
     no reliable append time. Before `cleaned_offset` the log has been compacted; None means never.
     Raises OSError.
     """
-    known = partition_times.read(directory)
-    if known is not None:
-        log_start_offset = max(log_start_offset, known.log_start_offset)
-    cut = None if known is None else known.cut
-    if known is not None and cut is not None and was_clean and cut.offset is None:
-        known = known._replace(cut=None)  # the directory's checkpoints are newer
-    elif known is not None and cut is not None:
-        recovery_point = min(recovery_point, cut.recovery_point)
-        cleaned_offset = _smaller(cleaned_offset, cut.cleaned_offset)
-        log_start_offset, was_clean = known.log_start_offset, False
-    loaded = loading.load(
-        directory,
-        recovery_point=recovery_point,
-        was_clean=was_clean,
-        log_start_offset=log_start_offset,
-        index_interval_bytes=config.index_interval_bytes,
-        cleaned_offset=cleaned_offset,
-        is_compacted=config.is_compacted,
-        known=known,
-        boot_id=boot_id,
-    )
-    segments = loaded.segments
+    given = loading.Known(recovery_point, was_clean, log_start_offset, cleaned_offset)
+    given = given._replace(is_compacted=config.is_compacted, boot_id=boot_id)
+    known = _known(partition_times.read(directory), given)
+    loaded = loading.load(directory, known, config.index_interval_bytes)
+    times, segments = known.times, loaded.segments
     end_offset = segments[-1].tail.end_offset
-    covered_offset = 0 if known is None else min(known.covered_offset, end_offset)
+    covered_offset = 0 if times is None else min(times.covered_offset, end_offset)
     state = LogState(
         directory,
         topic,
@@ -81,43 +65,65 @@ def open_log(
         config,
         segments=segments,
         epochs=LeaderEpochs(directory, end_offset),
-        log_start_offset=min(max(log_start_offset, segments[0].base_offset), end_offset),
-        recovery_point=min(recovery_point, end_offset),
-        covered_offset=end_offset if was_clean else covered_offset,
-        cleaned_offset=cleaned_offset,
+        log_start_offset=min(max(known.log_start_offset, segments[0].base_offset), end_offset),
+        recovery_point=min(known.recovery_point, end_offset),
+        covered_offset=end_offset if known.was_clean else covered_offset,
+        cleaned_offset=known.cleaned_offset,
         gaps_end_offset=loaded.gaps_end_offset,
         last_append_time_ms=loaded.last_append_time_ms,
         back_offset=loaded.back_offset,
-        max_event_time=None if known is None else known.max_event_time,
+        max_event_time=None if times is None else times.max_event_time,
         boot_id=boot_id,
         now_ms=now_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
-        was_cut=known is not None and known.cut is not None,
+        was_cut=times is not None and times.cut is not None,
     )
     if state.epochs.last_begun == NO_EPOCH:
         state.leader_epoch = max(0, _epoch_of_last_batch(segments))
     state.arrivals.begin(state.max_event_time)
-    if known is None and state.size:
-        _log.warning(
-            "partition.times missing: the largest event time is that of what the log holds",
-            extra={"topic": topic, "partition": index},
-        )
-    if cut is not None and cut.offset is not None:
-        _complete(state, cut)
-    elif known is None:
+    _save_times(state, known)
+    return state
+
+
+def _known(times: PartitionTimes | None, given: loading.Known) -> loading.Known:
+    """Return what is known of a log: after a truncation checkpoints may be older than the log."""
+    if times is None:
+        return given
+    start_offset, cut = max(given.log_start_offset, times.log_start_offset), times.cut
+    if cut is None or (given.was_clean and cut.offset is None):  # the checkpoints are newer
+        return given._replace(log_start_offset=start_offset, times=times._replace(cut=None))
+    return given._replace(
+        recovery_point=min(given.recovery_point, cut.recovery_point),
+        was_clean=False,
+        log_start_offset=times.log_start_offset,
+        cleaned_offset=_smaller(given.cleaned_offset, cut.cleaned_offset),
+        times=times,
+    )
+
+
+def _save_times(state: LogState, known: loading.Known) -> None:
+    """Write `partition.times` if it does not describe the log as it was opened. Raises OSError."""
+    times, was_clean = known.times, known.was_clean
+    if times is None:
         is_adopted = state.size > 0 and not was_clean
+        if state.size:
+            _log.warning(
+                "partition.times missing: the largest event time is that of what the log holds",
+                extra={"topic": state.topic, "partition": state.index},
+            )
         state.save_times(state.covered_times(), durable=is_adopted, losable=not is_adopted)
-    elif (known.boot_id, known.back_offset, known.gaps_end_offset) != (
-        boot_id,
+    elif times.cut is not None and times.cut.offset is not None:
+        _complete(state, times.cut)
+    elif (times.boot_id, times.back_offset, times.gaps_end_offset) != (
+        state.boot_id,
         state.back_offset,
         state.gaps_end_offset,
     ):
         # Batches to come must not be allowed the gaps of batches that were cut off.
-        has_new_end = known.gaps_end_offset != state.gaps_end_offset
+        has_new_end = times.gaps_end_offset != state.gaps_end_offset
         state.save_times(state.covered_times(), durable=has_new_end and not was_clean)
     elif was_clean:
-        state.note_saved_times(known)  # the last close wrote it durably
-    return state
+        state.note_saved_times(times)  # the last close wrote it durably
 
 
 def _complete(state: LogState, cut: Cut) -> None:

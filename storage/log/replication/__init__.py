@@ -1,7 +1,11 @@
 """Changes that a follower makes to its log: appends of the leader's batches, truncation, restart.
 
 Promises that a crash during a truncation leaves the log as it was, or that the next start completes
-the truncation. Begin with `replica.py`. `received.py` parses and checks what a leader sends, and
-`truncater.py` truncates a log. Only tests append as a follower until
-brokers replicate.
+the truncation. Only tests append as a follower until brokers replicate.
+
+    storing a leader's batches, its high watermark and log start   replica.py
+    parsing and checking what a leader sends                       received.py
+    truncating a log, or restarting it empty at an offset          truncater.py
+    leader epochs, and where each ended                            ../epochs.py
+    gaps that the leader's compaction made                         replica.py, ../recovery/gaps.py
 """

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from storage import filenames, files
 from storage.log import reading
-from storage.log.recovery import loading
+from storage.log.recovery import listing
 from storage.log.times.partition_times import Cut
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
@@ -222,7 +222,7 @@ class Truncater:
     def _drop_snapshots(self, end_offset: int) -> None:
         """Remove the producer snapshots after an offset. Raises OSError."""
         directory = self._state.directory
-        for offset in loading.listed(directory).snapshot_offsets:
+        for offset in listing.listed(directory).snapshot_offsets:
             if offset > end_offset:
                 files.unlink(filenames.snapshot_path(directory, offset))
 

@@ -22,7 +22,7 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
 from storage.directory import log_directory
 from storage.directory.store import LogStore
-from storage.log.recovery import loading, verification
+from storage.log.recovery import clean_stop, unknown_append_times, verification
 from storage.log.times import partition_times
 from storage.segment import append_entries
 from storage.segment.append_times import AppendTimes
@@ -318,7 +318,7 @@ READ = log_directory._read
 PLANTS = {  # what is patched, and which files' damages can show it
     "a torn batch is accepted": (patched(verification, "verify", lambda *_: None), ".log"),
     "a log that has been cut is taken to be clean": (
-        patched(loading, "_clean_end", lambda _, recovery_point, __: recovery_point),
+        patched(clean_stop, "clean_end", lambda _, recovery_point, __: recovery_point),
         ".log",
     ),
     "index entries behind the log's end are believed": (
@@ -330,7 +330,7 @@ PLANTS = {  # what is patched, and which files' damages can show it
         ".log",
     ),
     "append times are believed after a power loss": (
-        patched(loading, "_doubt_append_times", lambda *_: None),
+        patched(unknown_append_times, "mark_unknown", lambda *_: None),
         ".appendtimes",
     ),
     "zeros are append times": (

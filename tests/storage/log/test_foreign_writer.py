@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.log.recovery import loading
+from storage.log.recovery import clean_stop
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 
@@ -93,7 +93,7 @@ def test_an_index_with_entries_of_ours_is_no_sign_of_kafka(log):
 
 def test_planted_belief_is_noticed(ours, monkeypatch):
     """Without a look at the index our last append time would be taken for that of what Kafka wrote."""
-    monkeypatch.setattr(loading, "_was_open_in_kafka", lambda _: False)
+    monkeypatch.setattr(clean_stop, "was_open_in_kafka", lambda _: False)
     appends(ours)
     ours.open()
     assert ours.partition.reader.append_time_of(5) == 5_000

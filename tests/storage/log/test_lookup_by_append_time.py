@@ -22,7 +22,7 @@ from protocol.records.batch import Record, build
 from storage.directory.store import LogStore
 from storage.log import lookup
 from storage.log.lookup import AppendedSince
-from storage.log.recovery import loading
+from storage.log.recovery import unknown_append_times
 from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes, Reached
 from tests.broker.subject import eventually
@@ -386,7 +386,7 @@ def answer_before_the_start(monkeypatch):
 
 
 def believe_after_a_power_loss(monkeypatch):
-    monkeypatch.setattr(loading, "_doubt_append_times", lambda *_: None)
+    monkeypatch.setattr(unknown_append_times, "mark_unknown", lambda *_: None)
 
 
 @pytest.mark.parametrize(

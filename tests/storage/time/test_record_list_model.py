@@ -15,7 +15,7 @@ import pytest
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage.directory.store import LogStore
-from storage.log.recovery import loading
+from storage.log.recovery import unknown_append_times
 from storage.log.times import partition_times
 from storage.segment import survey
 from storage.segment.append_times import AppendTimes
@@ -341,7 +341,7 @@ PLANTS = {
     ),
     "what came after the last write is not learnt": patched(survey, "catch_up", lambda _: None),
     "a cut index is believed": believing_cut_indexes,
-    "a power loss is not noticed": patched(loading, "_doubt_append_times", lambda *_: None),
+    "a power loss is not noticed": patched(unknown_append_times, "mark_unknown", lambda *_: None),
     "a missing time has no age": patched(
         SegmentTimes,
         "note",

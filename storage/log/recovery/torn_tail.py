@@ -1,0 +1,108 @@
+"""Cutting a torn tail: after a crash the log ends after its last good batch.
+
+`verification` finds the good part of each segment; here the log is cut behind it, with its indexes
+and append times, and the segments after the cut are removed. The cut is durable when it is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from storage import files
+from storage.log.recovery import gaps, leftovers, verification
+from storage.segment.log_file import Tail
+
+if TYPE_CHECKING:
+    from storage.log.times.partition_times import PartitionTimes
+    from storage.segment.segment import Segment
+
+_log = logging.getLogger("tidelog.storage")
+
+
+def cut_torn_tail(
+    segments: list[Segment],
+    recovery_point: int,
+    index_interval_bytes: int,
+    *,
+    log_start_offset: int,
+    gaps_end: int,
+    may_end_in_gap: bool,
+    known: PartitionTimes | None,
+    cut_offset: int,
+) -> dict[int, int | None]:
+    """Check the log from the recovery point on, cut it, and drop the segments after a cut.
+
+    No batch of the last segment that reaches `cut_offset` is kept. With `may_end_in_gap` the log
+    may end with an empty segment after a gap; otherwise consumers would only wait there. Segments
+    before the log's start have been deleted, but a power loss may restore any part of them: they
+    are cut, and the log continues all the same. Returns the largest LogAppendTime time in each
+    segment, by base offset.
+    """
+    stamps: dict[int, int | None] = {}
+    covered_offset = recovery_point if known is None else max(known.covered_offset, recovery_point)
+    for number, segment in enumerate(segments):
+        is_last = number == len(segments) - 1
+        if not is_last and segment.tail.end_offset <= recovery_point:
+            continue
+        size = segment.tail.size
+        limit = verification.NO_LIMIT if is_last else segment.tail.end_offset
+        times_size = segment.append_times.size()
+        segment.append_times.check(covered_offset)
+        checked = verification.check(
+            segment, recovery_point, limit, index_interval_bytes, gaps_end, cut_offset
+        )
+        is_gone = not is_last and limit <= log_start_offset
+        later = segments[number + 1 :]
+        is_gap_valid = limit <= gaps_end and (may_end_in_gap or any(s.tail.size for s in later))
+        is_whole = checked.tail.size == size and (
+            is_last or is_gap_valid or checked.tail.end_offset == limit
+        )
+        stamps[segment.base_offset] = checked.stamp
+        segment.cut(checked.tail if not is_gone else Tail(limit, checked.tail.size))
+        is_changed = (checked.tail.size, segment.append_times.size()) != (size, times_size)
+        if is_changed or gaps_end == gaps.ANYWHERE:
+            segment.sync()  # the cut must be durable, and so must data with gaps
+        if is_whole or is_gone:
+            continue
+        _log_cut(segment, checked.tail, dropped_bytes=size - checked.tail.size, behind=len(later))
+        for behind in reversed(later):
+            _drop(behind)
+        del segments[number + 1 :]
+        break
+    if gaps_end == gaps.ANYWHERE:
+        files.sync(segments[-1].directory)
+    return stamps
+
+
+def _log_cut(segment: Segment, tail: Tail, *, dropped_bytes: int, behind: int) -> None:
+    _log.warning(
+        "log cut",
+        extra={
+            "segment": segment.path,
+            "end_offset": tail.end_offset,
+            "kept_bytes": tail.size,
+            "dropped_bytes": dropped_bytes,
+            "dropped_segments": behind,
+        },
+    )
+
+
+def _drop(segment: Segment) -> None:
+    """Remove a segment after a cut; a segment that another program wrote is renamed instead."""
+    if segment.tail.size and not segment.append_times.is_complete:
+        away = leftovers.set_aside(segment.path)
+        _log.warning("segment behind a cut set aside", extra={"file": away})
+    segment.remove()
+
+
+def drop_empty(segments: list[Segment], log_start_offset: int, gaps_end: int) -> None:
+    """Remove the first segments if they are empty: the log begins where it can be read.
+
+    Compaction may have left a segment empty; that one stays.
+    """
+    while len(segments) > 1 and not segments[0].tail.size:
+        following = segments[1].base_offset
+        if log_start_offset < following <= gaps_end < gaps.ANYWHERE:
+            return
+        segments.pop(0).remove()

@@ -1,0 +1,89 @@
+"""Append times after a stop: which are unknown, and how far the append clock had come.
+
+After a power loss the entries of `.appendtimes` may be older than the batches that they describe,
+and another broker writes none.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from storage.time.segment_times import SegmentTimes
+from storage.time.timestamp import later
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from storage.log.times.partition_times import PartitionTimes
+    from storage.segment.segment import Segment
+
+_log = logging.getLogger("tidelog.storage")
+
+
+def unknown_from(
+    segments: Sequence[Segment],
+    known: PartitionTimes | None,
+    *,
+    was_clean: bool,
+    is_ours: bool,
+    boot_id: str,
+) -> int | None:
+    """Return the offset after which append times are doubtful; None if all are right.
+
+    `is_ours` is false if another broker has written to the log since its last stop.
+    """
+    if known is None:
+        return None if was_clean else segments[0].base_offset
+    if was_clean or known.boot_id != boot_id or not is_ours:
+        return known.covered_offset
+    return None
+
+
+def mark_unknown(segments: Sequence[Segment], covered_offset: int) -> None:
+    """Mark the append times after an offset as unknown.
+
+    Those that the file marks as durable stay known (flush mode). Raises OSError.
+    """
+    for segment in segments:
+        end_offset = segment.tail.end_offset
+        if end_offset <= covered_offset or not segment.tail.size:
+            continue
+        vouched_offset = segment.append_times.end_offset
+        from_offset = max(covered_offset, vouched_offset)
+        if from_offset < end_offset:
+            _log.warning(
+                "append times unknown",
+                extra={"segment": segment.path, "from": from_offset, "to": end_offset},
+            )
+            segment.append_times.mark_unknown(from_offset)
+            segment.known_times = SegmentTimes(), 0
+
+
+def note_unknown(segments: Sequence[Segment], *, was_clean: bool) -> None:
+    """Record in the segments' times whether some append time is unknown. Raises OSError."""
+    for segment in segments:
+        times, size = segment.known_times
+        if size < segment.tail.size:
+            times.has_unknown |= not segment.append_times.is_complete
+        elif times.has_unknown and not was_clean:  # perhaps only of batches cut off since
+            times.has_unknown = not segment.append_times.is_complete
+
+
+def last_append_time(
+    segments: Sequence[Segment], back_offset: int, stamps: Mapping[int, int | None]
+) -> int | None:
+    """Return the last stored append time, from the newest segment with one, or a later batch time.
+
+    Segments before `back_offset` do not count. `stamps` are the largest LogAppendTime times in each
+    segment, by base offset: if an append time is lost, they show how far the append clock had come.
+    """
+    found, last_time = False, None
+    for segment in reversed(segments):
+        if segment.base_offset < back_offset:
+            break
+        if not found:
+            last_time = later(last_time, segment.append_times.last_time)
+            found = segment.append_times.last_time is not None
+        last_time = later(stamps.get(segment.base_offset), last_time)
+    return last_time
