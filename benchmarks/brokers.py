@@ -56,17 +56,17 @@ class Broker(Protocol):
 
 
 def bootstrap(broker: Broker) -> str:
-    """Return `host:port` for clients."""
+    """Returns `host:port` for clients."""
     return f"127.0.0.1:{broker.port}"
 
 
 def cpu_s(broker: Broker) -> float:
-    """Return the CPU seconds of the process so far, in user and kernel mode, over all threads."""
+    """Returns the CPU seconds of the process so far, in user and kernel mode, over all threads."""
     return time.clock_gettime_ns((~broker.pid << 3) | _SCHED_CLOCK) / 1e9
 
 
 def resident_mb(broker: Broker) -> float:
-    """Return the resident memory now, in MB (10^6 bytes)."""
+    """Returns the resident memory now, in MB (10^6 bytes)."""
     for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -74,22 +74,22 @@ def resident_mb(broker: Broker) -> float:
 
 
 def descriptors(broker: Broker) -> int:
-    """Return the number of open descriptors of the process."""
+    """Returns the number of open descriptors of the process."""
     return len(os.listdir(f"/proc/{broker.pid}/fd"))
 
 
 def maps(broker: Broker) -> int:
-    """Return the number of memory maps of the process."""
+    """Returns the number of memory maps of the process."""
     return len(Path(f"/proc/{broker.pid}/maps").read_text().splitlines())
 
 
 def pause(broker: Broker) -> None:
-    """Stop the process with SIGSTOP."""
+    """Stops the process with SIGSTOP."""
     os.kill(broker.pid, signal.SIGSTOP)
 
 
 def resume(broker: Broker) -> None:
-    """Continue a paused process."""
+    """Continues a paused process."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(broker.pid, signal.SIGCONT)
 
@@ -122,7 +122,7 @@ class Tidelog:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, wait for its `ready` line and for an answer to Metadata. Raises BrokerError."""
+        """Starts it, and waits for `ready` and an answer to Metadata. Raises BrokerError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [
             sys.executable,
@@ -171,7 +171,7 @@ class Tidelog:
         return self.directory / "data"
 
     def kill(self) -> None:
-        """Kill it, as a crash would."""
+        """Kills it, as a crash would."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -180,7 +180,7 @@ class Tidelog:
                 process.stdout.close()
 
     def stop(self) -> None:
-        """Stop it cleanly; kill it if it does not end."""
+        """Stops it cleanly; kills it if it does not end."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -231,16 +231,16 @@ class Kafka:
         return self._kafka.log_dir
 
     def kill(self) -> None:
-        """Kill it, as a crash would."""
+        """Kills it, as a crash would."""
         self._kafka.kill()
 
     def start(self) -> None:
-        """Start it on its directory, which is formatted the first time (that is not timed)."""
+        """Starts it on its directory, which is formatted the first time (that is not timed)."""
         self._kafka.start()
         self.start_s = self._kafka.start_seconds
 
     def stop(self) -> None:
-        """Stop it cleanly; kill it if it does not end."""
+        """Stops it cleanly; kills it if it does not end."""
         with contextlib.suppress(Exception):
             resume(self)
             pid = self.pid
@@ -260,5 +260,5 @@ def _has_ended(pid: int) -> bool:
 
 
 def remove(directory: Path) -> None:
-    """Remove the files that a broker wrote."""
+    """Removes the files that a broker wrote."""
     shutil.rmtree(directory, ignore_errors=True)

@@ -42,7 +42,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 @cache
 def _batches() -> Sequence[bytes]:
-    """Return record sets with random keys, always the same ones."""
+    """Returns record sets with random keys, always the same ones."""
     chance = random.Random(_KEYS)
     values = loads.values_of(100)
     now_ms = int(time.time() * 1000)
@@ -54,13 +54,13 @@ def _batches() -> Sequence[bytes]:
 
 
 def _cpu_with_children_s(broker: Broker) -> float:
-    """Return the CPU seconds of the broker and of child processes that have ended."""
+    """Returns the CPU seconds of the broker and of child processes that have ended."""
     fields = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()
     return cpu_s(broker) + (int(fields[13]) + int(fields[14])) * _TICK_S
 
 
 def _fill(place: Place, topic: str) -> int:
-    """Write the log; the last batch goes into a segment of its own. Return its offset."""
+    """Writes the log; the last batch goes into a segment of its own. Returns its offset."""
     at = raw.produce_v9_error_at(topic)
     batches = _batches()
     count = place.scaled(_RECORDS) // _BATCH

@@ -82,7 +82,7 @@ def _template(shape: Shape, chance: random.Random) -> _Template:
 
 
 def forge(directory: Path, shape: Shape) -> Path:
-    """Make a log below a directory; return the partition's directory. Raises errors of storage."""
+    """Makes a log below a directory; returns the partition's. Raises errors of storage."""
     chance = random.Random(0)
     templates = [_template(shape, chance) for _ in range(_TEMPLATES)]
     broker = load(None, {}, {"log.dirs": str(directory)})
@@ -102,12 +102,12 @@ def forge(directory: Path, shape: Shape) -> Path:
 
 
 def size_of(forged: Path) -> int:
-    """Return the bytes of the `.log` files."""
+    """Returns the bytes of the `.log` files."""
     return sum(path.stat().st_size for path in forged.glob("*.log"))
 
 
 def install(forged: Path, data: Path, topic: str, end_offset: int, *, ours: bool) -> None:
-    """Replace a topic's only, empty partition by a forged log; the broker must not run.
+    """Replaces a topic's only, empty partition by a forged log; the broker must not run.
 
     `ours` is for tidelog, which has two files more than Apache Kafka. Raises OSError.
     """
@@ -128,13 +128,13 @@ def install(forged: Path, data: Path, topic: str, end_offset: int, *, ours: bool
 
 
 def forget_checkpoint(data: Path) -> None:
-    """Make a stopped broker's directory look like a crash before any checkpoint was written."""
+    """Makes a stopped broker's directory look like a crash before any checkpoint was written."""
     for name in (filenames.CLEAN_SHUTDOWN_FILE, filenames.RECOVERY_POINT_CHECKPOINT):
         (data / name).unlink(missing_ok=True)
 
 
 def drop_page_cache(data: Path) -> None:
-    """Drop the pages of every log and index from the kernel's cache; mapped pages remain."""
+    """Drops the pages of every log and index from the kernel's cache; mapped pages remain."""
     for path in data.rglob("*"):
         if path.suffix in (".log", ".index", ".timeindex", ".appendtimes"):
             number = os.open(path, os.O_RDONLY)

@@ -56,7 +56,7 @@ def rebalance_row() -> Row:
 
 
 def _coordinator(place: Place) -> str:
-    """Create the coordinator: Apache Kafka creates its topic at the first request."""
+    """Creates the coordinator: Apache Kafka creates its topic at the first request."""
     topic = loads.make_topic(place.broker, "groups", _CONSUMERS)
     frames = [members.commit_v7("bench-warm-up", topic, 0)]
     members.settle(place.broker.port, frames, members.commit_v7_error_at(topic))

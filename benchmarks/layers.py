@@ -74,7 +74,7 @@ class _Sink(asyncio.Transport):
 
 
 def best_us(work: Callable[[], Any], calls: int) -> float:
-    """Return the best of several rounds, in microseconds per call."""
+    """Returns the best of several rounds, in microseconds per call."""
     best = float("inf")
     for _ in range(_ROUNDS):
         began = time.perf_counter_ns()
@@ -85,7 +85,7 @@ def best_us(work: Callable[[], Any], calls: int) -> float:
 
 
 def _print(title: str, layers: list[tuple[str, int, float]]) -> None:
-    """Print layers with their depth; a layer's own time is its time without its children."""
+    """Prints layers with their depth; a layer's own time is its time without its children."""
     print(f"\n{title}")
     for number, (name, depth, total) in enumerate(layers):
         below = 0.0
@@ -98,7 +98,7 @@ def _print(title: str, layers: list[tuple[str, int, float]]) -> None:
 
 
 async def make_node(directory: Path) -> Node:
-    """Return a node as the server creates it, with one topic `bench` of one partition."""
+    """Returns a node as the server creates it, with one topic `bench` of one partition."""
     config = load(None, {}, {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"})
     clock = SystemClock()
     store = LogStore(
@@ -113,14 +113,14 @@ async def make_node(directory: Path) -> Node:
 
 
 async def close_node(node: Node) -> None:
-    """Close what `make_node` opened."""
+    """Closes what `make_node` opened."""
     node.pools.stop()
     node.store.close()
     await node.metadata.close()
 
 
 def make_connection(node: Node) -> Connection:
-    """Return a connection that drops its responses."""
+    """Returns a connection that drops its responses."""
     connection = Connection(node, Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0)))
     connection.connection_made(_Sink())
     connection_module._TURN_S = float("inf")
@@ -241,7 +241,7 @@ def _profile(connection: Connection, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run in a directory that is removed afterwards."""
+    """Runs in a directory that is removed afterwards."""
     parser = argparse.ArgumentParser(description="time per layer of one request")
     parser.add_argument("--cprofile", choices=("produce", "fetch"), help="profile instead")
     options = parser.parse_args()

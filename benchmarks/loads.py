@@ -30,7 +30,7 @@ class LoadError(RuntimeError):
 
 
 def values_of(size: int) -> list[bytes]:
-    """Return values of `size` bytes, always the same ones."""
+    """Returns values of `size` bytes, always the same ones."""
     chance = random.Random(size)
     values = []
     for _ in range(_DISTINCT_VALUES):
@@ -46,7 +46,7 @@ def values_of(size: int) -> list[bytes]:
 def make_topic(
     broker: Broker, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> str:
-    """Create a topic with a unique name; return the name."""
+    """Creates a topic with a unique name; returns the name."""
     unique = f"{name}-{uuid.uuid4().hex[:8]}"
     admin = _admin(broker)
     topic = NewTopic(unique, partitions, 1, config=dict(config or {}))
@@ -62,7 +62,7 @@ def make_topic(
 
 
 def _is_led(broker: Broker, topic: str, partition: int) -> bool:
-    """Tell whether the broker serves a partition: a topic may be created before that."""
+    """Returns whether the broker serves a partition: a topic may be created before that."""
     try:
         return end_offset(broker, topic, partition) >= 0
     except KafkaException:
@@ -74,7 +74,7 @@ def _admin(broker: Broker) -> AdminClient:
 
 
 def drop_topic(broker: Broker, name: str) -> None:
-    """Delete a topic, because the next one needs the disk."""
+    """Deletes a topic, because the next one needs the disk."""
     admin = _admin(broker)
     for deleted in admin.delete_topics([name], operation_timeout=30).values():
         deleted.result(_TIMEOUT_S)
@@ -89,7 +89,7 @@ def produce(
     partitions: int = 1,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Produce `count` records, in turn over the partitions, and wait for the last response."""
+    """Produces `count` records, in turn over the partitions, and waits for the last response."""
     values = values_of(value_size)
     producer = Producer(
         {
@@ -118,7 +118,7 @@ def produce(
 
 
 def end_offset(broker: Broker, topic: str, partition: int = 0) -> int:
-    """Return the offset after the last record."""
+    """Returns the offset after the last record."""
     consumer = _consumer(broker)
     try:
         return consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT_S)[1]
@@ -129,7 +129,7 @@ def end_offset(broker: Broker, topic: str, partition: int = 0) -> int:
 def fetch(
     broker: Broker, topic: str, count: int, settings: Mapping[str, Any] | None = None
 ) -> None:
-    """Read the first `count` records of partition 0."""
+    """Reads the first `count` records of partition 0."""
     consumer = _consumer(broker, settings)
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])

@@ -55,7 +55,7 @@ class Site(NamedTuple):
     scale: Scale
 
     def broker(self, most_descriptors: int = 0) -> Broker:
-        """Return a broker on the directory, not started."""
+        """Returns a broker on the directory, not started."""
         if self.name == "tidelog":
             return Tidelog(self.directory, self.cpu, most_descriptors=most_descriptors)
         return Kafka(self.directory, self.cpu, _KAFKA)
@@ -79,7 +79,7 @@ def _ended(broker: Broker) -> Iterator[Broker]:
 
 
 def _install(site: Site, broker: Broker, end_offset: int) -> str:
-    """Give a stopped broker the forged log; return the name of its topic."""
+    """Gives a stopped broker the forged log; returns the name of its topic."""
     assert site.forged is not None
     broker.start()
     topic = loads.make_topic(broker, "forged", 1, {"retention.ms": _NEVER})
@@ -118,7 +118,7 @@ class _Lookups:
         self._records = records
 
     def time(self, timestamp: int) -> float:
-        """Look up a time; return microseconds. Raises RawError."""
+        """Looks up a time; returns microseconds. Raises RawError."""
         request = raw.list_offsets_v7(self._topic, 0, timestamp)
         began = time.perf_counter_ns()
         answer = raw.look_up(self._connection, request)
@@ -186,7 +186,7 @@ _NOT_LEADER = b"\0\6"
 
 
 def _touch(broker: Broker, topics: Sequence[str], partitions: int) -> None:
-    """Produce one record into every partition and fetch it again."""
+    """Produces one record into every partition and fetches it again."""
     records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
     with raw.connect(broker.port) as connection:
         for topic in topics:
@@ -203,7 +203,7 @@ def _touch(broker: Broker, topics: Sequence[str], partitions: int) -> None:
 
 
 def _serves(broker: Broker, topic: str, index: int) -> None:
-    """Wait until a partition is served: Apache Kafka answers Metadata before its logs are open."""
+    """Waits until a partition is served: Apache Kafka answers Metadata before its logs are open."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         with contextlib.suppress(raw.RawError), raw.connect(broker.port) as connection:
@@ -286,7 +286,7 @@ def _measure_recovery(site: Site) -> dict[str, float]:
 
 
 def _device_flushes() -> int:
-    """Return the kernel's count of flush commands that the machine's disks have completed."""
+    """Returns the kernel's count of flush commands that the machine's disks have completed."""
     lines = Path("/proc/diskstats").read_text().splitlines()
     return sum(int(fields[18]) for fields in map(str.split, lines) if len(fields) > 18)
 

@@ -44,7 +44,7 @@ class Logs:
         os.sched_setaffinity(0, set(cpus[1:]) or set(cpus))
 
     def measure(self, row: LogRow, repetitions: int) -> None:
-        """Measure the missing repetitions of a row, alternating between the brokers."""
+        """Measures the missing repetitions of a row, alternating between the brokers."""
         missing = [
             (repetition, name)
             for repetition in range(repetitions)
@@ -110,7 +110,7 @@ def _scale(options: argparse.Namespace) -> Scale:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and print the table; return 1 if a row failed."""
+    """Runs and prints the table; returns 1 if a row failed."""
     options = _options(arguments)
     scale = _scale(options)
     setup = {"scale": scale._asdict(), "code": code(), "kafka": KAFKA_VERSION}

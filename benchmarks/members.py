@@ -49,13 +49,13 @@ class Meter:
         self._began = time.perf_counter(), broker_cpu_s(), time.process_time()
 
     def took(self) -> Took:
-        """Return the cost so far."""
+        """Returns the cost so far."""
         now = time.perf_counter(), self._broker_cpu_s(), time.process_time()
         return Took(*(after - before for after, before in zip(now, self._began, strict=True)))
 
 
 def run(main: Coroutine[None, None, T]) -> T:
-    """Run clients to their end, for at most a minute."""
+    """Runs clients to their end, for at most a minute."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(asyncio.wait_for(main, _TIMEOUT_S))
 
@@ -71,7 +71,7 @@ class Client(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, port: int) -> Client:
-        """Return a client of the broker on this port."""
+        """Returns a client of the broker on this port."""
         loop = asyncio.get_running_loop()
         _, client = await loop.create_connection(cls, "127.0.0.1", port)
         return client
@@ -80,7 +80,7 @@ class Client(asyncio.Protocol):
         self._transport = transport
 
     def ask(self, frame: bytes) -> asyncio.Future[bytearray]:
-        """Send a frame; return its response, with its length."""
+        """Sends a frame; returns its response, with its length."""
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(frame)
@@ -100,7 +100,7 @@ class Client(asyncio.Protocol):
             self._answer.set_exception(RawError("the broker closed the connection"))
 
     def close(self) -> None:
-        """Close the connection."""
+        """Closes the connection."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -187,7 +187,7 @@ class Member:
 
 
 async def _settle_down(members: Sequence[Member]) -> None:
-    """Form a group: members join, again after heartbeats, until all have one generation."""
+    """Forms a group: members join, again after heartbeats, until all have one generation."""
     here: set[Member] = set()
 
     async def live(member: Member) -> None:
@@ -208,7 +208,7 @@ async def _settle_down(members: Sequence[Member]) -> None:
 async def rebalances(
     port: int, group: str, count: int, rounds: int, broker_cpu_s: Callable[[], float]
 ) -> list[Took]:
-    """Form a group, then let all its members join and sync again, `rounds` times.
+    """Forms a group, then lets all its members join and sync again, `rounds` times.
 
     A round begins when the leader joins again and ends when the last member has its assignment. The
     others join as soon as the heartbeat of one of them says that they have to. The interval of
@@ -240,7 +240,7 @@ async def rebalances(
 
 
 def commit_v7(group: str, topic: str, partition: int) -> bytes:
-    """Return an OffsetCommit v7 frame: one offset of a consumer outside of the group."""
+    """Returns an OffsetCommit v7 frame: one offset of a consumer outside of the group."""
     body = _string(group.encode()) + struct.pack(">i", -1) + _string(b"") + struct.pack(">h", -1)
     body += struct.pack(">i", 1) + _string(topic.encode())
     body += struct.pack(">iiqi", 1, partition, 123_456, -1) + _string(b"")
@@ -248,12 +248,12 @@ def commit_v7(group: str, topic: str, partition: int) -> bytes:
 
 
 def commit_v7_error_at(topic: str) -> int:
-    """Return the position of the only partition's error code."""
+    """Returns the position of the only partition's error code."""
     return 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
 def settle(port: int, frames: Sequence[bytes], error_at: int) -> None:
-    """Send each commit once; retry until the broker has its coordinator. Raises RawError."""
+    """Sends each commit once; retries until the broker has its coordinator. Raises RawError."""
 
     async def main() -> None:
         client = await Client.connect(port)
@@ -287,7 +287,7 @@ def _fetch_v11(topic: bytes, partition: int, offset: int) -> bytes:
 
 
 async def _consume(client: Client, topic: bytes, partition: int, until: int) -> None:
-    """Read a partition from its start to an offset, by batch headers. Raises RawError."""
+    """Reads a partition from its start to an offset, by batch headers. Raises RawError."""
     offset = 0
     while offset < until:
         answer = await client.ask(_fetch_v11(topic, partition, offset))
@@ -316,7 +316,7 @@ async def _consume(client: Client, topic: bytes, partition: int, until: int) -> 
 async def consumers(
     port: int, topic: str, each: int, count: int, passes: int, broker_cpu_s: Callable[[], float]
 ) -> Took:
-    """Read `each` records of `count` partitions with one consumer for each, `passes` times."""
+    """Reads `each` records of `count` partitions with one consumer for each, `passes` times."""
     clients = [await Client.connect(port) for _ in range(count)]
     meter = Meter(broker_cpu_s)
     for _ in range(passes):

@@ -29,12 +29,12 @@ class RawError(RuntimeError):
 
 
 def frame_of(payload: bytes) -> bytes:
-    """Return a payload with its length prefix."""
+    """Returns a payload with its length prefix."""
     return struct.pack(">i", len(payload)) + payload
 
 
 def request_head(key: int, version: int) -> bytes:
-    """Return the header of a request that is not flexible."""
+    """Returns the header of a request that is not flexible."""
     return struct.pack(">hhih", key, version, 7, len(_CLIENT_ID)) + _CLIENT_ID
 
 
@@ -58,7 +58,7 @@ def _uvarint(value: int) -> bytes:
 
 
 def batch_v2(values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] | None = None) -> bytes:
-    """Return one uncompressed format-2 batch."""
+    """Returns one uncompressed format-2 batch."""
     records = b""
     for index, value in enumerate(values):
         record = (
@@ -77,7 +77,7 @@ def batch_v2(values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] | None 
 
 
 def messages_v1(values: Sequence[bytes], now_ms: int) -> bytes:
-    """Return a set of uncompressed format-1 messages."""
+    """Returns a set of uncompressed format-1 messages."""
     out = b""
     for index, value in enumerate(values):
         checked = struct.pack(">bbqii", 1, 0, now_ms, -1, len(value)) + value
@@ -86,7 +86,7 @@ def messages_v1(values: Sequence[bytes], now_ms: int) -> bytes:
 
 
 def produce_v9(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
-    """Return a Produce v9 frame with one record set."""
+    """Returns a Produce v9 frame with one record set."""
     name = topic.encode()
     return frame_of(
         struct.pack(">hhih", 0, 9, 7, len(_CLIENT_ID))
@@ -106,12 +106,12 @@ def produce_v9(topic: str, partition: int, records: bytes, acks: int = 1) -> byt
 
 
 def produce_v9_error_at(topic: str) -> int:
-    """Return the position of the first partition's error code in the response's frame."""
+    """Returns the position of the first partition's error code in the response's frame."""
     return 4 + 4 + 1 + 1 + len(_uvarint(len(topic) + 1)) + len(topic) + 1 + 4
 
 
 def produce_v2(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
-    """Return a Produce v2 frame, as clients of 0.10 send it."""
+    """Returns a Produce v2 frame, as clients of 0.10 send it."""
     name = topic.encode()
     return frame_of(
         struct.pack(">hhih", 0, 2, 7, len(_CLIENT_ID))
@@ -124,7 +124,7 @@ def produce_v2(topic: str, partition: int, records: bytes, acks: int = 1) -> byt
 
 
 def produce_v2_error_at(topic: str) -> int:
-    """Return the position of the first partition's error code."""
+    """Returns the position of the first partition's error code."""
     return 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
@@ -155,7 +155,7 @@ class _Sender(asyncio.Protocol):
         self._transport = transport
 
     def begin(self) -> None:
-        """Send the first requests."""
+        """Sends the first requests."""
         assert self._transport is not None
         self._transport.write(self._block)
 
@@ -191,7 +191,7 @@ def pipelined(
     seconds: float,
     broker_cpu_s: Callable[[], float],
 ) -> Pipelined:
-    """Send each request again and again on a connection of its own, `depth` in flight on each.
+    """Sends each request again and again on a connection of its own, `depth` in flight on each.
 
     Every response must have the same size (same topic, no errors). Raises RawError.
     """
@@ -227,14 +227,14 @@ def pipelined(
 
 
 def connect(port: int) -> socket.socket:
-    """Return a blocking connection with TCP_NODELAY."""
+    """Returns a blocking connection with TCP_NODELAY."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 def exchange(connection: socket.socket, request: bytes) -> bytes:
-    """Send one frame, return the response's frame with its length. Raises RawError."""
+    """Sends one frame, returns the response's frame with its length. Raises RawError."""
     connection.sendall(request)
     answer = connection.recv(1 << 20)
     if len(answer) < 4:
@@ -256,7 +256,7 @@ def exchange(connection: socket.socket, request: bytes) -> bytes:
 
 
 def latencies_us(port: int, request: bytes, error_at: int, count: int) -> list[float]:
-    """Return the times of `count` requests, one at a time, in microseconds. Raises RawError."""
+    """Returns the times of `count` requests, one at a time, in microseconds. Raises RawError."""
     times = []
     with connect(port) as connection:
         for _ in range(count):
@@ -269,7 +269,7 @@ def latencies_us(port: int, request: bytes, error_at: int, count: int) -> list[f
 
 
 def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) -> int:
-    """Read partition 0 from offset 0 with Fetch v2, as a client of 0.10; return the count."""
+    """Reads partition 0 from offset 0 with Fetch v2, as a client of 0.10; returns the count."""
     name = topic.encode()
     at = messages = 0
     with connect(port) as connection:
@@ -307,7 +307,7 @@ def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) 
 
 
 def fetch_v11(topic: str, partitions: int, max_wait_ms: int) -> bytes:
-    """Return a Fetch v11 frame for offset 0 of many partitions, without a session."""
+    """Returns a Fetch v11 frame for offset 0 of many partitions, without a session."""
     name = topic.encode()
     wanted = b"".join(
         struct.pack(">iiqqi", index, -1, 0, -1, 1 << 20) for index in range(partitions)
@@ -325,7 +325,7 @@ def fetch_v11(topic: str, partitions: int, max_wait_ms: int) -> bytes:
 
 
 def fetch_all(port: int, request: bytes, count: int) -> None:
-    """Send one Fetch v11 `count` times, one at a time. Raises RawError."""
+    """Sends one Fetch v11 `count` times, one at a time. Raises RawError."""
     with connect(port) as connection:
         for _ in range(count):
             answer = exchange(connection, request)
@@ -334,7 +334,7 @@ def fetch_all(port: int, request: bytes, count: int) -> None:
 
 
 def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:
-    """Return a ListOffsets v7 frame with one lookup."""
+    """Returns a ListOffsets v7 frame with one lookup."""
     name = topic.encode()
     return frame_of(
         struct.pack(">hhih", 2, 7, 7, len(_CLIENT_ID))
@@ -351,7 +351,7 @@ def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:
 
 
 def look_up(connection: socket.socket, request: bytes) -> tuple[int, int]:
-    """Send a lookup; return the offset and its time. Raises RawError."""
+    """Sends a lookup; returns the offset and its time. Raises RawError."""
     answer = exchange(connection, request)
     error, timestamp, offset = struct.unpack_from(">hqq", answer, len(answer) - 25)
     if error:

@@ -34,7 +34,7 @@ class Goal(NamedTuple):
     at_least: float | None = None
 
     def is_met(self, ratio: float | None, own: float) -> bool:
-        """Tell whether a ratio (tidelog / Kafka) or tidelog's own figure reaches the goal."""
+        """Returns whether a ratio (tidelog / Kafka) or tidelog's own figure reaches the goal."""
         if self.limit is not None:
             return own <= self.limit
         if self.at_least is not None:
@@ -64,7 +64,7 @@ class Place(NamedTuple):
     scale: float
 
     def scaled(self, count: int) -> int:
-        """Return a count of the full load, scaled."""
+        """Returns a count of the full load, scaled."""
         return max(1000, int(count * self.scale))
 
 
@@ -85,7 +85,7 @@ def _nothing(_place: Place) -> None:
 
 
 def drop_topic_of(place: Place) -> None:
-    """Delete the topic that `prepare` created."""
+    """Deletes the topic that `prepare` created."""
     if place.state:
         loads.drop_topic(place.broker, place.state)
 

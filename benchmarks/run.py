@@ -68,7 +68,7 @@ class Bench:
         os.sched_setaffinity(0, set(cpus[1:]) or set(cpus))  # clients' threads inherit it
 
     def stop(self) -> None:
-        """Stop the running brokers, and remove their files."""
+        """Stops the running brokers, and removes their files."""
         for name in list(self.running):
             self._stop(name)
 
@@ -83,7 +83,7 @@ class Bench:
         return self.work / name
 
     def _start(self, name: str) -> Broker:
-        """Start a broker on a new directory, after a first start that creates its files."""
+        """Starts a broker on a new directory, after a first start that creates its files."""
         kind = Tidelog if name == "tidelog" else Kafka
         broker = kind(self._directory(name), self.broker_cpu, SETTINGS)
         self.running[name] = broker
@@ -94,7 +94,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """Stop every other broker with SIGSTOP while one is measured."""
+        """Stops every other broker with SIGSTOP while one is measured."""
         others = [other for key, other in self.running.items() if key != name]
         for other in others:
             pause(other)
@@ -108,7 +108,7 @@ class Bench:
     # -- fresh ----------------------------------------------------------------------------------
 
     def fresh(self, rows: Sequence[Row]) -> None:
-        """Start a broker for every repetition, and run each row once, in order."""
+        """Starts a broker for every repetition, and runs each row once, in order."""
         for repetition in range(self.repetitions):
             for name in self.names:
                 if self.results.has(table.FRESH, LIFE_KEY, name, repetition):
@@ -137,7 +137,7 @@ class Bench:
     # -- warm -----------------------------------------------------------------------------------
 
     def warm(self, row: Row) -> None:
-        """Measure the missing repetitions of a row, alternating between the brokers."""
+        """Measures the missing repetitions of a row, alternating between the brokers."""
         names = [name for name in self.names if not (row.tidelog_only and name != "tidelog")]
         missing = [
             (repetition, name)
@@ -166,7 +166,7 @@ class Bench:
     # -- both -----------------------------------------------------------------------------------
 
     def _attempt(self, what: str, work: Callable[..., None], *arguments: Any) -> None:
-        """Run a measurement; the failure of one row does not affect others."""
+        """Runs a measurement; the failure of one row does not affect others."""
         try:
             work(*arguments)
         except Exception as error:
@@ -196,7 +196,7 @@ class Bench:
 
 
 def code() -> str:
-    """Return which code is measured: the commit, and whether the tree has changes."""
+    """Returns which code is measured: the commit, and whether the tree has changes."""
     git = shutil.which("git")
     if git is None:
         return "unknown"
@@ -243,7 +243,7 @@ def _chosen(options: argparse.Namespace, rows: Sequence[Row]) -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and print the tables; return 1 if a row failed."""
+    """Runs and prints the tables; returns 1 if a row failed."""
     options = _options(arguments)
     setup = {"scale": options.scale, "code": code(), "kafka": KAFKA_VERSION}
     results = table.Results(options.results, setup, keep=options.full)

@@ -27,7 +27,7 @@ class Results:
     """The measurements so far, in a file of JSON lines."""
 
     def __init__(self, path: Path, setup: dict[str, Any], *, keep: bool) -> None:
-        """Read the file's lines for this setup; without `keep` begin with an empty file."""
+        """Reads the file's lines for this setup; without `keep` begin with an empty file."""
         self.path = path
         self.setup = setup
         self._found: dict[tuple[str, str, str, int], dict[str, float]] = {}
@@ -44,7 +44,7 @@ class Results:
                 self._found[key] = one["figures"]
 
     def has(self, state: str, row: str, broker: str, repetition: int) -> bool:
-        """Tell whether this repetition is there already."""
+        """Returns whether this repetition is there already."""
         return (state, row, broker, repetition) in self._found
 
     def add(
@@ -56,7 +56,7 @@ class Results:
         figures: dict[str, float],
         when: str,
     ) -> None:
-        """Add one repetition, and write it to disk at once."""
+        """Adds one repetition, and writes it to disk at once."""
         self._found[state, row, broker, repetition] = figures
         line = {
             "state": state,
@@ -71,7 +71,7 @@ class Results:
             file.write(json.dumps(line) + "\n")
 
     def series(self, state: str, row: str, figure: str, broker: str) -> dict[int, float]:
-        """Return a map from repetition to value."""
+        """Returns a map from repetition to value."""
         return {
             key[3]: figures[figure]
             for key, figures in sorted(self._found.items())
@@ -79,12 +79,12 @@ class Results:
         }
 
     def median(self, state: str, row: str, figure: str, broker: str) -> float | None:
-        """Return the median over the repetitions, None if there is none."""
+        """Returns the median over the repetitions, None if there is none."""
         values = self.series(state, row, figure, broker).values()
         return statistics.median(values) if values else None
 
     def ratio(self, state: str, row: str, figure: str, base: str = "kafka") -> float | None:
-        """Return the median of tidelog / Kafka (or another base) over their common repetitions."""
+        """Returns the median of tidelog / Kafka (or another base) over their common repetitions."""
         ours, theirs = (self.series(state, row, figure, name) for name in ("tidelog", base))
         pairs = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if theirs[n] > 0]
         return statistics.median(pairs) if pairs else None
@@ -95,14 +95,14 @@ def _number(value: float | None, figure: Figure) -> str:
 
 
 def _ratio(ratio: float | None) -> str:
-    """Format a ratio: 1/6.2 of Kafka, or 5.3 x Kafka."""
+    """Formats a ratio: 1/6.2 of Kafka, or 5.3 x Kafka."""
     if not ratio:
         return "-"
     return f"1/{1 / ratio:.1f}" if ratio < 1 else f"{ratio:.1f} x"
 
 
 def _grid(lines: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table, padded for terminals."""
+    """Returns a Markdown table, padded for terminals."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     rule = [("-" * (width - 1) + ":") if i else "-" * width for i, width in enumerate(widths)]
     rows = [lines[0], rule, *lines[1:]]
@@ -124,7 +124,7 @@ def report(
     base: Row,
     factor_rows: Iterable[Row],
 ) -> str:
-    """Return the whole report."""
+    """Returns the whole report."""
     declared = [(row.key, figure) for row in rows for figure in row.figures]
     declared += [("life", figure) for figure in life]
     tables = [_compare(results, declared), _factors(results, base, factor_rows)]
@@ -138,7 +138,7 @@ def plain(
     base: str = "kafka",
     title: str = "Kafka",
 ) -> str:
-    """Return a table of one state alone (FRESH), with goals if there are any."""
+    """Returns a table of one state alone (FRESH), with goals if there are any."""
     figures = list(declared)
     has_goals = any(figure.goal for _, figure in figures)
     lines = [["what", "unit", title, "tidelog", "ratio", *(("goal", "") if has_goals else ())]]
@@ -154,7 +154,7 @@ def plain(
 
 
 def _verdict(figure: Figure, ratio: float | None, ours: float | None) -> tuple[str, str]:
-    """Return a goal, and whether it is reached."""
+    """Returns a goal, and whether it is reached."""
     if figure.goal is None:
         return "", ""
     if ours is None:
@@ -163,7 +163,7 @@ def _verdict(figure: Figure, ratio: float | None, ours: float | None) -> tuple[s
 
 
 def _compare(results: Results, declared: Iterable[tuple[str, Figure]]) -> str:
-    """Return the table beside Apache Kafka, with the goals."""
+    """Returns the table beside Apache Kafka, with the goals."""
     lines = [
         [
             "what",
@@ -188,7 +188,7 @@ def _compare(results: Results, declared: Iterable[tuple[str, Figure]]) -> str:
 
 
 def _factors(results: Results, base: Row, rows: Iterable[Row]) -> str:
-    """Return the base row and the effect of each factor, on both brokers (warm)."""
+    """Returns the base row and the effect of each factor, on both brokers (warm)."""
     lines = [["factor", "unit", "Kafka", "tidelog", "ratio", "Kafka / base", "tidelog / base"]]
     for row in rows:
         for figure in row.figures:

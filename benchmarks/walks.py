@@ -38,7 +38,7 @@ class Walk(NamedTuple):
 
 
 def walk(work: Callable[[], Any]) -> Walk:
-    """Call `work` once and count its files, hops and lines."""
+    """Calls `work` once and counts its files, hops and lines."""
     files: dict[str, None] = {}
     counts = {"call": 0, "line": 0}
 
@@ -81,7 +81,7 @@ async def _main(directory: Path, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Count in a directory that is removed afterwards."""
+    """Counts in a directory that is removed afterwards."""
     parser = argparse.ArgumentParser(description="files, hops and lines of one request")
     parser.add_argument("--files", action="store_true", help="list the files of each walk")
     options = parser.parse_args()

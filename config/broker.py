@@ -28,7 +28,7 @@ DEFAULT = "default"
 
 
 def _node_id(text: str) -> int:
-    """Return the node id; 1 for -1, with which Kafka asks for an id of the broker's choosing."""
+    """Returns the node id; 1 for -1, with which Kafka asks for an id of the broker's choosing."""
     return 1 if int(text) == -1 else int(text)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_clock(config: BrokerConfig) -> None:
-    """Check that a manual clock can be moved and no other has a start; raises ConfigError."""
+    """Checks that a manual clock can be moved and no other has a start; raises ConfigError."""
     if config.clock == "manual":
         if not config.control_listener:
             raise ConfigError(
@@ -31,7 +31,7 @@ def check_listeners(
     protocol_map: str,
     controllers: tuple[str, ...],
 ) -> tuple[Listener, ...]:
-    """Return the listeners to bind, after checking that they agree with the settings around them.
+    """Returns the listeners to bind, after checking that they agree with the settings around them.
 
     Raises ConfigError for a protocol other than PLAINTEXT, a listener without a protocol, and an
     advertised listener that is not bound.

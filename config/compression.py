@@ -19,7 +19,7 @@ CODECS: Mapping[str, int | None] = {
 
 
 def gzip_level(text: str) -> int:
-    """Return a level of gzip. Raises ValueError if there is no such level."""
+    """Returns a level of gzip. Raises ValueError if there is no such level."""
     level = int(text)
     if level != -1 and not 1 <= level <= 9:
         raise ValueError("expected 1 to 9, or -1 for the codec's own choice")

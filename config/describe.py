@@ -60,7 +60,7 @@ class Entry(NamedTuple):
 def topic_entries(
     broker: BrokerConfig, config: TopicConfig, overrides: Mapping[str, str]
 ) -> list[Entry]:
-    """Return an entry for every setting of a topic, whose `config` was made from `overrides`."""
+    """Returns an entry for every setting of a topic, whose `config` was made from `overrides`."""
     entries = []
     for attribute, setting in TOPIC_SETTINGS.items():
         set_here = [
@@ -80,7 +80,7 @@ def topic_entries(
 
 
 def broker_entries(broker: BrokerConfig) -> list[Entry]:
-    """Return an entry for every setting of a broker, including the defaults of topic settings."""
+    """Returns an entry for every setting of a broker, including the defaults of topic settings."""
     entries = []
     for attribute, setting in BROKER_SETTINGS.items():
         synonyms = (
@@ -100,7 +100,7 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
 
 
 def _given(broker: BrokerConfig, names: Iterable[str]) -> list[Synonym]:
-    """Return where any of the names was set on the broker, strongest first."""
+    """Returns where any of the names was set on the broker, strongest first."""
     found = [
         (name, given)
         for name in dict.fromkeys(names)

@@ -30,14 +30,14 @@ _NOT_SETTINGS = r"""KAFKA_(
 
 
 def from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each setting's name, its text, and the variable it was read from."""
+    """Yields each setting's name, its text, and the variable it was read from."""
     for variable, value in sorted(environ.items()):
         if variable.startswith(PREFIX) and not re.fullmatch(_NOT_SETTINGS, variable, re.VERBOSE):
             yield setting_name(variable), value, variable
 
 
 def setting_name(variable: str) -> str:
-    """Return the name of the setting that a KAFKA_ variable means."""
+    """Returns the name of the setting that a KAFKA_ variable means."""
     prefix = LONG_PREFIX if variable.startswith(LONG_PREFIX) else PREFIX
     spelt = _UNDERSCORES.sub(lambda found: _SPELLING[found[0]], variable.removeprefix(prefix))
     return spelt.lower()

@@ -35,7 +35,7 @@ _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def parse_instant(value: int | str, now_ms: int) -> int:
-    """Return the time, in ms since the epoch, of a text: ms, an ISO time with zone, "now", or a span.
+    """Returns the time in ms since the epoch of a text: ms, ISO time with zone, "now", or a span.
 
     A span has a sign: "-2h" is two hours before `now_ms`, "+7d" seven days after it. A bare number
     is milliseconds since the epoch. Raises ValueError, also for a time beyond int64.
@@ -62,7 +62,7 @@ def parse_instant(value: int | str, now_ms: int) -> int:
 
 
 def parse_duration(value: int | str) -> int:
-    """Return the duration of a text in ms: "7d", "-2h", "1h30m", "1.5s", "250ms"; a bare number is ms.
+    """Returns the duration of a text in ms: "7d", "-2h", "1h30m", "1.5s"; a bare number is ms.
 
     Raises ValueError.
     """
@@ -80,7 +80,7 @@ def parse_duration(value: int | str) -> int:
 
 
 def to_iso(time_ms: int | None) -> str | None:
-    """Return a time as ISO 8601 in UTC, with milliseconds; None for None or a year above 9999."""
+    """Returns a time as ISO 8601 in UTC, with milliseconds; None for None or a year above 9999."""
     if time_ms is None:
         return None
     days, in_day_ms = divmod(time_ms, _DAY_MS)
@@ -129,7 +129,7 @@ def _days_in(year: int, month: int) -> int:
 
 
 def _days_to(year: int, month: int, day: int) -> int:
-    """Return the days from the epoch to a date; years begin in March, so that leap days come last."""
+    """Returns the days from the epoch to a date; years begin in March, so leap days come last."""
     year -= month <= 2
     era, in_era = divmod(year, 400)
     in_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -137,7 +137,7 @@ def _days_to(year: int, month: int, day: int) -> int:
 
 
 def _date_of(days: int) -> tuple[int, int, int]:
-    """Return the date `days` after the epoch: the inverse of `_days_to`."""
+    """Returns the date `days` after the epoch: the inverse of `_days_to`."""
     era, in_era = divmod(days + 719_468, 146_097)
     year = (in_era - in_era // 1460 + in_era // 36_524 - in_era // 146_096) // 365
     in_year = in_era - (365 * year + year // 4 - year // 100)

@@ -30,7 +30,7 @@ class Listener(NamedTuple):
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...]:
-    """Return the listeners of a comma-separated list; raises ValueError with the reason."""
+    """Returns the listeners of a comma-separated list; raises ValueError with the reason."""
     found = tuple(_listener(part.strip()) for part in text.split(",")) if text.strip() else ()
     names = [listener.name for listener in found]
     for name in names:
@@ -61,7 +61,7 @@ def parse_advertised_listeners(text: str) -> tuple[Listener, ...]:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Return listener.security.protocol.map as listener name -> protocol; raises ValueError."""
+    """Returns listener.security.protocol.map as listener name -> protocol; raises ValueError."""
     found: dict[str, str] = {}
     for part in text.split(",") if text.strip() else ():
         name, _, protocol = (piece.strip().upper() for piece in part.partition(":"))
@@ -73,26 +73,26 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def check_protocol_map(text: str) -> str:
-    """Return the text unchanged if it is a protocol map; raises ValueError."""
+    """Returns the text unchanged if it is a protocol map; raises ValueError."""
     parse_protocol_map(text)
     return text
 
 
 def protocol_of(listener: Listener, protocols: dict[str, str]) -> str | None:
-    """Return the security protocol of a listener; None if neither the map nor its name says it."""
+    """Returns the security protocol of a listener; None if neither the map nor its name says it."""
     by_name = listener.name if listener.name in _PROTOCOLS else None
     return protocols.get(listener.name, by_name)
 
 
 def parse_address(text: str) -> str:
-    """Return a `host:port` unchanged after checking it; an empty text is allowed. Raises ValueError."""
+    """Returns a `host:port` unchanged if it is valid or empty. Raises ValueError."""
     if text:
         split_address(text)
     return text
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Return host (without brackets) and port of `host:port`; raises ValueError."""
+    """Returns host (without brackets) and port of `host:port`; raises ValueError."""
     found = _ADDRESS.fullmatch(text)
     if found is None:
         raise ValueError("expected host:port, such as 127.0.0.1:8080")

@@ -38,7 +38,7 @@ _Candidate = tuple[int, str, Given, Any]
 def load(
     properties: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]
 ) -> BrokerConfig:
-    """Return the broker's settings from a properties file (if any), the environment and flags.
+    """Returns the broker's settings from a properties file (if any), the environment and flags.
 
     Raises ConfigError, in one sentence, for a file that cannot be read, a misspelt name, a value of
     the wrong type or out of range, and settings that contradict each other. A KAFKA_ variable that
@@ -60,7 +60,7 @@ def load(
 
 
 def reconfigured(broker: BrokerConfig, changes: Mapping[str, str]) -> BrokerConfig:
-    """Return the broker's settings with changes made while it runs.
+    """Returns the broker's settings with changes made while it runs.
 
     `changes` holds all changes in force, not only the newest. Raises ConfigError as `load` does,
     and for a setting that needs a restart.
@@ -75,7 +75,7 @@ def reconfigured(broker: BrokerConfig, changes: Mapping[str, str]) -> BrokerConf
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """Return a topic's settings: its own over the broker's defaults.
+    """Returns a topic's settings: its own over the broker's defaults.
 
     Raises ConfigError for a misspelt name, a bad value, and two names of one setting that disagree.
     """
@@ -143,7 +143,7 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
 
 
 def _topic_defaults(given: Mapping[str, Given]) -> TopicConfig:
-    """Return the broker's defaults of topic settings."""
+    """Returns the broker's defaults of topic settings."""
     values, sources = _resolve(TOPIC_SETTINGS, partial(_default_candidates, given))
     return TopicConfig(**values, sources=sources)
 
@@ -151,7 +151,7 @@ def _topic_defaults(given: Mapping[str, Given]) -> TopicConfig:
 def _resolve(
     settings: Mapping[str, Setting], candidates_of: Callable[[Setting], list[_Candidate]]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values that were given, by attribute, and their origins, by setting.
+    """Returns the values that were given, by attribute, and their origins, by setting.
 
     Raises ConfigError.
     """
@@ -167,7 +167,7 @@ def _resolve(
 
 
 def _candidates(given: Mapping[str, Given], setting: Setting) -> list[_Candidate]:
-    """Return what was given for a broker setting, under any name. Aliases have the same rank."""
+    """Returns what was given for a broker setting, under any name. Aliases have the same rank."""
     level = dict.fromkeys((setting.name, *setting.aliases), 0)
     level.update({name: place for place, name in enumerate(setting.fallbacks, 1)})
     return [
@@ -178,7 +178,7 @@ def _candidates(given: Mapping[str, Given], setting: Setting) -> list[_Candidate
 
 
 def _default_candidates(given: Mapping[str, Given], setting: Setting) -> list[_Candidate]:
-    """Return what was given for the default of a topic setting, under any of its broker names."""
+    """Returns what was given for the default of a topic setting, under any of its broker names."""
     found: list[_Candidate] = []
     for place, broker_name in enumerate(setting.broker_names):
         if broker_name.name in given:
@@ -193,7 +193,7 @@ def _default_candidates(given: Mapping[str, Given], setting: Setting) -> list[_C
 
 
 def _scaled(setting: Setting, broker_name: BrokerName, given: Given) -> Any:
-    """Return a broker setting's value in the topic setting's unit; -1 for a negative value."""
+    """Returns a broker setting's value in the topic setting's unit; -1 for a negative value."""
     name, factor, zero = broker_name
     if factor == 1:
         value = setting.parse(given.value, name, given.origin)
@@ -207,7 +207,7 @@ def _scaled(setting: Setting, broker_name: BrokerName, given: Given) -> Any:
 
 
 def _strongest(candidates: list[_Candidate]) -> _Candidate:
-    """Return the candidate that wins; raises ConfigError if one of the same rank contradicts it."""
+    """Returns the candidate that wins. Raises ConfigError if one of its rank contradicts it."""
     winner = min(candidates, key=lambda candidate: (-candidate[2].rank, candidate[0]))
     for place, name, given, value in candidates:
         if (given.rank, place) == (winner[2].rank, winner[0]) and value != winner[3]:
@@ -222,7 +222,7 @@ def _strongest(candidates: list[_Candidate]) -> _Candidate:
 
 
 def _by_name(settings: Iterable[tuple[Setting, Iterable[str]]]) -> dict[str, Setting]:
-    """Return the settings by all their names, of which each may be used once."""
+    """Returns the settings by all their names, of which each may be used once."""
     found: dict[str, Setting] = {}
     for setting, names in settings:
         for name in dict.fromkeys(names):

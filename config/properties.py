@@ -23,7 +23,7 @@ _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?", re.DOTALL
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the properties in `text`, in order of first appearance."""
+    """Returns the properties in `text`, in order of first appearance."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         matched = _KEY.match(line)
@@ -33,7 +33,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Return the lines, with continuations joined, without blank lines and comments."""
+    """Returns the lines, with continuations joined, without blank lines and comments."""
     pending = ""
     continuing = False
     for raw in _LINE_END.split(text):

@@ -91,7 +91,7 @@ class Setting:
         return (self.name, *self.aliases, *self.fallbacks)
 
     def parse(self, text: str, name: str | None = None, origin: str = "") -> Any:
-        """Return the value of `text`; raises ConfigError, which says `name` and `origin`."""
+        """Returns the value of `text`; raises ConfigError, which says `name` and `origin`."""
         try:
             return self._parse(text.strip())
         except ValueError as error:
@@ -161,7 +161,7 @@ def _one_of(choices: tuple[str, ...], several: bool) -> str:
 
 
 def written(value: object) -> str | None:
-    """Return a value as Kafka writes it: true, 5, a,b; None for None."""
+    """Returns a value as Kafka writes it: true, 5, a,b; None for None."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -174,18 +174,18 @@ def written(value: object) -> str | None:
 def setting(
     name: str, kind: Type, default: object, doc: str, *, text: str | None = None, **more: Any
 ) -> Any:
-    """Declare a dataclass field with this default; `text` is how Kafka writes it, if different."""
+    """Declares a dataclass field with this default; `text` is how Kafka writes it, if different."""
     declared = Setting(name, kind, written(default) if text is None else text, doc, **more)
     return field(default=default, metadata={_METADATA: declared})
 
 
 def declared_in(cls: Any) -> dict[str, Setting]:
-    """Return the settings of a configuration class by attribute, in order of declaration."""
+    """Returns the settings of a configuration class by attribute, in order of declaration."""
     return {f.name: f.metadata[_METADATA] for f in fields(cls) if _METADATA in f.metadata}
 
 
 def unknown(name: str, known: Iterable[str], origin: str = "") -> ConfigError:
-    """Return the error for an unknown name, with the most similar known name."""
+    """Returns the error for an unknown name, with the most similar known name."""
     where = f" (from {origin})" if origin else ""
     near = closest(name, known)
     hint = f"; did you mean {near}?" if near else ""
@@ -193,7 +193,7 @@ def unknown(name: str, known: Iterable[str], origin: str = "") -> ConfigError:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is most similar to a misspelt one, None if none is similar."""
+    """Returns the known name that is most similar to a misspelt one, None if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)

@@ -370,7 +370,7 @@ class TopicConfig:
     is_compacted: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Derive the on-disk format, the codec (None: the producer's) and the window in ms."""
+        """Derives the on-disk format, the codec (None: the producer's) and the window in ms."""
         fill = object.__setattr__
         fill(self, "target_magic", magic_of(self.message_format_version))
         fill(self, "compression", CODECS[self.compression_type])
@@ -389,7 +389,7 @@ class TopicConfig:
         return self.retention_max_eventtime_ms >= 0 and basis not in self.sources
 
     def _bound(self, side: str) -> int | None:
-        """Return one side of the window: its own setting if set, else the symmetric one (KIP-937)."""
+        """Returns a side of the window: its own setting if set, else the symmetric (KIP-937)."""
         own: int | None = getattr(self, f"message_timestamp_{side}_max_ms")
         bound = self.message_timestamp_difference_max_ms if own is None else own
         return None if bound == LONG_MAX else bound

@@ -15,7 +15,7 @@ _FIRST_OPEN_MAJOR = 4
 
 
 def check_release(text: str) -> str:
-    """Return the release number unchanged; raises ValueError if Kafka has no such release."""
+    """Returns the release number unchanged; raises ValueError if Kafka has no such release."""
     found = _RELEASE.fullmatch(text)
     if found is None:
         raise ValueError("expected a Kafka release, such as 0.9.0, 0.10.2, 2.8 or 3.0-IV1")

@@ -44,7 +44,7 @@ class PartitionDirectory(NamedTuple):
 
 
 def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[PartitionDirectory]:
-    """List the partitions of the wanted topics. Raises OSError."""
+    """Lists the partitions of the wanted topics. Raises OSError."""
     found = []
     for path in log_directory.iterdir():
         named = filenames.parse_partition_directory(path.name)
@@ -56,7 +56,7 @@ def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[Partit
 def read(
     partition: PartitionDirectory, *, event_slack_ms: int, now_ms: int, margin_ms: int = 0
 ) -> Log:
-    """Read the facts about one partition. Raises OSError and CorruptMessage.
+    """Reads the facts about one partition. Raises OSError and CorruptMessage.
 
     `event_slack_ms`: how far beyond its append time an event time counts, where it is read from the
     log. If the broker deletes a segment meanwhile, everything is read again.
@@ -92,7 +92,7 @@ def _read(partition: PartitionDirectory, event_slack_ms: int, now_ms: int, margi
 def _segments(
     directory: Path, known: PartitionTimes | None, slack_ms: int, *, was_clean: bool
 ) -> list[_Unchanged]:
-    """Describe the segments, up to the last complete batch of each."""
+    """Describes the segments, up to the last complete batch of each."""
     bases = listing.listed(directory).base_offsets
     lines = {line.base_offset: line for line in known.segments} if known is not None else {}
     found = []
@@ -116,7 +116,7 @@ def _segments(
 
 
 def _whole(segment: Segment, tail: Tail, size: int) -> Tail:
-    """Return the end of the last complete batch, starting from a position where a batch begins."""
+    """Returns the end of the last complete batch, starting from a position where a batch begins."""
     try:
         for found in segment.walk(tail.size, size):
             tail = Tail(found.batch.last_offset + 1, found.position + found.batch.size)
@@ -160,7 +160,7 @@ def _described(segment: _Unchanged, future_ms: int) -> LogSegment:
 
 
 def _future(segment: Segment, timestamp_ms: int, offset: int) -> Future:
-    """Find the record with a segment's largest time; `offset` is an offset in its batch."""
+    """Finds the record with a segment's largest time; `offset` is an offset in its batch."""
     for found in segment.walk():
         if found.batch.last_offset >= offset:
             with contextlib.suppress(CorruptMessage):
@@ -181,7 +181,7 @@ class _ReadTimes(AppendTimes):
         return None if offset >= self.doubt_from else super().at(offset)
 
     def known_runs(self, end_offset: int) -> tuple[tuple[int, int], ...]:
-        """Return pairs (first offset, append time) of batches; none before an unknown time."""
+        """Returns pairs (first offset, append time) of batches; none before an unknown time."""
         runs: list[tuple[int, int]] = []
         if end_offset > self.doubt_from:
             return ()

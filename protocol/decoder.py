@@ -44,7 +44,7 @@ _PREFIXES = {"String": ("h", 2), "Bytes": ("i", 4), "Records": ("i", 4), "Record
 def make_decoder(
     cls: type[Message], version: int, *, flexible: bool
 ) -> Callable[[Buffer, int], tuple[Any, int]]:
-    """Return a decoder of `cls` in `version`; it raises DecodeError and nothing else."""
+    """Returns a decoder of `cls` in `version`; it raises DecodeError and nothing else."""
     decode: Callable[[Buffer, int], tuple[Any, int]]
     decode = _Decoder(version, flexible=flexible).generate(cls)
     has_records = "view" in decode.__code__.co_varnames
@@ -92,7 +92,7 @@ class _Decoder:
         self._level = 0
 
     def generate(self, cls: type[Message]) -> Any:
-        """Return the compiled function."""
+        """Returns the compiled function."""
         source = self._source
         with source.block("def decode(buffer, position):"):
             source.line("limit = len(buffer)")
@@ -114,14 +114,14 @@ class _Decoder:
     # --- runs ---
 
     def _fixed(self, letter: str, target: str, after: str = "") -> None:
-        """Add a fixed-width item to the run; the line `after` is executed once the item is read."""
+        """Adds a fixed-width item to the run; the line `after` is executed once it is read."""
         self._letters += letter
         self._targets.append(target)
         if after:
             self._after.append(after)
 
     def _end_run(self) -> None:
-        """Write the code that reads the run, if there is one."""
+        """Writes the code that reads the run, if there is one."""
         if not self._letters:
             return
         source = self._source
@@ -140,7 +140,7 @@ class _Decoder:
     # --- structs and their fields ---
 
     def _struct(self, cls: type[Message], target: str) -> None:
-        """Read a struct into the new local `target`."""
+        """Reads a struct into the new local `target`."""
         source = self._source
         source.names[cls.__name__] = cls
         self._end_run()
@@ -174,7 +174,7 @@ class _Decoder:
             self._variable(field, target)
 
     def _nested_struct(self, owner: type[Message], field: Field, target: str) -> None:
-        """Read a struct; a nullable struct is preceded by a byte, which is negative for null."""
+        """Reads a struct; a nullable struct is preceded by a byte, which is negative for null."""
         source = self._source
         nullable = field.is_nullable_in(self._version)
         self._level += 1
@@ -192,7 +192,7 @@ class _Decoder:
         self._level -= 1
 
     def _tags(self, cls: type[Message], tagged: list[Field], target: str) -> None:
-        """Read the tag section, which is nearly always one byte 0, the end of the last run."""
+        """Reads the tag section, which is nearly always one byte 0, the end of the last run."""
         source = self._source
         self._fixed("B", "n")
         self._end_run()
@@ -224,7 +224,7 @@ class _Decoder:
     # --- values with a length prefix ---
 
     def _length(self, letter: str) -> None:
-        """Read a length into `n`: -1 is null, in both encodings."""
+        """Reads a length into `n`: -1 is null, in both encodings."""
         source = self._source
         if not self._flexible:
             self._fixed(letter, "n")
@@ -236,7 +236,7 @@ class _Decoder:
         source.line("n -= 1")
 
     def _variable(self, field: Field, target: str) -> None:
-        """Read a string, bytes or records."""
+        """Reads a string, bytes or records."""
         source = self._source
         self._length(_PREFIXES[field.kind][0])
         data = {
@@ -284,7 +284,7 @@ class _Decoder:
             source.indent(-1)
 
     def _elements(self, owner: type[Message], field: Field, target: str) -> None:
-        """Read the `n` elements of an array one by one."""
+        """Reads the `n` elements of an array one by one."""
         source = self._source
         self._level += 1
         level = self._level
@@ -301,7 +301,7 @@ class _Decoder:
         self._level -= 1
 
     def _least_size(self, owner: type[Message], field: Field) -> int:
-        """Return the fewest bytes that an element of an array can take."""
+        """Returns the fewest bytes that an element of an array can take."""
         if field.is_struct:
             cls = struct_of(owner, field)
             return max(

@@ -31,7 +31,7 @@ _RECORDS = ("Records", "RecordParts")
 def make_encoder(
     cls: type[Message], version: int, *, flexible: bool
 ) -> Callable[[Any], list[Buffer]]:
-    """Return an encoder of `cls` in `version` into buffers; it raises EncodeError."""
+    """Returns an encoder of `cls` in `version` into buffers; it raises EncodeError."""
     encode = _Encoder(version, flexible=flexible).generate(cls)
     where = f"{cls.__name__} v{version}"
 
@@ -66,7 +66,7 @@ class _Encoder:
         self._serial = 0
 
     def generate(self, cls: type[Message]) -> Any:
-        """Return the compiled function."""
+        """Returns the compiled function."""
         source = self._source
         with source.block("def encode(o):"):
             source.line("parts = []")
@@ -80,13 +80,13 @@ class _Encoder:
     # --- pieces ---
 
     def _fixed(self, letters: str, value: str = "") -> None:
-        """Add an item of fixed width to the run; the letter x (a zero byte) takes no value."""
+        """Adds an item of fixed width to the run; the letter x (a zero byte) takes no value."""
         self._letters += letters
         if value:
             self._values.append(value)
 
     def _item(self, expression: str) -> None:
-        """Add bytes of any length."""
+        """Adds bytes of any length."""
         self._end_run()
         self._items.append(expression)
 
@@ -101,14 +101,14 @@ class _Encoder:
         self._letters, self._values = "", []
 
     def _flush(self) -> None:
-        """Write the collected pieces; needed before any branch or loop that adds some."""
+        """Writes the collected pieces; needed before any branch or loop that adds some."""
         self._end_run()
         if self._items:
             self._source.line(f"out += ({', '.join(self._items)},)")
         self._items = []
 
     def _fresh(self) -> int:
-        """Return a new number for the locals of one field; pieces may be written much later."""
+        """Returns a new number for the locals of one field; pieces may be written much later."""
         self._serial += 1
         return self._serial
 
@@ -135,7 +135,7 @@ class _Encoder:
 
     @staticmethod
     def _is_set(field: Field, value: str) -> str:
-        """Return the condition that is true if a field differs from its default."""
+        """Returns the condition that is true if a field differs from its default."""
         value = f"{value}.{field.name}"
         if field.default is None:
             return f"{value} is not None"
@@ -146,7 +146,7 @@ class _Encoder:
         return f"{value} != {field.default!r}"
 
     def _nested_struct(self, owner: type[Message], field: Field, value: str) -> None:
-        """Write a struct; a nullable struct is preceded by a byte, -1 for null and else 1."""
+        """Writes a struct; a nullable struct is preceded by a byte, -1 for null and else 1."""
         source, number = self._source, self._fresh()
         source.line(f"o{number} = {value}")
         if not field.is_nullable_in(self._version):
@@ -174,14 +174,14 @@ class _Encoder:
             self._variable(field, value)
 
     def _length(self, letter: str, name: str) -> None:
-        """Write a length of which -1 is null."""
+        """Writes a length of which -1 is null."""
         if self._flexible:
             self._item(f"UVARINTS[{name} + 1]")
         else:
             self._fixed(letter, name)
 
     def _variable(self, field: Field, value: str) -> None:
-        """Write a string, bytes or records."""
+        """Writes a string, bytes or records."""
         source, number = self._source, self._fresh()
         data, length = f"b{number}", f"n{number}"
         if field.is_nullable_in(self._version):
@@ -205,7 +205,7 @@ class _Encoder:
             self._item(data)
 
     def _measure(self, field: Field, value: str, data: str, length: str) -> None:
-        """Assign the bytes and the length of a value that is not null."""
+        """Assigns the bytes and the length of a value that is not null."""
         source = self._source
         if field.kind == "String":
             source.line(f"{data} = {value}.encode()")
@@ -247,7 +247,7 @@ class _Encoder:
     # --- tags ---
 
     def _tags(self, cls: type[Message], tagged: list[Field], value: str) -> None:
-        """Write the tag section, which is nearly always one byte 0."""
+        """Writes the tag section, which is nearly always one byte 0."""
         if not tagged:
             self._fixed("x")
             return
@@ -260,7 +260,7 @@ class _Encoder:
         self._item(f"t{number}")
 
     def _tag_writer(self, cls: type[Message], tagged: list[Field]) -> Any:
-        """Generate the function that writes the tags of a struct that has some."""
+        """Generates the function that writes the tags of a struct that has some."""
         inner = _Encoder(self._version, flexible=True)
         source = inner._source
         with source.block("def encode(o):"):

@@ -21,7 +21,7 @@ class ErrorCode(enum.IntEnum):
     sentence: str
 
     def __new__(cls, code: int, sentence: str, retriable: str = "") -> Self:
-        """Create the member `code`; the third item is "retry" if a retry may succeed."""
+        """Creates the member `code`; the third item is "retry" if a retry may succeed."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.sentence = sentence

@@ -50,7 +50,7 @@ class BrokerError(Exception):
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def __init_subclass__(cls, *, code: ErrorCode) -> None:
-        """Declare the code of a subclass. Raises TypeError if a class other than a base has it."""
+        """Declares the code of a subclass. Raises TypeError if a class other than a base has it."""
         super().__init_subclass__()
         known = _CLASSES.setdefault(code, cls)
         if not issubclass(cls, known):
@@ -69,7 +69,7 @@ _CLASSES: dict[ErrorCode, type[BrokerError]] = {}
 
 
 def error_class(code: int) -> type[BrokerError] | None:
-    """Return the exception class of `code`; None if this broker never raises it."""
+    """Returns the exception class of `code`; None if this broker never raises it."""
     known = ERRORS.get(code)
     return None if known is None else _CLASSES.get(known.code)
 

@@ -101,7 +101,7 @@ def _written(version: int, message: Message) -> bytes:
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
-    """Return the key of a group's offset."""
+    """Returns the key of a group's offset."""
     try:
         of_group, of_topic = group.encode(), topic.encode()
         head = _KEY_HEAD(_OFFSET_KEY, len(of_group))
@@ -112,17 +112,17 @@ def offset_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def group_key(group: str) -> bytes:
-    """Return the key of a group."""
+    """Returns the key of a group."""
     return _written(_GROUP_KEY, GroupMetadataKey(group=group))
 
 
 def offset_value(value: OffsetCommitValue) -> bytes:
-    """Return the value of an offset, in the version that can hold its expiry time, if any."""
+    """Returns the value of an offset, in the version that can hold its expiry time, if any."""
     return _written(_WITH_EXPIRY if value.expire_timestamp != NO_TIMESTAMP else _WRITTEN, value)
 
 
 def lasting_offset_value(offset: int, leader_epoch: int, metadata: str, commit_ms: int) -> bytes:
-    """Return the value of an offset without an expiry time, as nearly all are."""
+    """Returns the value of an offset without an expiry time, as nearly all are."""
     note = metadata.encode()
     try:
         head = _VALUE_HEAD(_WRITTEN, offset, leader_epoch, len(note))
@@ -138,12 +138,12 @@ def lasting_offset_value(offset: int, leader_epoch: int, metadata: str, commit_m
 
 
 def group_value(value: GroupMetadataValue) -> bytes:
-    """Return the value of a group."""
+    """Returns the value of a group."""
     return _written(_WRITTEN, value)
 
 
 def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """Return the key of a record; None for a newer type of record. Raises DecodeError."""
+    """Returns the key of a record; None for a newer type of record. Raises DecodeError."""
     version = int.from_bytes(key[:2], "big", signed=True)
     if len(key) < 2 or version < 0:
         raise DecodeError(f"a key of {len(key)} bytes, version {version}")
@@ -155,13 +155,13 @@ def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
 
 
 def read_offset(value: bytes) -> OffsetCommitValue:
-    """Return the value of an offset. Raises DecodeError."""
+    """Returns the value of an offset. Raises DecodeError."""
     found: OffsetCommitValue = _read(OffsetCommitValue, value)
     return found
 
 
 def read_group(value: bytes) -> GroupMetadataValue:
-    """Return the value of a group. Raises DecodeError."""
+    """Returns the value of a group. Raises DecodeError."""
     found: GroupMetadataValue = _read(GroupMetadataValue, value)
     return found
 
@@ -175,7 +175,7 @@ def _read(cls: type[Any], value: bytes) -> Any:
 
 @lru_cache(maxsize=4096)
 def partition_of(group: str, partitions: int) -> int:
-    """Return the partition of a group: by Java's hash of its id, as in Kafka."""
+    """Returns the partition of a group: by Java's hash of its id, as in Kafka."""
     encoded = group.encode("utf-16-be", "surrogatepass")
     found = 0
     for at in range(0, len(encoded), 2):

@@ -50,17 +50,17 @@ _loaded: dict[int, Api] = {}
 
 
 def known_apis() -> tuple[Api, ...]:
-    """Return every declared API, by ascending key; imports every declaration."""
+    """Returns every declared API, by ascending key; imports every declaration."""
     return tuple(_api(key) for key in FILES)
 
 
 def served_apis() -> tuple[Api, ...]:
-    """Return the APIs that the broker serves, by ascending key; imports every declaration."""
+    """Returns the APIs that the broker serves, by ascending key; imports every declaration."""
     return tuple(api for api in known_apis() if api.served is not None)
 
 
 def api_of(key: int) -> Api | None:
-    """Return the API of a key, importing its declaration on first use; None for an unknown key."""
+    """Returns the API of a key, importing its declaration on first use; None for an unknown key."""
     return _api(key) if key in FILES else None
 
 
@@ -106,7 +106,7 @@ class Codec:
         return make_encoder(self._cls, self._version, flexible=self._flexible)
 
     def encode(self, message: Message) -> bytes:
-        """Return the message as bytes; raises EncodeError."""
+        """Returns the message as bytes; raises EncodeError."""
         return b"".join(self.encode_parts(message))
 
 
@@ -114,7 +114,7 @@ _codecs: dict[tuple[type[Message], int], Codec] = {}
 
 
 def codec(cls: type[Message], version: int) -> Codec:
-    """Return the codec of a request or response class in a version.
+    """Returns the codec of a request or response class in a version.
 
     Raises ValueError for a version outside the API's range.
     """
@@ -149,7 +149,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
-    """Read the header of a frame (without its length).
+    """Reads the header of a frame (without its length).
 
     Header version 2, with a tag section, belongs to the flexible versions of an API, and to every
     version of ApiVersions above the known ones (KIP-511, KIP-482). The header of an unknown API is
@@ -179,7 +179,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
 
 
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """Return the header of a response.
+    """Returns the header of a response.
 
     Flexible versions add a tag section, which is always empty here. ApiVersions does not add it,
     because its client may not know yet which versions the broker serves (KIP-511).

@@ -94,7 +94,7 @@ def since(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """Declare the versions of a field: from `version` on, to `until` (included) if given.
+    """Declares the versions of a field: from `version` on, to `until` (included) if given.
 
     `nullable` is the first version in which it may be null, if that is later than the field itself.
     `default` is the value in versions that lack the field; without it the value is 0, False, "",
@@ -134,7 +134,7 @@ class Field(NamedTuple):
 
 
 def _field(name: str, annotation: str, told: _Since) -> Field:
-    """Combine an annotation with its `since`. Raises TypeError for an invalid combination."""
+    """Combines an annotation with its `since`. Raises TypeError for an invalid combination."""
     kind = annotation.removesuffix(" | None")
     may_be_none = kind != annotation
     is_array = kind.startswith("list[")
@@ -189,7 +189,7 @@ class Message(metaclass=_MessageType):
     declared_fields: ClassVar[tuple[Field, ...]]
 
     def __init__(self, **values: Any) -> None:
-        """Set the fields. A generated constructor replaces this one on the first call."""
+        """Sets the fields. A generated constructor replaces this one on the first call."""
         cls = type(self)
         cls.__init__ = _make_init(cls)  # type: ignore[method-assign]
         cls.__init__(self, **values)
@@ -239,7 +239,7 @@ class Api(NamedTuple):
 
 
 def struct_of(owner: type[Message], field: Field) -> type[Message]:
-    """Return the class of a struct field: the Message of that name in its owner's module."""
+    """Returns the class of a struct field: the Message of that name in its owner's module."""
     found = getattr(sys.modules[owner.__module__], field.kind, None)
     if not isinstance(found, _MessageType):
         raise TypeError(f"{owner.__name__}.{field.name}: no message {field.kind} in its module")
@@ -247,7 +247,7 @@ def struct_of(owner: type[Message], field: Field) -> type[Message]:
 
 
 def default_source(owner: type[Message], field: Field, names: dict[str, Any]) -> str:
-    """Return the Python source of a field's default; binds the names that it needs in `names`."""
+    """Returns the Python source of a field's default; binds the names that it needs in `names`."""
     if field.is_array:
         return "None" if field.default is None else "[]"
     if field.is_struct and field.tag is None and field.nullable_first is None:
@@ -260,7 +260,7 @@ def default_source(owner: type[Message], field: Field, names: dict[str, Any]) ->
 
 
 def _make_init(cls: type[Message]) -> Any:
-    """Generate the constructor of a message class."""
+    """Generates the constructor of a message class."""
     names: dict[str, Any] = {"MISSING": MISSING}
     parameters, lines = [], []
     for field in cls.declared_fields:

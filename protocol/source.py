@@ -22,27 +22,27 @@ class Source:
         self._depth = 0
 
     def line(self, text: str) -> None:
-        """Add a line at the current indentation."""
+        """Adds a line at the current indentation."""
         self._lines.append("    " * self._depth + text)
 
     def block(self, head: str) -> Block:
-        """Add `head` and indent the lines that are added inside the `with` statement."""
+        """Adds `head` and indent the lines that are added inside the `with` statement."""
         self.line(head)
         return Block(self)
 
     def indent(self, levels: int) -> None:
-        """Change the current indentation."""
+        """Changes the current indentation."""
         self._depth += levels
 
     def struct(self, letters: str, method: str) -> tuple[str, int]:
-        """Bind a method of the big-endian struct of `letters`; return its name and the size."""
+        """Binds a method of the big-endian struct of `letters`; returns its name and the size."""
         compiled = Struct(">" + letters)
         name = f"{method}_{letters.replace('?', 'B_')}"
         self.names[name] = getattr(compiled, method)
         return name, compiled.size
 
     def function(self, name: str) -> Any:
-        """Compile the lines and return the function `name` that they define."""
+        """Compiles the lines and returns the function `name` that they define."""
         exec("\n".join(self._lines), self.names)  # noqa: S102 - made of declarations only
         return self.names[name]
 

@@ -35,7 +35,7 @@ class EncodeError(ValueError):
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Read an unsigned varint; return (value, position after it).
+    """Reads an unsigned varint; returns (value, position after it).
 
     Raises DecodeError after five bytes without an end, IndexError at the end of the buffer.
     """
@@ -64,7 +64,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def write_uvarint(value: int) -> bytes:
-    """Return `value` (0 to 2**32 - 1) as an unsigned varint."""
+    """Returns `value` (0 to 2**32 - 1) as an unsigned varint."""
     if value < 0:
         raise EncodeError(f"{value} cannot be a length")
     if value < 1 << 7:
@@ -80,7 +80,7 @@ class Uvarints(dict[int, bytes]):
     """The unsigned varint of any int by subscript; those of one byte are precomputed."""
 
     def __missing__(self, value: int) -> bytes:
-        """Return a varint that is not precomputed."""
+        """Returns a varint that is not precomputed."""
         return write_uvarint(value)
 
 
@@ -88,7 +88,7 @@ UVARINTS: Final = Uvarints((value, bytes((value,))) for value in range(128))
 
 
 def skip_tags(buffer: Buffer, position: int, limit: int) -> int:
-    """Skip the tag section at `position`; return the position after it."""
+    """Skips the tag section at `position`; returns the position after it."""
     count, position = read_uvarint(buffer, position)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
@@ -105,7 +105,7 @@ _set_is_safe = UUID.__dict__["is_safe"].__set__
 
 
 def read_uuid(data: bytes) -> UUID:
-    """Return the UUID of 16 bytes.
+    """Returns the UUID of 16 bytes.
 
     UUIDs are cached, because a broker sees the same few topic ids again and again. The cache is
     cleared when it is full, so that a client that invents ids cannot grow it. Setting the two slots
@@ -124,7 +124,7 @@ def read_uuid(data: bytes) -> UUID:
 
 
 def bad_length(field: str, length: int, remaining: int) -> DecodeError:
-    """Return the error for a length or count of `field` that is null, negative or too large."""
+    """Returns the error for a length or count of `field` that is null, negative or too large."""
     if length == -1:
         return DecodeError(f"{field} is null")
     if length < 0:
@@ -133,20 +133,20 @@ def bad_length(field: str, length: int, remaining: int) -> DecodeError:
 
 
 def too_long(field: str, length: int) -> DecodeError:
-    """Return the error for a string that is too long for versions that are not flexible."""
+    """Returns the error for a string that is too long for versions that are not flexible."""
     return DecodeError(f"{field} has {length} bytes: a string has at most {STRING_MAX}")
 
 
 def too_many_elements() -> DecodeError:
-    """Return the error for a message that would take too much memory."""
+    """Returns the error for a message that would take too much memory."""
     return DecodeError(f"there are more than {ELEMENTS_MAX} array elements")
 
 
 def bad_tag(field: str, size: int) -> DecodeError:
-    """Return the error for a tagged field whose value does not have the stated size."""
+    """Returns the error for a tagged field whose value does not have the stated size."""
     return DecodeError(f"the tagged field {field} does not fill its {size} bytes")
 
 
 def no_place(message: str, field: str, version: int) -> EncodeError:
-    """Return the error for a set field that the version lacks and that is not ignorable."""
+    """Returns the error for a set field that the version lacks and that is not ignorable."""
     return EncodeError(f"{message} v{version} has no place for {field}")

@@ -21,7 +21,7 @@ END = "<!-- /apis -->\n"
 
 
 def table() -> str:
-    """Return the served APIs as a Markdown table."""
+    """Returns the served APIs as a Markdown table."""
     rows = ["| key | API | versions | flexible from |", "|---|---|---|---|"]
     for api in served_apis():
         flexible = "never" if api.first_flexible is None else api.first_flexible
@@ -32,14 +32,14 @@ def table() -> str:
 
 
 def derived(page: str) -> str:
-    """Return the page with a new API table. Raises ValueError if the markers are missing."""
+    """Returns the page with a new API table. Raises ValueError if the markers are missing."""
     head, rest = page.split(BEGIN, 1)
     _, tail = rest.split(END, 1)
     return head + BEGIN + table() + END + tail
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or check it."""
+    """Writes the page, or checks it."""
     page = PAGE.read_text()
     fresh = derived(page)
     if "--check" in arguments:

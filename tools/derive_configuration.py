@@ -71,7 +71,7 @@ broker logs one line for each that is set.
 
 
 def main() -> int:
-    """Write the page, or check it."""
+    """Writes the page, or checks it."""
     text = page()
     if "--check" in sys.argv[1:]:
         if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Returns the whole page."""
     topics = "\n".join(_topic_row(setting) for setting in TOPIC_SETTINGS.values())
     brokers = "\n".join(_broker_row(setting) for setting in BROKER_SETTINGS.values())
     prefixes = ", ".join(f"`{prefix}*`" for prefix in IGNORED_PREFIXES)

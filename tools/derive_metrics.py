@@ -67,7 +67,7 @@ is uncleanable from when it could not be read, or a cleaning of it made no progr
 
 
 def main() -> int:
-    """Write the page, or check it."""
+    """Writes the page, or checks it."""
     text = page()
     if "--check" in sys.argv[1:]:
         if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Returns the whole page."""
     return "\n".join(
         (
             _HEAD,

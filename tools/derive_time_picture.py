@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 def _story() -> list[Produced]:
-    """Return nine days of live records, ten minutes old, a backfill on day five, a future time."""
+    """Returns nine days of live records, ten minutes old, a backfill on day five, a future time."""
 
     def live(hours: int) -> Produced:
         at_ms = START_MS + hours * HOUR_MS
@@ -106,7 +106,7 @@ def _policies(batch_bytes: int) -> list[Policy]:
 
 
 def _append(partition: Partition, clock: ManualClock, produced: Produced) -> int:
-    """Append a batch; return its size in the log."""
+    """Appends a batch; returns its size in the log."""
     clock.set(produced.at_ms)
     records = bytearray()
     put_message(records, 1, 0, 0, produced.event_ms, None, b"value")
@@ -198,7 +198,7 @@ def _spot(x: float, y: float, kind: str) -> str:
 
 
 def _borders(segments: tuple[SegmentExplanation, ...]) -> list[tuple[float, float]]:
-    """Return each segment's range of append times: from its first batch to the next segment's."""
+    """Returns each segment's range of append times: from its first batch to the next segment's."""
     starts = [_x(s.first_append_time or START_MS) for s in segments]
     return list(zip(starts, [*starts[1:], _x(NOW_MS)], strict=True))
 
@@ -236,7 +236,7 @@ def _axes() -> list[str]:
 
 
 def _plot(outcome: Outcome) -> list[str]:
-    """Return the batches, their segments, and the borders that the policies draw."""
+    """Returns the batches, their segments, and the borders that the policies draw."""
     out = []
     for number, (start, end) in enumerate(_borders(outcome.before.segments)):
         if number % 2 == 0:
@@ -285,7 +285,7 @@ def _plot(outcome: Outcome) -> list[str]:
 
 
 def _row(top: float, policy: Policy, outcome: Outcome) -> list[str]:
-    """Return one policy's row: its segments, deleted or kept, and why."""
+    """Returns one policy's row: its segments, deleted or kept, and why."""
     out = [
         _text(24, top + 13, policy.title, "bold"),
         _text(24, top + 28, policy.subtitle, "faint"),
@@ -307,7 +307,7 @@ def _row(top: float, policy: Policy, outcome: Outcome) -> list[str]:
 
 
 def _why(segment: SegmentExplanation) -> tuple[str, ...]:
-    """Return the explanation of a kept segment in a few words."""
+    """Returns the explanation of a kept segment in a few words."""
     if segment.held_by == explanation.OLDER:
         return "held by an", "older one"
     if segment.held_by == explanation.EVENT_TIME and segment.due_event_time is not None:
@@ -320,7 +320,7 @@ def _why(segment: SegmentExplanation) -> tuple[str, ...]:
 
 
 def picture() -> str:
-    """Return the whole picture."""
+    """Returns the whole picture."""
     batch_bytes = _batch_bytes()
     policies = _policies(batch_bytes)
     outcomes = [_run(policy, batch_bytes) for policy in policies]
@@ -340,7 +340,7 @@ def picture() -> str:
 
 
 def main() -> int:
-    """Draw the picture, or check it."""
+    """Draws the picture, or checks it."""
     text = picture()
     if "--check" in sys.argv[1:]:
         if PICTURE.exists() and PICTURE.read_text(encoding="utf-8") == text:

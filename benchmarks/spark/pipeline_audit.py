@@ -66,7 +66,7 @@ from late group by partition, hour
 
 
 def load(bootstrap: str, records: int) -> int:
-    """Fill the topic: jittered times, some hours late, one in a million wrong; return the count."""
+    """Fills the topic: jittered times, some hours late, few of them wrong; returns the count."""
     key, value = b"key-%04d", b"v" * VALUE
     done = 0
     with Client(bootstrap) as client:
@@ -86,7 +86,7 @@ def load(bootstrap: str, records: int) -> int:
 
 
 def asked(session: Session, bootstrap: str) -> list[Any]:
-    """Run the query in Spark SQL, through its own source."""
+    """Runs the query in Spark SQL, through its own source."""
     frame = (
         session.spark.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -102,7 +102,7 @@ def asked(session: Session, bootstrap: str) -> list[Any]:
 
 
 def audited(session: Session, where: list[str], out: Path, run: str) -> dict[str, Any]:
-    """Run the job as the command line does; return its report."""
+    """Runs the job as the command line does; returns its report."""
     given = [
         "audit",
         "--topics",

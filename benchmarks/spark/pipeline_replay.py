@@ -49,7 +49,7 @@ def records():
 
 
 def encoding(count: int, codec: Compression) -> float:
-    """Return the records encoded in a second of CPU."""
+    """Returns the records encoded in a second of CPU."""
     columns = ColumnBuffers()
     append_set(build(records()) * (count // BATCH), columns, Wanted(limit=1 << 40))
     began_s = time.process_time()
@@ -66,7 +66,7 @@ def encoding(count: int, codec: Compression) -> float:
 
 
 def replaying(source: str, target: str, mode: str, number: int) -> tuple[float, float]:
-    """Return the records replayed in a second of the task's CPU, and of wall-clock time."""
+    """Returns the records replayed in a second of the task's CPU, and of wall-clock time."""
     topic = f"copy-{mode}-{number}"
     with Client(target) as client:
         client.create_topic(topic, 1, KEEP)

@@ -90,7 +90,7 @@ class Bench(NamedTuple):
     count: int
 
     def measured(self, work: Callable[[], float]) -> dict[str, float]:
-        """Return one turn's rates in thousands of records; `work` returns CPU seconds or 0."""
+        """Returns one turn's rates in thousands of records; `work` returns CPU seconds or 0."""
         jvm = self.session.spark._jvm.java.lang.ProcessHandle.current().pid()
         own_s, below_s, began_s = time.process_time(), cpu_seconds(jvm), time.monotonic()
         tasks_s = work()
@@ -108,24 +108,24 @@ class Bench(NamedTuple):
         return source.option("subscribe", audits.TOPIC).option("includeHeaders", "true").load()
 
     def _counted(self, frame: Any) -> float:
-        """Read all of it, and exit if records are missing."""
+        """Reads all of it, and exit if records are missing."""
         (found,) = frame.selectExpr(*QUERY).collect()
         if (found[0], found[1]) != (self.count, self.count * audits.VALUE):
             raise SystemExit(f"{found} was read, of {self.count} records")
         return 0.0
 
     def read_spark(self) -> float:
-        """Read through Spark's own source."""
+        """Reads through Spark's own source."""
         return self._counted(self._kafka())
 
     def read_brokers(self) -> float:
-        """Read through `timelog`, over the wire."""
+        """Reads through `timelog`, over the wire."""
         source = self.session.spark.read.format("timelog").option("brokers", self.source)
         source = source.option("maxPartitionOffsets", str(max(self.count // 8, 1)))
         return self._counted(source.option("topics", audits.TOPIC).load())
 
     def read_logs(self) -> float:
-        """Read through `timelog`, from the directory."""
+        """Reads through `timelog`, from the directory."""
         source = self.session.spark.read.format("timelog").option("upto", "log-end")
         source = source.option("maxPartitionBytes", "32m").option("topics", audits.TOPIC)
         return self._counted(source.load(str(self.log_dir)))
@@ -133,12 +133,12 @@ class Bench(NamedTuple):
     # -- audit ----------------------------------------------------------------------------------
 
     def audit_spark(self, rows: list[Any]) -> float:
-        """Run the query, and store its rows in `rows`."""
+        """Runs the query, and stores its rows in `rows`."""
         rows[:] = audits.asked(self.session, self.source)
         return 0.0
 
     def audit(self, rows: list[Any], name: str, master: str, *where: str) -> float:
-        """Run the job; exit if its result and that of the query differ."""
+        """Runs the job; exit if its result and that of the query differ."""
         session = Session("bench", master=master, spark=self.session.spark)
         report = audits.audited(session, list(where), self.out, name)
         audits.agree(rows, report)
@@ -147,7 +147,7 @@ class Bench(NamedTuple):
     # -- replay ---------------------------------------------------------------------------------
 
     def replay_spark(self, topic: str) -> float:
-        """Copy from Spark's source to Spark's sink."""
+        """Copies from Spark's source to Spark's sink."""
         with Client(self.target) as client:
             client.create_topic(topic, audits.PARTITIONS, {"retention.ms": "-1"})
         frame = self._kafka().select("key", "value", "partition", "headers")
@@ -157,7 +157,7 @@ class Bench(NamedTuple):
         return 0.0
 
     def replay(self, topic: str) -> float:
-        """Run `mirror`, with times; return the CPU seconds of its tasks."""
+        """Runs `mirror`, with times; returns the CPU seconds of its tasks."""
         given = ["mirror", "--brokers", self.source, "--to-brokers", self.target]
         given += ["--topics", audits.TOPIC, "--rename", f"{audits.TOPIC}={topic}", "--create"]
         given += ["--out", str(self.out), "--run", topic, "--report", "json"]
@@ -179,7 +179,7 @@ class Bench(NamedTuple):
     # -- all ------------------------------------------------------------------------------------
 
     def turn(self, number: int) -> Iterator[tuple[str, str, dict[str, float]]]:
-        """Run each once, alternating; yield (row or group of rows, program, figures)."""
+        """Runs each once, alternating; yields (row or group of rows, program, figures)."""
         rows: list[Any] = []
         logs = ("--logs", str(self.log_dir), "--upto", "log-end")
         name = f"n{number + 1}"
@@ -200,7 +200,7 @@ class Bench(NamedTuple):
 
 
 def measure(bench: Bench, results: table.Results, turns: list[int]) -> None:
-    """Run the missing turns, after one that is dropped."""
+    """Runs the missing turns, after one that is dropped."""
     for number in (_WARM_UP, *turns):
         for row, who, figures in bench.turn(number):
             told = "  ".join(f"{key} {value:,.0f} k/s" for key, value in figures.items())
@@ -232,7 +232,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run and print the table; return 3 if a requirement is not available."""
+    """Runs and prints the table; returns 3 if a requirement is not available."""
     options = _options()
     for usable in (available(KAFKA_VERSION), spark_kafka.fetch()):
         if not usable:

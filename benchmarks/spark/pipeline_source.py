@@ -48,7 +48,7 @@ TUNED = {"kafka.max.poll.records": "50000", "kafka.max.partition.fetch.bytes": s
 
 
 def batch(codec: int, number: int) -> bytes:
-    """Return one batch; half of each value is incompressible."""
+    """Returns one batch; half of each value is incompressible."""
     records = [
         Record(
             i,
@@ -62,14 +62,14 @@ def batch(codec: int, number: int) -> bytes:
 
 
 def batches(codec: int, count: int):
-    """Yield a few batches at ascending offsets, which are before the CRC and so can be changed."""
+    """Yields a few batches at ascending offsets, which are before the CRC and so can be changed."""
     made = [batch(codec, number) for number in range(8)]
     for number in range(count // PER_BATCH):
         yield (number * PER_BATCH).to_bytes(8, "big") + made[number % 8][8:]
 
 
 def write_log(directory: Path, codec: int, count: int) -> None:
-    """Write a partition's segments."""
+    """Writes a partition's segments."""
     directory.mkdir(parents=True)
     file, size = None, 0
     for number, one in enumerate(batches(codec, count)):
@@ -83,7 +83,7 @@ def write_log(directory: Path, codec: int, count: int) -> None:
 
 
 def decode(root: Path, count: int, repeat: int) -> None:
-    """Print records per CPU second for each depth."""
+    """Prints records per CPU second for each depth."""
     splits = plan(Selection(upto=LOG_END), logs=[str(root)])
     for name, depth, verify in (
         ("headers of batches", HEADERS, False),
@@ -108,7 +108,7 @@ def decode(root: Path, count: int, repeat: int) -> None:
 
 
 def produce(bootstrap: str, topic: str, codec: int, count: int, partitions: int) -> None:
-    """Fill a topic."""
+    """Fills a topic."""
     with Client(bootstrap) as client:
         client.create_topic(topic, partitions, {"retention.ms": "-1"})
         for number, one in enumerate(batches(codec, count)):
@@ -116,7 +116,7 @@ def produce(bootstrap: str, topic: str, codec: int, count: int, partitions: int)
 
 
 def cpu_seconds(root: int) -> float:
-    """Return the CPU time of a process and its descendants, including those that have ended."""
+    """Returns the CPU time of a process and its descendants, including those that have ended."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -132,7 +132,7 @@ def cpu_seconds(root: int) -> float:
 
 
 def rows(name: str, frame, count: int, repeat: int) -> tuple[float, float]:
-    """Print and return rows per second, and per CPU second, of a whole read."""
+    """Prints and returns rows per second, and per CPU second, of a whole read."""
     spent, busy = [], []
     for _ in range(repeat):
         made = frame()
@@ -151,7 +151,7 @@ def rows(name: str, frame, count: int, repeat: int) -> tuple[float, float]:
 def in_spark(
     arguments: argparse.Namespace, spark, name: str, bootstrap: str, log_dir: Path
 ) -> None:
-    """Compare the sources over one broker."""
+    """Compares the sources over one broker."""
     for codec, number in (("none", 0), ("lz4", 3)):
         topic = f"bench-{codec}"
         count = arguments.records // PER_BATCH * PER_BATCH
@@ -194,7 +194,7 @@ def spark_rows(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run the requested measurements."""
+    """Runs the requested measurements."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--repeat", type=int, default=3)

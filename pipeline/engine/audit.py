@@ -68,7 +68,7 @@ class Times(NamedTuple):
     size: Ints | None = None  # the bytes of a record in the log: its share of the batch
 
     def where(self, mask: Bools) -> Times:
-        """Return some of the rows."""
+        """Returns some of the rows."""
         size = None if self.size is None else self.size[mask]
         return Times(
             self.offset[mask],
@@ -93,7 +93,7 @@ class Counts:
     """Sums over records; `add` adds every attribute."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin with zeros."""
+        """Begins with zeros."""
         self.records = self.bytes = self.missing = self.negative = self.log_append = 0
         self.future = self.plausible = self.append_known = self.delays = 0
         self.suspects = dict.fromkeys(MISTAKEN_UNITS, 0)
@@ -101,7 +101,7 @@ class Counts:
         self.after = np.zeros(len(settings.after_limits_ms), np.int64)
 
     def add(self, other: Counts) -> None:
-        """Add the counts of another object."""
+        """Adds the counts of another object."""
         for name, value in vars(other).items():
             if isinstance(value, dict):
                 mine = getattr(self, name)
@@ -115,7 +115,7 @@ class Auditor:
     """Audits one piece of one partition, read from its start to its end."""
 
     def __init__(self, settings: Settings, carry: int | None = None, head: int = HEAD) -> None:
-        """Begin a piece; `carry` is the largest plausible time before it, if that is known."""
+        """Begins a piece; `carry` is the largest plausible time before it, if that is known."""
         self.settings = settings
         self.counts = Counts(settings)
         self.lateness = Lateness(settings.before_limits_ms, carry, head)
@@ -132,7 +132,7 @@ class Auditor:
         self._near = usual_range(settings.now_ms)
 
     def note(self, times: Times) -> None:
-        """Count records that follow the ones noted before."""
+        """Counts records that follow the ones noted before."""
         counts, count = self.counts, len(times.offset)
         if not count:
             return
@@ -189,7 +189,7 @@ class Auditor:
         unknown: int,
         is_suspect: Bools | None,
     ) -> Bools | None:
-        """Return which records come from the future, or None if there are none."""
+        """Returns which records come from the future, or None if there are none."""
         stamp, append, margin = times.timestamp_ms, times.append_time_ms, self.settings.margin_ms
         limit = min(self.settings.now_ms + margin, _MOST)
         if unknown == len(stamp):
@@ -213,7 +213,7 @@ class Auditor:
         return is_future
 
     def _suspects(self, times: Times, least: int, most: int) -> Bools | None:
-        """Return which records' times probably have another unit, or None if there are none."""
+        """Returns which records' times probably have another unit, or None if there are none."""
         near_least, near_most = self._near
         if near_least <= least and most <= near_most:
             return None
@@ -237,7 +237,7 @@ class Auditor:
     # --- sums ------------------------------------------------------------------------------------
 
     def _note_hours(self, times: Times, least: int, most: int, odd: list[Bools | None]) -> None:
-        """Add to the sums by hour of event time."""
+        """Adds to the sums by hour of event time."""
         stamp = times.timestamp_ms
         columns: list[Bools | Ints | None] = [*odd, stamp < 0 if least < 0 else None]
         columns += [times.is_log_append if times.is_log_append.any() else None, times.size]
@@ -315,7 +315,7 @@ class Auditor:
             self._note_producers(producer, buckets)
 
     def _note_limits(self, sizes: Magnitudes, counts: Ints, limits: tuple[int, ...]) -> None:
-        """Count how many sizes exceed each limit."""
+        """Counts how many sizes exceed each limit."""
         if len(sizes) and limits and int(sizes.max()) > limits[0]:
             places = np.searchsorted(np.asarray(limits, np.uint64), sizes, side="left")
             counts += beyond(places, len(limits))
@@ -331,7 +331,7 @@ class Auditor:
         self.producers.add(known[producer], bucket, count)
 
     def _note_extremes(self, sizes: Magnitudes, is_ahead: Bools, is_odd: Bools | None) -> None:
-        """Update the longest and the shortest delay of plausible records, exactly."""
+        """Updates the longest and the shortest delay of plausible records, exactly."""
         if is_odd is not None:
             sizes, is_ahead = sizes[~is_odd], is_ahead[~is_odd]
         if not len(sizes):
@@ -350,7 +350,7 @@ class Auditor:
 
 
 def better(name: str, one: Example, other: Example) -> Example:
-    """Return which of two examples to show: the later time for "future", else the first."""
+    """Returns which of two examples to show: the later time for "future", else the first."""
     if name == "future":
         return min(one, other, key=lambda each: (-each.timestamp_ms, each.offset))
     return min(one, other)
@@ -366,7 +366,7 @@ def _example(times: Times, row: int) -> Example:
 
 
 def _starts(values: Ints) -> Ints:
-    """Return the indexes where runs of the same value begin."""
+    """Returns the indexes where runs of the same value begin."""
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1
     return np.concatenate([np.zeros(1, np.int64), changes])
 

@@ -36,7 +36,7 @@ _PER_UNIT: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_0
 
 
 def staged(batch: pa.RecordBatch, unit: Unit, partition_count: int) -> pa.RecordBatch:
-    """Return the columns to stage for rows with the columns `time`, `key` and `value`.
+    """Returns the columns to stage for rows with the columns `time`, `key` and `value`.
 
     A null time stays null. A row without a key goes where its value would go as a key. Raises
     PipelineError for an invalid time.
@@ -55,7 +55,7 @@ def staged(batch: pa.RecordBatch, unit: Unit, partition_count: int) -> pa.Record
 
 
 def times_of(column: pa.Array, unit: Unit) -> pa.Array:
-    """Return a column as int64 ms, rounded down; null stays null. Raises PipelineError."""
+    """Returns a column as int64 ms, rounded down; null stays null. Raises PipelineError."""
     if unit == "iso":
         return pa.array(
             [None if text is None else _iso(text) for text in column.cast(pa.string()).to_pylist()],
@@ -104,7 +104,7 @@ def _of_keys(column: pa.Array, partition_count: int) -> npt.NDArray[np.int32]:
 
 
 def _binary(column: pa.Array) -> tuple[Any, Any, Any]:
-    """Return the ends, the validity (empty if all are valid) and the bytes of a column."""
+    """Returns the ends, the validity (empty if all are valid) and the bytes of a column."""
     column = column.cast(pa.binary())
     if column.offset:
         column = pa.concat_arrays([column])
@@ -119,7 +119,7 @@ def _binary(column: pa.Array) -> tuple[Any, Any, Any]:
 
 
 def buffers_of(timestamps: pa.Array, keys: pa.Array, values: pa.Array) -> ColumnBuffers:
-    """Return staged columns in the form that the encoder takes; a null time is "no time"."""
+    """Returns staged columns in the form that the encoder takes; a null time is "no time"."""
     made: Any = ColumnBuffers()
     made.record_count = len(timestamps)
     filled = pc.fill_null(timestamps, NO_TIMESTAMP).to_numpy(zero_copy_only=False)

@@ -79,7 +79,7 @@ class Spans:
             self.add(one)
 
     def add(self, offsets: Ints) -> None:
-        """Add offsets after those in the set."""
+        """Adds offsets after those in the set."""
         if not len(offsets):
             return
         breaks = np.flatnonzero(np.diff(offsets) != 1) + 1
@@ -89,7 +89,7 @@ class Spans:
         self.last = int(offsets[-1])
 
     def has(self, offsets: Ints) -> Bools:
-        """Return which of these offsets are in the set."""
+        """Returns which of these offsets are in the set."""
         starts, ends = self._merged()
         if not len(starts):
             return np.zeros(len(offsets), np.bool_)
@@ -98,7 +98,7 @@ class Spans:
         return found
 
     def chunks(self, low: int = 0) -> Iterator[Ints]:
-        """Yield the offsets from `low` on, in chunks."""
+        """Yields the offsets from `low` on, in chunks."""
         starts, ends = self._merged()
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             for first in range(max(start, low), end, _CHUNK):
@@ -119,7 +119,7 @@ class OffsetMap:
     """The exact target offsets of one partition's records, from one or several runs of mirror."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        """Combine runs, in any order.
+        """Combines runs, in any order.
 
         Raises Ambiguous if a record has two targets, or a target two records.
         """
@@ -138,20 +138,20 @@ class OffsetMap:
         return int(self._count.sum())
 
     def targets_of(self, offsets: Ints) -> Ints:
-        """Return the target offsets of source records, NOWHERE for those not in the map."""
+        """Returns the target offsets of source records, NOWHERE for those not in the map."""
         return _moved(offsets, self._source, self._target, self._count)
 
     def place_of(self, offset: int) -> int:
-        """Return the target offset of one source record, NOWHERE if it is not in the map."""
+        """Returns the target offset of one source record, NOWHERE if it is not in the map."""
         return int(self.targets_of(np.array([offset], np.int64))[0])
 
     def sources_of(self, offsets: Ints) -> Ints:
-        """Return the source offsets of target records, NOWHERE for those not in the map."""
+        """Returns the source offsets of target records, NOWHERE for those not in the map."""
         order = self._order
         return _moved(offsets, self._target[order], self._source[order], self._count[order])
 
     def choose(self, committed: int) -> int | None:
-        """Return the first offset in the target of any record at or after `committed`.
+        """Returns the first offset in the target of any record at or after `committed`.
 
         If there is none, it is the offset after every earlier record. None: the map is empty.
         """
@@ -165,7 +165,7 @@ class OffsetMap:
 
     @property
     def source_range(self) -> tuple[int, int]:
-        """Return the first and the end offset of the source in the map; (0, 0) for an empty map."""
+        """Returns first and end offset of the source in the map; (0, 0) for an empty map."""
         if not len(self._source):
             return 0, 0
         return int(self._source[0]), int(self._source[-1] + self._count[-1])
@@ -193,7 +193,7 @@ class UnreadTimes:
         self.stamped = 0
 
     def add(self, offsets: Ints, timestamp_ms: Ints, has_timestamp: Bools, stamped: Bools) -> None:
-        """Add the records that follow."""
+        """Adds the records that follow."""
         self.without += int(len(offsets) - has_timestamp.sum())
         self.stamped += int(stamped.sum())
         if not has_timestamp.any():
@@ -213,7 +213,7 @@ class UnreadTimes:
 
 
 def margin_of(longest_ms: int, shortest_ms: int) -> int:
-    """Return the margin for latencies (append minus event time) between these two.
+    """Returns the margin for latencies (append minus event time) between these two.
 
     An unread record u was appended no earlier than the next one n. So time(n) - time(u) is at most
     latency(u) - latency(n). That is at most the longest latency, or more if clocks run ahead and a
@@ -223,7 +223,7 @@ def margin_of(longest_ms: int, shortest_ms: int) -> int:
 
 
 def search_time(next_ms: int, margin_ms: int) -> int:
-    """Return the time to search for; it is never one of the codes of ListOffsets below 0."""
+    """Returns the time to search for; it is never one of the codes of ListOffsets below 0."""
     wanted = max(FIRST_MS, next_ms - margin_ms)
     return FIRST_SPECIAL - 1 if FIRST_SPECIAL <= wanted <= -1 else wanted
 
@@ -244,7 +244,7 @@ class TargetLog:
 def prove_by_map(
     offset_map: OffsetMap, unread: Spans, target: TargetLog, committed: int, chosen: int
 ) -> Proof:
-    """Follow every unread record, and every record that will be read again, through the map.
+    """Follows every unread record, and every record that will be read again, through the map.
 
     `target.records` must begin at or before the chosen offset and the target of every unread
     record.
@@ -298,14 +298,14 @@ class Comparison:
         self._found = Proof()
 
     def add_unread(self, offset: int, record: Print) -> None:
-        """Add an unread record of the source."""
+        """Adds an unread record of the source."""
         self._found.unread += 1
         self._open[record] += 1
         self._offsets[record] = offset  # of equal records the last counts as lost
         self._check(self._open)
 
     def add_after(self, record: Print) -> None:
-        """Add a record of the target at or after the chosen offset."""
+        """Adds a record of the target at or after the chosen offset."""
         if self._open[record] > 0:
             self._take(self._open, record)
             self._found.covered += 1
@@ -314,7 +314,7 @@ class Comparison:
             self._check(self._extra)
 
     def add_before(self, record: Print) -> None:
-        """Add a record of the target before the chosen offset."""
+        """Adds a record of the target before the chosen offset."""
         if record in self._open:
             self._take(self._open, record)
             self._found.lost += 1
@@ -323,7 +323,7 @@ class Comparison:
             self._found.first_lost = offset if first is None else min(first, offset)
 
     def add_read(self, record: Print) -> None:
-        """Add a record of the source before the committed offset."""
+        """Adds a record of the source before the committed offset."""
         if record in self._extra:
             self._take(self._extra, record)
             self._found.duplicates += 1
@@ -339,7 +339,7 @@ class Comparison:
         return bool(self._extra)
 
     def proof(self) -> Proof:
-        """Return the counts."""
+        """Returns the counts."""
         found = self._found
         found.missing = self._open.total()
         found.foreign = self._extra.total()

@@ -53,7 +53,7 @@ class Broken(NamedTuple):
 
 
 def parse_guard(text: str) -> Guard:
-    """Read `[POLICY:]max_deleted_bytes=N`. Raises PolicyError."""
+    """Reads `[POLICY:]max_deleted_bytes=N`. Raises PolicyError."""
     scope, colon, rest = text.rpartition(":")
     name, equals, value = rest.partition("=")
     name = name.strip()
@@ -67,7 +67,7 @@ def parse_guard(text: str) -> Guard:
 
 
 def broken(guards: Iterable[Guard], outcomes: Sequence[Outcome]) -> list[Broken]:
-    """Return the guards that are exceeded. Raises PolicyError for a guard of an unknown policy."""
+    """Returns the guards that are exceeded. Raises PolicyError for a guard of an unknown policy."""
     names = list(dict.fromkeys(outcome.policy for outcome in outcomes))
     found: list[Broken] = []
     for guard in guards:

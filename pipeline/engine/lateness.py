@@ -42,11 +42,11 @@ class Counted(NamedTuple):
 
     @classmethod
     def nothing(cls, limits: Sequence[int]) -> Counted:
-        """Return zero counts for these limits."""
+        """Returns zero counts for these limits."""
         return cls(Table(2, "+"), Table(1, ">"), np.zeros(len(limits), np.int64))
 
     def add(self, other: Counted) -> None:
-        """Add the counts of another object."""
+        """Adds the counts of another object."""
         self.cells.merge(other.cells)
         self.worst.merge(other.worst)
         self.beyond.__iadd__(other.beyond)
@@ -56,7 +56,7 @@ class Lateness:
     """Counts the late records of one piece of a partition's log, in the order of their offsets."""
 
     def __init__(self, limits: Sequence[int], carry: int | None = None, head: int = HEAD) -> None:
-        """Begin a piece; `carry` is the largest time before it (None: not known, or none)."""
+        """Begins a piece; `carry` is the largest time before it (None: not known, or none)."""
         self.limits = np.asarray(limits, np.uint64)
         self.largest = carry  # the maximum of M (if it is known) and L
         self.counted = Counted.nothing(limits)
@@ -81,13 +81,13 @@ class Lateness:
             self.largest = _count(times, is_unknown, self.largest, self.limits, self.counted)
 
     def needs(self, carry: int | None) -> bool:
-        """Return whether the piece must be read again if `carry` is the largest time before it."""
+        """Returns whether the piece must be read again if `carry` is the largest time before it."""
         if carry is None or self.head_largest is None:
             return False
         return self._is_cut and carry > self.head_largest
 
     def settle(self, carry: int | None) -> Counted:
-        """Return the counts if `carry` is the largest time before the piece.
+        """Returns the counts if `carry` is the largest time before the piece.
 
         A `carry` that was given at the start is used instead.
         """
@@ -136,6 +136,6 @@ def _count(
 
 
 def beyond(places: npt.NDArray[np.intp], limits: int) -> Ints:
-    """Return how many values are beyond each ascending limit, from their insertion points."""
+    """Returns how many values are beyond each ascending limit, from their insertion points."""
     passed = np.bincount(places, minlength=limits + 1)[1:]
     return np.cumsum(passed[::-1])[::-1].astype(np.int64)

@@ -28,7 +28,7 @@ class Tables:
     """The sums by event time, and by producer."""
 
     def __init__(self, hours: Table, delays: Table, late: Counted, level: int = 0) -> None:
-        """Begin with sums by the hour, or by the coarser span SPAN_HOURS[level]."""
+        """Begins with sums by the hour, or by the coarser span SPAN_HOURS[level]."""
         self.hours, self.delays, self.late = hours, delays, late
         self.level = level
 
@@ -38,7 +38,7 @@ class Tables:
         return SPAN_HOURS[self.level] * HOUR_MS
 
     def coarsen_to(self, level: int) -> None:
-        """Add spans up to longer ones."""
+        """Adds spans up to longer ones."""
         if level <= self.level:
             return
         factor = SPAN_HOURS[level] // SPAN_HOURS[self.level]
@@ -48,12 +48,12 @@ class Tables:
         self.level = level
 
     def bound(self, most: int = MOST_SPANS) -> None:
-        """Coarsen the spans only as far as necessary for at most `most` of them."""
+        """Coarsens the spans only as far as necessary for at most `most` of them."""
         while len(self.hours) > most and self.level + 1 < len(SPAN_HOURS):
             self.coarsen_to(self.level + 1)
 
     def add(self, other: Tables) -> None:
-        """Add the sums of another object."""
+        """Adds the sums of another object."""
         self.coarsen_to(other.level)
         other.coarsen_to(self.level)
         self.hours.merge(other.hours)
@@ -75,7 +75,7 @@ class Audit:
     """The counts of a piece, a partition or a topic."""
 
     def __init__(self, auditor: Auditor) -> None:
-        """Take the counts of an auditor, except its lateness."""
+        """Takes the counts of an auditor, except its lateness."""
         self.settings: Settings = auditor.settings
         self.counts: Counts = auditor.counts
         self.least, self.most = auditor.least, auditor.most
@@ -90,11 +90,11 @@ class Audit:
 
     @classmethod
     def nothing(cls, settings: Settings) -> Audit:
-        """Return the audit of no records."""
+        """Returns the audit of no records."""
         return cls(Auditor(settings))
 
     def add(self, other: Audit) -> None:
-        """Add the records that follow in a partition, or those of another partition."""
+        """Adds the records that follow in a partition, or those of another partition."""
         self.counts.add(other.counts)
         self.least = _least(self.least, other.least)
         self.most = _most(self.most, other.most)
@@ -111,7 +111,7 @@ class Audit:
 
 
 def partial_audit(topic: str, partition: int, start_offset: int, auditor: Auditor) -> PartialAudit:
-    """Return the counts of an auditor in a form that can be sent."""
+    """Returns the counts of an auditor in a form that can be sent."""
     audit = Audit(auditor)
     audit.tables.bound()
     return PartialAudit(topic, partition, start_offset, audit, auditor.lateness)
@@ -125,7 +125,7 @@ class Again(NamedTuple):
 
 
 def to_read_again(pieces: Sequence[PartialAudit]) -> list[Again]:
-    """Return the pieces of one partition whose lateness their first records cannot decide."""
+    """Returns the pieces of one partition whose lateness their first records cannot decide."""
     return [
         Again(number, carry)
         for number, (each, carry) in enumerate(zip(pieces, carries(pieces), strict=True))
@@ -134,7 +134,7 @@ def to_read_again(pieces: Sequence[PartialAudit]) -> list[Again]:
 
 
 def carries(pieces: Iterable[PartialAudit]) -> list[int | None]:
-    """Return the largest plausible time before each piece of one partition, in order."""
+    """Returns the largest plausible time before each piece of one partition, in order."""
     found: list[int | None] = []
     largest: int | None = None
     for each in pieces:
@@ -146,7 +146,7 @@ def carries(pieces: Iterable[PartialAudit]) -> list[int | None]:
 def partition_audit(
     pieces: Sequence[PartialAudit], settings: Settings, most: int = MOST_SPANS
 ) -> Audit:
-    """Add up all pieces of one partition, in order.
+    """Adds up all pieces of one partition, in order.
 
     Those of `to_read_again` must have been replaced.
     """

@@ -61,7 +61,7 @@ class TopicPrediction(NamedTuple):
 
 
 def policies_of(settings: Mapping[str, str], rules: Rules) -> tuple[Policy, ...]:
-    """Return a topic's policy, and policies that it might have instead. Raises PolicyError."""
+    """Returns a topic's policy, and policies that it might have instead. Raises PolicyError."""
     found = [whatif.policy_of(AS_IS, settings, rules)]
     usable = [(name, value) for name, value in _REMEDIES if rules == "tidelog" or name in _KAFKAS]
     for name, value in usable:
@@ -84,7 +84,7 @@ def predict(
     batch_bytes: int,
     now_ms: int,
 ) -> Prediction:
-    """Count the records with these times, in the order in which they are written."""
+    """Counts the records with these times, in the order in which they are written."""
     seen = _Seen(window)
     batch = max(1, batch_bytes // max(1, record_bytes))
     arrivals = _arrivals(seen.passing(times), batch, record_bytes)
@@ -106,7 +106,7 @@ def predict(
 
 
 def combined(found: Sequence[Prediction], policies: Sequence[Policy]) -> TopicPrediction:
-    """Add up the counts of a topic's partitions."""
+    """Adds up the counts of a topic's partitions."""
     sums = {policy.name: sum(one.deleted[policy.name] for one in found) for policy in policies}
     remedies = tuple(name for name, gone in sums.items() if not gone and name not in {AS_IS, _ALL})
     if not remedies and not sums[_ALL]:
@@ -131,7 +131,7 @@ class _Seen:
         self.last_ms: int | None = None
 
     def passing(self, times: Iterable[Ints]) -> Iterator[Ints]:
-        """Count these times, and yield them unchanged."""
+        """Counts these times, and yields them unchanged."""
         for some in times:
             self.records += len(some)
             present = some[some != NO_TIMESTAMP]

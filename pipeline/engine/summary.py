@@ -25,7 +25,7 @@ _SECOND: Final = int(buckets_of(np.array([1000], np.uint64))[0])
 
 
 def summary(audit: Audit) -> dict[str, Any]:
-    """Return the figures of a partition or a topic."""
+    """Returns the figures of a partition or a topic."""
     counts, settings = audit.counts, audit.settings
     _, late_buckets, late_counts = audit.tables.late.cells.columns()
     late = int(late_counts.sum())
@@ -57,7 +57,7 @@ def summary(audit: Audit) -> dict[str, Any]:
 
 
 def example(each: Example) -> dict[str, Any]:
-    """Return one example record."""
+    """Returns one example record."""
     found: dict[str, Any] = each._asdict()
     if each.append_time_ms == UNKNOWN:
         found["append_time_ms"] = None
@@ -98,7 +98,7 @@ def _beyond(limits: Sequence[int], counts: Ints) -> list[dict[str, int]]:
 
 
 def late_curve(audit: Audit) -> list[tuple[int, int]]:
-    """Return (lateness, how many records are later), ascending, one pair for each bucket."""
+    """Returns (lateness, how many records are later), ascending, one pair for each bucket."""
     _, buckets, counts = audit.tables.late.cells.columns()
     known, places = np.unique(buckets, return_inverse=True)
     sums = np.zeros(len(known), np.int64)
@@ -108,7 +108,7 @@ def late_curve(audit: Audit) -> list[tuple[int, int]]:
 
 
 def producers(audit: Audit) -> list[dict[str, Any]]:
-    """Return the records and the median delay of each producer that has delays."""
+    """Returns the records and the median delay of each producer that has delays."""
     ids, buckets, counts = audit.producers.columns()
     known, starts = np.unique(ids, return_index=True)
     ends = [*starts.tolist(), len(ids)][1:]
@@ -125,7 +125,7 @@ def producers(audit: Audit) -> list[dict[str, Any]]:
 
 
 def plot_range(audit: Audit, outside: float = 0.001) -> tuple[int, int, int]:
-    """Return what a plot over event time shows: first and last span, and how many to combine.
+    """Returns what a plot over event time shows: first and last span, and how many to combine.
 
     On each side up to the share `outside` of the plausible records is left out, so that a few
     records do not hide the others.
@@ -150,7 +150,7 @@ _FACTORS: Final = (
 
 
 def rows(audit: Audit, factor: int = 1) -> dict[str, list[Any]]:
-    """Return columns with a row for each span of event time.
+    """Returns columns with a row for each span of event time.
 
     A row covers `factor` times the `span_ms` of the summary.
     """
@@ -184,7 +184,7 @@ def rows(audit: Audit, factor: int = 1) -> dict[str, list[Any]]:
 
 
 def _sums(groups: Ints, cells: Table, over: int = -(2**62)) -> Ints:
-    """Return how many values each group has in the buckets after `over`."""
+    """Returns how many values each group has in the buckets after `over`."""
     keys, buckets, counts = cells.columns()
     keys, counts = keys[buckets > over], counts[buckets > over]
     sums = np.zeros(len(groups), np.int64)
@@ -195,7 +195,7 @@ def _sums(groups: Ints, cells: Table, over: int = -(2**62)) -> Ints:
 def _quantiles(
     groups: Ints, cells: Table, share: float, zeros: Ints, totals: Ints
 ) -> list[int | None]:
-    """Return a quantile of each group; `zeros` of its values are below all values in the cells."""
+    """Returns a quantile of each group; `zeros` of its values are below all values in the cells."""
     keys, buckets, counts = cells.columns()
     millionths = round(share * 1_000_000)
     ranks = np.maximum(-(-totals * millionths // 1_000_000), 1)

@@ -28,7 +28,7 @@ _MOST_PENDING: Final = 1 << 17
 
 
 def buckets_of(magnitudes: Magnitudes) -> Ints:
-    """Return the index of each magnitude's bucket; larger magnitudes have larger indexes."""
+    """Returns the index of each magnitude's bucket; larger magnitudes have larger indexes."""
     bits = magnitudes.astype(np.float64).view(np.int64)
     bits >>= _SHIFT
     bits -= _ONE - 1
@@ -37,7 +37,7 @@ def buckets_of(magnitudes: Magnitudes) -> Ints:
 
 
 def largest_in(index: int) -> int:
-    """Return the largest value of a bucket; for a negative bucket, the value nearest to zero."""
+    """Returns the largest value of a bucket; for a negative bucket, the value nearest to zero."""
     if index == 0:
         return 0
     if index < 0:
@@ -48,12 +48,12 @@ def largest_in(index: int) -> int:
 
 
 def _least(exponent: int, part: int) -> int:
-    """Return the smallest whole number at or above the lower bound of a bucket."""
+    """Returns the smallest whole number at or above the lower bound of a bucket."""
     return -(-(((1 << PART_BITS) + part) << exponent) >> PART_BITS)
 
 
 def magnitude(larger: Ints, smaller: Ints) -> Magnitudes:
-    """Return larger - smaller exactly, over all of int64; `larger` must not be below `smaller`."""
+    """Returns larger - smaller exactly, over all of int64; `larger` must not be below `smaller`."""
     return larger.view(np.uint64) - smaller.view(np.uint64)
 
 
@@ -64,13 +64,13 @@ class Table:
     """
 
     def __init__(self, keys: int, reductions: str) -> None:
-        """Begin empty; `reductions` is a letter a value column: "+" sum, "<" least, ">" largest."""
+        """Begins empty; `reductions` has a letter a value column: "+" sum, "<" least, ">" most."""
         self._keys, self._reductions = keys, reductions
         self._rows: list[tuple[Ints, ...]] = []
         self._pending = 0
 
     def add(self, *columns: Ints) -> None:
-        """Add rows."""
+        """Adds rows."""
         if len(columns[0]):
             self._rows.append(columns)
             self._pending += len(columns[0])
@@ -78,14 +78,14 @@ class Table:
                 self.columns()
 
     def merge(self, other: Table) -> None:
-        """Add the rows of another table."""
+        """Adds the rows of another table."""
         self.add(*other.columns())
 
     def __len__(self) -> int:
         return len(self.columns()[0])
 
     def columns(self) -> tuple[Ints, ...]:
-        """Return the columns, with one row for each key, ordered by key."""
+        """Returns the columns, with one row for each key, ordered by key."""
         width = self._keys + len(self._reductions)
         if not self._rows:
             return tuple(np.empty(0, np.int64) for _ in range(width))
@@ -112,7 +112,7 @@ class Table:
         return (*(key[starts] for key in sorted_keys), *values)
 
     def coarsened(self, factor: int) -> Table:
-        """Return the table with the first key divided by `factor`, rounded down."""
+        """Returns the table with the first key divided by `factor`, rounded down."""
         first, *others = self.columns()
         table = Table(self._keys, self._reductions)
         table.add(first // factor, *others)
@@ -124,7 +124,7 @@ class Table:
 
 
 def count_pairs(groups: Ints | int, buckets: Ints) -> tuple[Ints, Ints, Ints]:
-    """Count how often each pair of a group and a bucket occurs: groups, buckets, counts."""
+    """Counts how often each pair of a group and a bucket occurs: groups, buckets, counts."""
     least, most = int(buckets.min()), int(buckets.max())
     width = most - least + 1
     cells = buckets - least
@@ -143,7 +143,7 @@ def count_pairs(groups: Ints | int, buckets: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def quantile(buckets: Ints, counts: Ints, share: float) -> int | None:
-    """Return an upper bound of the value below which a share of the values lie; None of no values.
+    """Returns an upper bound of the value below which a share of the values lie; None of no values.
 
     By nearest rank: the value of rank ceil(share * count). `share` is used to six digits.
     """

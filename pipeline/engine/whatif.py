@@ -51,7 +51,7 @@ class Policy(NamedTuple):
 
     @property
     def retention(self) -> Retention:
-        """Return what the settings mean for retention; Kafka knows neither event time nor basis."""
+        """Returns what the settings mean for retention; Kafka has neither event time nor basis."""
         retention = retention_of(self.config)
         if self.rules == "kafka":
             return retention._replace(by_append=False, event_ms=None)
@@ -85,7 +85,7 @@ class LogSegment(NamedTuple):
         return self.times.has_unknown
 
     def appended_after(self, moment_ms: int) -> int:
-        """Return how many offsets were appended after a moment.
+        """Returns how many offsets were appended after a moment.
 
         For offsets without an append time, the modification time of the file counts. `appended` has
         no gaps: everything before its first entry, or all of a segment without entries, has an
@@ -177,7 +177,7 @@ class Pinned(NamedTuple):
 
 
 def parse_policy(text: str, base: Mapping[str, str] | None = None) -> Policy:
-    """Read `NAME:setting=value,...`; `rules=kafka` among the settings selects Kafka's rules.
+    """Reads `NAME:setting=value,...`; `rules=kafka` among the settings selects Kafka's rules.
 
     The settings override those in `base`, the topic's own. Spans may be written as `7d`; sizes are
     in bytes. As in the broker, event-time retention without a basis makes retention.ms count from
@@ -205,7 +205,7 @@ def parse_policy(text: str, base: Mapping[str, str] | None = None) -> Policy:
 
 
 def policy_of(name: str, own: Mapping[str, str], rules: Rules = "tidelog") -> Policy:
-    """Return the policy of a topic's own settings. Raises PolicyError."""
+    """Returns the policy of a topic's own settings. Raises PolicyError."""
     try:
         config = topic_config(BrokerConfig(), own)
         if config.lacks_basis:
@@ -235,7 +235,7 @@ def judge(
     early_ms: int = EARLY_MS,
     margin_ms: int = 0,
 ) -> Outcome:
-    """Return what rounds of retention at these ascending moments delete, and what remains."""
+    """Returns what rounds of retention at these ascending moments delete, and what remains."""
     left = list(log.segments)
     start = log.log_start_offset
     deleted: list[Deleted] = []
@@ -271,13 +271,13 @@ def judge(
 
 
 def candidate(segment: LogSegment, rules: Rules) -> Candidate:
-    """Return a segment in the form that the retention rules judge."""
+    """Returns a segment in the form that the retention rules judge."""
     times = segment.times if rules == "tidelog" else as_kafka(segment)
     return Candidate(segment.end_offset, segment.size, lambda: times)
 
 
 def as_kafka(segment: LogSegment) -> SegmentTimes:
-    """Return a segment's times as Apache Kafka sees them: it knows only the largest record time."""
+    """Returns a segment's times as Apache Kafka sees them: only the largest record time."""
     times = segment.times.copy()
     largest = times.largest
     times.aging = largest if reaches(largest, 0) else segment.file_ms
@@ -285,7 +285,7 @@ def as_kafka(segment: LogSegment) -> SegmentTimes:
 
 
 def pinned_by_future(log: Log, policy: Policy, now_ms: int, margin_ms: int) -> tuple[Pinned, ...]:
-    """Return the segments whose largest time is in the future, and what they keep in Kafka.
+    """Returns the segments whose largest time is in the future, and what they keep in Kafka.
 
     Without retention.ms there are none, because only retention.ms uses these times.
     """

@@ -21,7 +21,7 @@ _MOST_ROWS: Final = 40
 
 
 def html(report: Numbers) -> str:
-    """Return the page."""
+    """Returns the page."""
     topics = report["topics"]
     found = [Finding(**each) for each in report["findings"]]
     subtitle = (
@@ -135,7 +135,7 @@ def _above(value: int | None) -> float:
 
 
 def _spans(longest: int | None) -> list[tuple[float, str]]:
-    """Return the marks of an axis of spans, with enough space for their names."""
+    """Returns the marks of an axis of spans, with enough space for their names."""
     ticks = [each for each in TIME_TICKS if each <= _above(longest)]
     return [(float(each), tick(each)) for each in ticks]
 
@@ -145,7 +145,7 @@ def _percent(value: float) -> str:
 
 
 def _shown(topic: Numbers) -> tuple[list[int], int, int, str]:
-    """Return the rows to draw, the range of the time axis, and a sentence about the rest."""
+    """Returns the rows to draw, the range of the time axis, and a sentence about the rest."""
     plot, (low, high) = topic["plot"], topic["plot_range_ms"]
     rows = [n for n, at in enumerate(plot["event_ms"]) if low <= at < high]
     plausible = sum(plot["records"]) - sum(plot["odd"])
@@ -226,7 +226,7 @@ def _delay_plot(topic: Numbers) -> str:
 
 
 def _pieces(points: list[tuple[int, int]], span_ms: int) -> list[list[tuple[float, float]]]:
-    """Return points as lines with a gap where a span has no data; each point is mid-span."""
+    """Returns points as lines with a gap where a span has no data; each point is mid-span."""
     found: list[list[tuple[float, float]]] = []
     previous = None
     for at, value in points:

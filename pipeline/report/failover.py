@@ -29,7 +29,7 @@ _LEVELS: Final = {"lost": "bad", "missing": "bad", "unproven": "warn", "refused"
 
 
 def table(rows: Sequence[Numbers]) -> list[str]:
-    """Return the lines of a table, with the remarks on each partition below it."""
+    """Returns the lines of a table, with the remarks on each partition below it."""
     cells = [_HEADS, *(_cells(row) for row in rows)]
     widths = [max(len(line[number]) for line in cells) for number in range(len(_HEADS))]
     lines = [_line(_HEADS, widths)]
@@ -40,7 +40,7 @@ def table(rows: Sequence[Numbers]) -> list[str]:
 
 
 def bare(name: str) -> str:
-    """Return the sentence for a partition without a committed offset of the group."""
+    """Returns the sentence for a partition without a committed offset of the group."""
     return f"{name}: nothing committed, left as it is: the group begins by its auto.offset.reset"
 
 
@@ -66,7 +66,7 @@ def _cells(row: Numbers) -> tuple[str, ...]:
 
 
 def sentences(row: Numbers) -> Iterator[str]:
-    """Yield remarks on a partition that its numbers do not show."""
+    """Yields remarks on a partition that its numbers do not show."""
     if row["search_ms"] is not None:
         yield (
             f"next unread: {row['next_offset']} of {moment(row['next_ms'])}; less {span(row['margin_ms'])}"
@@ -91,7 +91,7 @@ def sentences(row: Numbers) -> Iterator[str]:
 
 
 def html(report: Numbers) -> str:
-    """Return the page."""
+    """Returns the page."""
     done = "The offsets were committed." if report["is_applied"] else "Nothing was changed."
     subtitle = (
         f"Group {report['group']} from {report['from']} to {report['to']}, by {report['by']}, as of"

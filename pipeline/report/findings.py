@@ -38,7 +38,7 @@ _FACTORS: Final = {"seconds": (1000, 1), "microseconds": (1, 1000), "nanoseconds
 
 
 def safe_windows(summary: Numbers) -> dict[str, Any]:
-    """Return windows that would have accepted every plausible record, or 99.9 %, with a margin.
+    """Returns windows that would have accepted every plausible record, or 99.9 %, with a margin.
 
     They come from delays if append times are known, else from lateness, which is no more than the
     delay. They are None if the broker stamps the records (`basis` is "stamp").
@@ -58,7 +58,7 @@ def safe_windows(summary: Numbers) -> dict[str, Any]:
 
 
 def skewed(producers: list[dict[str, Any]], median_ms: int | None) -> list[dict[str, Any]]:
-    """Return the producers whose clock is probably wrong, each with `ahead` or `behind`."""
+    """Returns the producers whose clock is probably wrong, each with `ahead` or `behind`."""
     found = []
     for each in producers:
         median = each["median_delay_ms"]
@@ -72,7 +72,7 @@ def skewed(producers: list[dict[str, Any]], median_ms: int | None) -> list[dict[
 
 
 def of_topic(topic: Numbers) -> list[Finding]:
-    """Return the findings about one topic."""
+    """Returns the findings about one topic."""
     summary = topic["summary"]
     name = topic["topic"]
     if not summary["records"]:

@@ -86,7 +86,7 @@ class Cell(NamedTuple):
 
 
 def page(title: str, subtitle: str, body: Iterable[str]) -> str:
-    """Return a whole page; `title` and `subtitle` are text, `body` is HTML."""
+    """Returns a whole page; `title` and `subtitle` are text, `body` is HTML."""
     inside = "\n".join(body)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -98,7 +98,7 @@ def page(title: str, subtitle: str, body: Iterable[str]) -> str:
 
 
 def findings(found: Iterable[Finding], *, with_topic: bool = True) -> str:
-    """Return findings as HTML, the worst first."""
+    """Returns findings as HTML, the worst first."""
     order = list(LEVELS)
     items = []
     for each in sorted(found, key=lambda finding: order.index(finding.level)):
@@ -111,13 +111,13 @@ def findings(found: Iterable[Finding], *, with_topic: bool = True) -> str:
 
 
 def numbers(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a few large numbers with their names."""
+    """Returns a few large numbers with their names."""
     cells = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
     return f'<dl class="numbers">{"".join(cells)}</dl>'
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> str:
-    """Return a table; the first column names the row, the others are right-aligned numbers."""
+    """Returns a table; the first column names the row, the others are right-aligned numbers."""
     head = "".join(
         f'<th scope="col"{"" if number == 0 else _NUMBER}>{escape(name)}</th>'
         for number, name in enumerate(heads)
@@ -144,24 +144,24 @@ def _cells(row: Sequence[str | Cell]) -> str:
 
 
 def figure(svg: str, caption: str, legend: Iterable[tuple[int, str]] = ()) -> str:
-    """Return a plot with its caption and the legend of its colours."""
+    """Returns a plot with its caption and the legend of its colours."""
     names = "".join(f'<span><i class="c{c}"></i>{escape(name)}</span>' for c, name in legend)
     shown = f'<div class="legend soft">{names}</div>' if names else ""
     return f"<figure>{shown}{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def paragraph(text: str, *, soft: bool = False) -> str:
-    """Return a paragraph of text."""
+    """Returns a paragraph of text."""
     return f"<p{' class=' + chr(34) + 'soft' + chr(34) if soft else ''}>{escape(text)}</p>"
 
 
 def heading(level: int, text: str, anchor: str = "") -> str:
-    """Return a heading."""
+    """Returns a heading."""
     mark = f' id="{escape(anchor)}"' if anchor else ""
     return f"<h{level}{mark}>{escape(text)}</h{level}>"
 
 
 def links(names: Iterable[tuple[str, str]]) -> str:
-    """Return links to anchors on the page: (anchor, text)."""
+    """Returns links to anchors on the page: (anchor, text)."""
     items = "".join(f'<li><a href="#{escape(a)}">{escape(text)}</a></li>' for a, text in names)
     return f'<nav aria-label="Topics"><ul>{items}</ul></nav>'

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def html(report: Mapping[str, Any]) -> str:
-    """Return the page for what report.json holds."""
+    """Returns the page for what report.json holds."""
     title = f"{report['job']} {report['run']}"
     return page.page(title, f"delivery: {report['delivery']}", _body(report))
 

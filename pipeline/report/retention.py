@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def policy_rows(logs: Sequence[Log], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return a row for each policy: what it deletes in all logs, first round and total."""
+    """Returns a row for each policy: what it deletes in all logs, first round and total."""
     names = list(dict.fromkeys(outcome.policy for outcome in outcomes))
     records = sum(log.records for log in logs)
     rows = []
@@ -50,7 +50,7 @@ def policy_rows(logs: Sequence[Log], outcomes: Sequence[Outcome]) -> list[dict[s
 
 
 def pinned_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return a row for each segment that a time from the future keeps, by the first policy."""
+    """Returns a row for each segment that a time from the future keeps, by the first policy."""
     return [
         {
             "topic": outcome.topic,
@@ -69,7 +69,7 @@ def pinned_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 
 def policies_table(rows: Sequence[Numbers], log_bytes: int) -> str:
-    """Return the table of policies."""
+    """Returns the table of policies."""
     caption = (
         f"What one round of retention would delete of {size(log_bytes)}, by the broker's own rules."
     )
@@ -103,7 +103,7 @@ def policies_table(rows: Sequence[Numbers], log_bytes: int) -> str:
 
 
 def pinned_table(rows: Sequence[Numbers]) -> str:
-    """Return the table of segments that a time from the future keeps."""
+    """Returns the table of segments that a time from the future keeps."""
     return page.table(
         "Segments that Apache Kafka keeps because of one time from the future, with all behind them.",
         ("partition", "segment", "offset", "its time", "producer", "kept until", "bytes kept"),

@@ -31,7 +31,7 @@ class Axis(NamedTuple):
     is_log: bool = False
 
     def at(self, value: float) -> float:
-        """Return the position of a value on the axis, from 0 to 1, cut to that range."""
+        """Returns the position of a value on the axis, from 0 to 1, cut to that range."""
         low, high = self.low, self.high
         value = min(max(value, low), high)
         if self.is_log:
@@ -65,7 +65,7 @@ class Mark(NamedTuple):
 
 
 def log_ticks(low: float, high: float, name: Callable[[float], str]) -> list[tuple[float, str]]:
-    """Return marks at powers of ten, at most eight."""
+    """Returns marks at powers of ten, at most eight."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     step = max(1, -(-(last - first) // 7))
     return [(10.0**power, name(10.0**power)) for power in range(first, last + 1, step)]
@@ -74,7 +74,7 @@ def log_ticks(low: float, high: float, name: Callable[[float], str]) -> list[tup
 def linear_ticks(
     high: float, name: Callable[[float], str], *, base: int = 1000
 ) -> list[tuple[float, str]]:
-    """Return marks from 0 on, at numbers that are round in units of 1000 or 1024."""
+    """Returns marks from 0 on, at numbers that are round in units of 1000 or 1024."""
     if high <= 0:
         return [(0.0, name(0.0))]
     unit = 1.0
@@ -89,7 +89,7 @@ def linear_ticks(
 
 
 def date_ticks(low: int, high: int) -> list[tuple[float, str]]:
-    """Return marks of a time axis (ms): at most seven, at round hours or at midnight, UTC."""
+    """Returns marks of a time axis (ms): at most seven, at round hours or at midnight, UTC."""
     step = -(-(high - low) // 6)
     if step <= _DAY // 2:
         step = next(s for s in (1, 2, 3, 4, 6, 12) if s * 3_600_000 >= step) * 3_600_000
@@ -116,7 +116,7 @@ def plot(
     marks: Sequence[Mark] = (),
     height: int = HEIGHT,
 ) -> str:
-    """Draw a plot; bars stand on the first axis."""
+    """Draws a plot; bars stand on the first axis."""
     frame = _Frame(x, y, height)
     parts = [*_axes(frame), *_bars(frame, bars), *_marks(frame, marks)]
     for line in lines:
@@ -127,7 +127,7 @@ def plot(
 def bars_across(
     name: str, sentence: str, rows: Sequence[tuple[str, float, str]], high: float
 ) -> str:
-    """Draw horizontal bars, one a row: a name, a value up to `high`, and a text."""
+    """Draws horizontal bars, one a row: a name, a value up to `high`, and a text."""
     row_height, left = 22, 150
     height = row_height * len(rows) + 8
     room = WIDTH - left - 110

@@ -34,7 +34,7 @@ TIME_TICKS: Final = (
 
 
 def span(ms: float | None) -> str:
-    """Format a span: `850 ms`, `4.2 s`, `3.5 h`, `12 days`; a dash for None."""
+    """Formats a span: `850 ms`, `4.2 s`, `3.5 h`, `12 days`; a dash for None."""
     if ms is None:
         return NONE
     sign, size = (_MINUS if ms < 0 else ""), abs(ms)
@@ -45,7 +45,7 @@ def span(ms: float | None) -> str:
 
 
 def setting(ms: int) -> str:
-    """Format a span as settings take it, exactly: `7d`, `36h`, `90s`, `250ms`."""
+    """Formats a span as settings take it, exactly: `7d`, `36h`, `90s`, `250ms`."""
     for unit_ms, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m"), (_SECOND, "s")):
         if ms and ms % unit_ms == 0:
             return f"{ms // unit_ms}{unit}"
@@ -53,7 +53,7 @@ def setting(ms: int) -> str:
 
 
 def tick(ms: float) -> str:
-    """Format a mark of an axis of spans."""
+    """Formats a mark of an axis of spans."""
     return (
         span(ms)
         .replace(" days", " d")
@@ -64,7 +64,7 @@ def tick(ms: float) -> str:
 
 
 def rounded_up(ms: float) -> int:
-    """Return the next round span at or above this one, as a person would set it."""
+    """Returns the next round span at or above this one, as a person would set it."""
     for step in _STEPS:
         if step >= ms:
             return step
@@ -72,7 +72,7 @@ def rounded_up(ms: float) -> int:
 
 
 def size(count: float) -> str:
-    """Format bytes: `12 B`, `3.4 KiB`, `1.2 GiB`."""
+    """Formats bytes: `12 B`, `3.4 KiB`, `1.2 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(count) < 1024 or unit == "TiB":
             return f"{_short(count)} {unit}"
@@ -81,17 +81,17 @@ def size(count: float) -> str:
 
 
 def count(number: int | None) -> str:
-    """Format a count with a separator for thousands."""
+    """Formats a count with a separator for thousands."""
     return NONE if number is None else f"{number:,}"
 
 
 def some(number: int, what: str) -> str:
-    """Format a count with its noun: `1 record`, `2 records`."""
+    """Formats a count with its noun: `1 record`, `2 records`."""
     return f"{count(number)} {what}{'' if number == 1 else 's'}"
 
 
 def share(part: int, whole: int) -> str:
-    """Format a share in per cent; only 0 is shown as 0 %, and only the whole as 100 %."""
+    """Formats a share in per cent; only 0 is shown as 0 %, and only the whole as 100 %."""
     if not whole or not part:
         return "0 %"
     if part == whole:
@@ -105,7 +105,7 @@ def share(part: int, whole: int) -> str:
 
 
 def moment(ms: int | None) -> str:
-    """Format a time as ISO 8601, without milliseconds if they are 0; a dash for None."""
+    """Formats a time as ISO 8601, without milliseconds if they are 0; a dash for None."""
     if ms is None:
         return NONE
     return to_iso(ms).replace(".000Z", "Z").replace("T", " ")

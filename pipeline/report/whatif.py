@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def sentences(topic: Numbers) -> list[str]:
-    """Return a sentence for each policy."""
+    """Returns a sentence for each policy."""
     found = []
     for row in topic["retention"]:
         later = row["horizon_deleted_bytes"] - row["deleted_bytes"]
@@ -36,7 +36,7 @@ def sentences(topic: Numbers) -> list[str]:
 
 
 def html(report: Numbers) -> str:
-    """Return the page."""
+    """Returns the page."""
     rounds = "one round" if not report["horizon_ms"] else f"rounds every {span(report['step_ms'])}"
     horizon = f" for {span(report['horizon_ms'])}" if report["horizon_ms"] else ""
     subtitle = (

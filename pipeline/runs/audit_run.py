@@ -165,7 +165,7 @@ class Auditing:
     def _work(
         self, splits: Sequence[Split], settings: Settings, kept: Sequence[Kept]
     ) -> tuple[dict[TopicPartition, Audit], list[tuple[Log, list[Outcome]]]]:
-        """Read all splits, some twice, and judge logs; return the audit of each partition."""
+        """Reads all splits, some twice, and judges logs; returns the audit of each partition."""
         items = [Item(split, self._reading, settings) for split in splits]
         by_partition: dict[TopicPartition, list[int]] = defaultdict(list)
         for number, split in enumerate(splits):
@@ -195,7 +195,7 @@ class Auditing:
         return audits, done[len(items) :]
 
     def _logs(self, topics: Sequence[str], own: Mapping[str, Mapping[str, str]]) -> list[Kept]:
-        """Return the partitions of local log directories, to be judged by several policies."""
+        """Returns the partitions of local log directories, to be judged by several policies."""
         logs = self.options.logs
         if (
             self.options.no_retention
@@ -256,7 +256,7 @@ class Auditing:
 
 
 def _farthest(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the examples of a topic: for "future" the farthest, else the first partition's."""
+    """Returns the examples of a topic: for "future" the farthest, else the first partition's."""
     found: dict[str, Any] = {}
     for each in partitions:
         for name, example in each["examples"].items():
@@ -269,7 +269,7 @@ def _farthest(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _settings_of(topics: Sequence[str], cluster: str | None) -> dict[str, dict[str, str]]:
-    """Ask a cluster for the settings of its topics; topics that it does not have are left out."""
+    """Asks a cluster for the settings of its topics; topics that it does not have are left out."""
     if cluster is None:
         return {}
     with Client(cluster) as client:
@@ -296,7 +296,7 @@ def _retention_ms(own: Mapping[str, str] | None) -> int | None:
 
 
 def _tried(own: Mapping[str, str] | None) -> tuple[Policy, ...]:
-    """Return the policies that every audit tries; the topic's own first if it is known."""
+    """Returns the policies that every audit tries; the topic's own first if it is known."""
     found = [] if own is None else [whatif.policy_of("as it is set", own)]
     for span_ms in _TRIED_MS:
         words = setting(span_ms)
@@ -314,7 +314,7 @@ def _tried(own: Mapping[str, str] | None) -> tuple[Policy, ...]:
 
 
 def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
-    """Write the report and its figures, print the headlines; return the exit status."""
+    """Writes the report and its figures, prints the headlines; returns the exit status."""
     directory.mkdir(parents=True, exist_ok=True)
     rows = [
         (topic["topic"], number, topic["partitions"], columns)
@@ -343,7 +343,7 @@ def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
 
 
 def _parquet(rows: Sequence[tuple[str, int, Any, Mapping[str, list[Any]]]], path: Path) -> None:
-    """Write the sums by partition and span of event time."""
+    """Writes the sums by partition and span of event time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -30,7 +30,7 @@ def lags(
     upto: Literal["high-watermark", "log-end"],
     now_ms: int,
 ) -> list[dict[str, Any]]:
-    """Return a row for each group and each partition with a committed offset of it.
+    """Returns a row for each group and each partition with a committed offset of it.
 
     A group that is not known has no rows. Records that retention has deleted do not count: the lag
     then begins at the log start.
@@ -86,7 +86,7 @@ def _times_at(
     logs: Sequence[str] | None,
     upto: Literal["high-watermark", "log-end"],
 ) -> tuple[int | None, int | None]:
-    """Return both times of the first record at or after an offset; None for an unknown time."""
+    """Returns both times of the first record at or after an offset; None for an unknown time."""
     selection = source.Selection(
         topics=(key[0],), offsets={key: (offset, end)}, allow_gone=True, upto=upto
     )

@@ -50,7 +50,7 @@ class Item(NamedTuple):
 
 
 def judge(item: Item) -> tuple[Log, list[Outcome]]:
-    """Read one partition and try every policy on it."""
+    """Reads one partition and tries every policy on it."""
     slack = event_slack(item.policies[0].config)
     try:
         log = retention_inputs.read(
@@ -75,7 +75,7 @@ class Trial:
     def __init__(
         self, options: argparse.Namespace, session: Session, name: str, at_ms: int
     ) -> None:
-        """Find the partitions, read the policies and guards. Raises UsageError."""
+        """Finds the partitions, reads the policies and guards. Raises UsageError."""
         self.options, self.session, self.name = options, session, name
         self.moments = range(at_ms, at_ms + options.horizon + 1, options.step)
         wants = _wants(options.topics)
@@ -111,7 +111,7 @@ class Trial:
         return tuple(found)
 
     def described(self) -> str:
-        """Return the text of a dry run."""
+        """Returns the text of a dry run."""
         lines = [
             f"{partition.topic}-{partition.partition}: {partition.directory}"
             for partition in self.partitions
@@ -127,7 +127,7 @@ class Trial:
         return "\n".join(lines)
 
     def report(self) -> dict[str, Any]:
-        """Try the policies; return report.json."""
+        """Tries the policies; returns report.json."""
         options = self.options
         items = [
             Item(
@@ -221,7 +221,7 @@ def _partition(log: Log, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _curve(policy: str, outcomes: Sequence[Outcome]) -> list[list[int]]:
-    """Return (moment, bytes kept in all partitions); of many rounds only those that changed it."""
+    """Returns (moment, bytes kept in all partitions); of many rounds only those that changed it."""
     mine = [outcome.rounds for outcome in outcomes if outcome.policy == policy]
     points: list[list[int]] = []
     for rounds in zip(*mine, strict=True):
@@ -246,7 +246,7 @@ def _wants(text: str | None) -> Callable[[str], bool]:
 
 
 def _own_settings(topics: Sequence[str], cluster: str | None) -> dict[str, dict[str, str]]:
-    """Return the settings in force of a cluster's topics. Raises UsageError for a missing one."""
+    """Returns the settings in force of a cluster's topics. Raises UsageError for a missing one."""
     if cluster is None:
         return {}
     with Client(cluster) as client:
@@ -258,7 +258,7 @@ def _own_settings(topics: Sequence[str], cluster: str | None) -> dict[str, dict[
 
 
 def retention_settings(client: Client, topic: str) -> dict[str, str]:
-    """Return the settings in force of a topic that decide what retention deletes."""
+    """Returns the settings in force of a topic that decide what retention deletes."""
     return {
         name: one.value
         for name, one in client.topic_settings(topic).items()
@@ -279,7 +279,7 @@ OF_RETENTION: Final = frozenset(
 
 
 def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
-    """Write the report, and print what each policy does; return the exit status."""
+    """Writes the report, and prints what each policy does; returns the exit status."""
     say = sys.stdout.write
     for topic in report["topics"]:
         for line in page.sentences(topic):

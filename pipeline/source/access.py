@@ -25,7 +25,7 @@ def plan(
     logs: Sequence[str] = (),
     brokers: str | None = None,
 ) -> list[Split]:
-    """Cut the selection into splits, from log directories (see `locations`) or a cluster.
+    """Cuts the selection into splits, from log directories (see `locations`) or a cluster.
 
     Raises SourceError, and OSError or the client's errors if something cannot be reached.
     """
@@ -46,7 +46,7 @@ def ranges(
     logs: Sequence[str] = (),
     brokers: str | None = None,
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return start and end of the wanted partitions now, at any event time. Raises as `plan`."""
+    """Returns start and end of the wanted partitions now, at any event time. Raises as `plan`."""
     if bool(logs) == (brokers is not None):
         raise SourceError("give either log directories or brokers to read from")
     if brokers is not None:
@@ -59,7 +59,7 @@ def ranges(
 
 
 def read(split: Split, options: Options | None = None) -> Iterator[Columns]:
-    """Read a split.
+    """Reads a split.
 
     Raises SourceError if it is corrupt or gone, OSError and the client's errors.
     """

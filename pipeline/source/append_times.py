@@ -31,7 +31,7 @@ class AppendTimes:
     """The append times of one segment."""
 
     def __init__(self, data: bytes | None, base_offset: int, until: int) -> None:
-        """Parse the bytes of a file; None: there is no file."""
+        """Parses the bytes of a file; None: there is no file."""
         self._offsets: Ints = np.empty(0, np.int64)
         self._times: Ints = np.empty(0, np.int64)
         self._until = until
@@ -55,7 +55,7 @@ class AppendTimes:
         self._times, self._offsets = times[:count], offsets[:count] + base_offset
 
     def at(self, offsets: Ints) -> Ints:
-        """Return the append time of each of these offsets, UNKNOWN if it is not known."""
+        """Returns the append time of each of these offsets, UNKNOWN if it is not known."""
         times = _floor(self._offsets, self._times, offsets)
         return np.where(offsets < self._until, times, UNKNOWN)
 
@@ -75,19 +75,19 @@ class FetchedTimes:
     """The append times that a broker sent, answer by answer, in the order of their offsets."""
 
     def __init__(self, answers: tuple[Answer, ...] = ()) -> None:
-        """Store the answers; they are parsed when they are needed."""
+        """Stores the answers; they are parsed when they are needed."""
         self._answers = answers
 
     def with_answer(self, answer: Answer) -> FetchedTimes:
-        """Return these append times and those of one more answer."""
+        """Returns these append times and those of one more answer."""
         return FetchedTimes((*self._answers, answer))
 
     def of_last_answer(self) -> FetchedTimes:
-        """Return the append times of the last answer only."""
+        """Returns the append times of the last answer only."""
         return FetchedTimes(self._answers[-1:])
 
     def at(self, offsets: Ints) -> Ints:
-        """Return the append time of each of these offsets, UNKNOWN if it is not known."""
+        """Returns the append time of each of these offsets, UNKNOWN if it is not known."""
         return _floor(*self._entries, offsets)
 
     @cached_property
@@ -101,7 +101,7 @@ class FetchedTimes:
 
 
 def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
-    """Yield offsets, and append times that hold from them on, within the range of the answer."""
+    """Yields offsets, and append times that hold from them on, within the range of the answer."""
     yield np.array([answer.offset], np.int64), np.array([UNKNOWN], np.int64)
     for base_offset, data in answer.segments:
         times, offsets = _entries(data, 0)
@@ -116,14 +116,14 @@ def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _entries(data: bytes, start: int) -> tuple[Ints, Ints]:
-    """Return times and relative offsets of the complete entries from a position on."""
+    """Returns times and relative offsets of the complete entries from a position on."""
     count = (len(data) - start) // append_entries.ENTRY_SIZE
     entries = np.frombuffer(data, _ENTRY, count, start)
     return entries["time"].astype(np.int64), entries["offset"].astype(np.int64)
 
 
 def _floor(starts: Ints, times: Ints, offsets: Ints) -> Ints:
-    """Return the append time at each offset, UNKNOWN before the first start."""
+    """Returns the append time at each offset, UNKNOWN before the first start."""
     if not len(starts):
         return np.full(len(offsets), UNKNOWN, np.int64)
     found = np.searchsorted(starts, offsets, side="right") - 1
@@ -131,7 +131,7 @@ def _floor(starts: Ints, times: Ints, offsets: Ints) -> Ints:
 
 
 def _believable(times: Ints, offsets: Ints) -> int:
-    """Return how many first entries are valid.
+    """Returns how many first entries are valid.
 
     In these, offsets grow, times do not decrease, and there is no END entry.
     """

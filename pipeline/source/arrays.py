@@ -14,17 +14,17 @@ HEADERS: Any = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 
 
 def keys(buffers: ColumnBuffers) -> Any:
-    """Return the keys."""
+    """Returns the keys."""
     return _binary(buffers.record_count, buffers.key_valid, buffers.key_ends, buffers.keys)
 
 
 def values(buffers: ColumnBuffers) -> Any:
-    """Return the values."""
+    """Returns the values."""
     return _binary(buffers.record_count, buffers.value_valid, buffers.value_ends, buffers.values)
 
 
 def headers(buffers: ColumnBuffers) -> Any:
-    """Return the headers; null for a record without headers, as in Spark's own source."""
+    """Returns the headers; null for a record without headers, as in Spark's own source."""
     count = buffers.record_count
     if not buffers.header_count:
         return pa.nulls(count, HEADERS)
@@ -44,7 +44,7 @@ def headers(buffers: ColumnBuffers) -> Any:
 
 
 def _names(buffers: ColumnBuffers) -> Any:
-    """Return the names of headers; a name that is not UTF-8 is decoded as a Java client does."""
+    """Returns the names of headers; a name that is not UTF-8 is decoded as a Java client does."""
     ends, data = pa.py_buffer(buffers.header_key_ends), pa.py_buffer(buffers.header_keys)
     names = pa.Array.from_buffers(pa.string(), buffers.header_count, [None, ends, data])
     try:

@@ -17,12 +17,12 @@ _CHUNK = 4 << 20
 
 
 def size_at(data: bytes) -> int:
-    """Return the size in the first bytes of a batch; it may be invalid."""
+    """Returns the size in the first bytes of a batch; it may be invalid."""
     return PREFIX_SIZE + int.from_bytes(data[8:12], "big", signed=True)
 
 
 def header_at(file: File, position: int, end: int, *, check: bool) -> Batch | None:
-    """Read the header of the batch at a position; None if no complete batch begins there.
+    """Reads the header of the batch at a position; None if no complete batch begins there.
 
     `end` is the end of the file's part. With `check` the whole batch is read, and a wrong CRC gives
     None too.
@@ -51,7 +51,7 @@ class Walk:
     """
 
     def __init__(self, file: File, position: int, offset: int, *, check: bool) -> None:
-        """Begin at a batch; `offset` is the offset after all earlier batches."""
+        """Begins at a batch; `offset` is the offset after all earlier batches."""
         self._file = file
         self._check = check
         self.position = position
@@ -59,7 +59,7 @@ class Walk:
         self.why_ended = "the file ends there"
 
     def run(self) -> None:
-        """Read to the end. Raises OSError."""
+        """Reads to the end. Raises OSError."""
         file, chunk = self._file, _CHUNK
         while self.position < file.size:
             data = file.read_at(self.position, chunk)
@@ -76,7 +76,7 @@ class Walk:
             self.position += done
 
     def _take(self, data: bytes) -> int | None:
-        """Process the complete batches of some bytes; return their size, None if one is corrupt."""
+        """Processes the complete batches of some bytes; returns their size, or None if corrupt."""
         done = 0
         try:
             batches = scan(data)
@@ -101,5 +101,5 @@ class Walk:
 
 
 def _end_of(data: bytes, position: int) -> int:
-    """Return the end of the batch at a position, or the end of the bytes."""
+    """Returns the end of the batch at a position, or the end of the bytes."""
     return min(len(data), max(position + size_at(data[position : position + 12]), position + 12))

@@ -55,7 +55,7 @@ _IDLE_FETCHES: Final = 20
 
 
 def plan(selection: Selection, addresses: str) -> list[Split]:
-    """Cut the wanted partitions of a cluster into splits. Raises SourceError and ClientError."""
+    """Cuts the wanted partitions of a cluster into splits. Raises SourceError and ClientError."""
     if selection.upto == LOG_END:
         raise SourceError(f"upto={LOG_END} needs log directories: brokers show the high watermark")
     splits: list[Split] = []
@@ -73,7 +73,7 @@ def plan(selection: Selection, addresses: str) -> list[Split]:
 
 
 def ranges(selection: Selection, addresses: str) -> dict[TopicPartition, OffsetRange]:
-    """Return start and end of the wanted partitions. Raises SourceError and ClientError."""
+    """Returns start and end of the wanted partitions. Raises SourceError and ClientError."""
     with Client(addresses) as client:
         return _ranges(selection, client)
 
@@ -99,7 +99,7 @@ def _ranges(selection: Selection, client: Client) -> dict[TopicPartition, Offset
 
 
 def _first_reaching(client: Client, topic: str, partition: int, time_ms: int) -> int:
-    """Return the first offset with a record at this time or later; -1: there is none.
+    """Returns the first offset with a record at this time or later; -1: there is none.
 
     If the broker does not support that time, it is the first offset of all.
     """
@@ -113,7 +113,7 @@ def _first_reaching(client: Client, topic: str, partition: int, time_ms: int) ->
 
 
 def read(split: Split, options: Options) -> Iterator[Columns]:
-    """Read a split by Fetch. Raises SourceError if the log no longer has it, and ClientError."""
+    """Reads a split by Fetch. Raises SourceError if the log no longer has it, and ClientError."""
     assert split.brokers is not None
     isolation = ISOLATED if options.isolation == READ_COMMITTED else OPEN
     fetched_times = FetchedTimes()
@@ -185,7 +185,7 @@ def _fetch(client: Client, split: Split, offset: int, isolation: int) -> Fetched
 
 
 def _refuse_silence(client: Client, split: Split, offset: int) -> None:
-    """Raise SourceError if existing offsets return no records, unless compaction may explain it.
+    """Raises SourceError if existing offsets return no records, unless compaction may explain it.
 
     A broker that is slow to read from remote storage (KIP-405) also sends nothing.
     """
@@ -198,7 +198,7 @@ def _refuse_silence(client: Client, split: Split, offset: int) -> None:
 
 
 def _refuse_broken(split: Split, filling: Filling, records: memoryview) -> None:
-    """Raise SourceError for bytes without a batch: the first batch is always complete."""
+    """Raises SourceError for bytes without a batch: the first batch is always complete."""
     if not len(records):
         return
     try:
@@ -212,7 +212,7 @@ def _refuse_broken(split: Split, filling: Filling, records: memoryview) -> None:
 
 
 def _heads(records: memoryview) -> Ints:
-    """Read the headers of all complete batches."""
+    """Reads the headers of all complete batches."""
     buffers = ColumnBuffers()
     with suppress(BrokenBatch):  # the error comes again, with more words, when records are fetched
         append_set(records, buffers, Wanted(depth=HEADERS, verify=False, limit=2**62))
@@ -223,7 +223,7 @@ def _heads(records: memoryview) -> Ints:
 def _spans(
     aborted: Sequence[tuple[int, int]], headers: Ints
 ) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Return the ranges of aborted transactions: each ends at the next marker of its producer."""
+    """Returns the ranges of aborted transactions: each ends at the next marker of its producer."""
     is_control = (headers[:, MAGIC] == 2) & (headers[:, ATTRIBUTES] & CONTROL_BIT != 0)
     markers = headers[is_control]
     spans: dict[int, tuple[tuple[int, int], ...]] = {}

@@ -159,7 +159,7 @@ class Columns:
         return np.where(stamped, times, known)
 
     def of_batch(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return for each record the value of its batch."""
+        """Returns for each record the value of its batch."""
         return np.repeat(values, self._counts)
 
     @cached_property

@@ -123,7 +123,7 @@ SCHEMAS: Final[dict[str, Any]] = {
 
 
 def rows(split: Split, level: str, options: Options) -> Iterator[Any]:
-    """Yield the rows of a split as Arrow record batches of the level's schema.
+    """Yields the rows of a split as Arrow record batches of the level's schema.
 
     A row of level segment is the sum of one split, so plan one split a segment for it. Raises
     SourceError and OSError, as `read`.
@@ -202,7 +202,7 @@ def _batches(columns: Columns) -> list[Any]:
 
 
 def _segment(split: Split, options: Options) -> Any:
-    """Add up the batches of a segment."""
+    """Adds up the batches of a segment."""
     part = split.part
     if part is None:
         raise SourceError(f"level {SEGMENT} needs log directories: brokers show no segments")
@@ -244,12 +244,12 @@ def _segment(split: Split, options: Options) -> Any:
 
 
 def known(times: Ints) -> Any:
-    """Return append times as an Arrow array, null for unknown ones."""
+    """Returns append times as an Arrow array, null for unknown ones."""
     return _or_null(times, times == UNKNOWN)
 
 
 def instants(timestamp_ms: Ints, has_timestamp: Bools) -> Any:
-    """Return times as an Arrow array of microseconds, null for none or one that does not fit."""
+    """Returns times as an Arrow array of microseconds, null for none or one that does not fit."""
     fits = has_timestamp & (timestamp_ms >= -_MOST_US) & (timestamp_ms <= _MOST_US)
     return pa.array(np.where(fits, timestamp_ms, 0) * 1000, pa.int64(), mask=~fits).cast(_INSTANT)
 

@@ -25,23 +25,23 @@ class Entry(NamedTuple):
 
 
 def is_uri(location: str) -> bool:
-    """Return whether a location is a URI other than that of a local file."""
+    """Returns whether a location is a URI other than that of a local file."""
     return "://" in location and not location.startswith(_FILE)
 
 
 def local(location: str) -> str:
-    """Return a local location as a path."""
+    """Returns a local location as a path."""
     return unquote(urlsplit(location).path) if location.startswith(_FILE) else location
 
 
 def join(location: str, name: str) -> str:
-    """Return the location of a name below a directory."""
+    """Returns the location of a name below a directory."""
     path, mark, options = location.partition("?") if is_uri(location) else (location, "", "")
     return f"{path.rstrip('/')}/{name}{mark}{options}"
 
 
 def parent(location: str) -> str:
-    """Return the directory that contains a location."""
+    """Returns the directory that contains a location."""
     if not is_uri(location):
         return os.path.dirname(os.path.abspath(local(location)))
     path, mark, options = location.partition("?")
@@ -49,13 +49,13 @@ def parent(location: str) -> str:
 
 
 def base_name(location: str) -> str:
-    """Return the last part of a location."""
+    """Returns the last part of a location."""
     path = location.partition("?")[0] if is_uri(location) else os.path.abspath(local(location))
     return path.rstrip("/").rpartition("/")[2]
 
 
 def listed(location: str) -> list[Entry]:
-    """List a directory by name. Raises OSError if there is none."""
+    """Lists a directory by name. Raises OSError if there is none."""
     if is_uri(location):
         return _listed_remotely(location)
     entries = []
@@ -71,7 +71,7 @@ def listed(location: str) -> list[Entry]:
 
 
 def read(location: str) -> bytes | None:
-    """Read a small file; None if there is none. Raises OSError."""
+    """Reads a small file; None if there is none. Raises OSError."""
     try:
         with File(location) as file:
             return file.read_at(0, file.size)
@@ -85,7 +85,7 @@ class File:
     __slots__ = ("_descriptor", "_remote", "location", "size")
 
     def __init__(self, location: str) -> None:
-        """Open the file; `size` is its current size."""
+        """Opens the file; `size` is its current size."""
         self.location = location
         self._remote: Any = None
         self._descriptor = -1
@@ -103,7 +103,7 @@ class File:
         return self._remote is None
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Read up to `size` bytes at a position; fewer only at the end of the file."""
+        """Reads up to `size` bytes at a position; fewer only at the end of the file."""
         if self._remote is not None:
             return bytes(self._remote.read_at(size, position))
         data = os.pread(self._descriptor, size, position)
@@ -115,7 +115,7 @@ class File:
         return data
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         if self._remote is not None:
             self._remote.close()
         elif self._descriptor >= 0:
@@ -140,7 +140,7 @@ def _listed_remotely(location: str) -> list[Entry]:
 
 
 def system_of(location: str) -> tuple[Any, str]:
-    """Return the file system of a URI, and the path in it; also for writing."""
+    """Returns the file system of a URI, and the path in it; also for writing."""
     from pyarrow import fs
 
     path, mark, options = location.partition("?")
@@ -154,7 +154,7 @@ def system_of(location: str) -> tuple[Any, str]:
 
 @functools.cache
 def _system_of(root: str) -> Any:
-    """Return the file system of a bucket, cached, because finding its region takes a request."""
+    """Returns the file system of a bucket, cached, because finding its region takes a request."""
     from pyarrow import fs
 
     if urlsplit(root).scheme not in {"s3", "gs", "gcs"}:

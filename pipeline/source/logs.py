@@ -45,14 +45,14 @@ _SMALL = 1 << 20  # a log up to this size is read from its start, without its in
 
 
 def plan(selection: Selection, roots: Sequence[str]) -> list[Split]:
-    """Cut the wanted partitions of log directories into splits. Raises SourceError and OSError."""
+    """Cuts the wanted partitions of log directories into splits. Raises SourceError and OSError."""
     return [
         split for log in _wanted(selection, roots) for split in _Planner(log, selection).splits()
     ]
 
 
 def ranges(selection: Selection, roots: Sequence[str]) -> dict[TopicPartition, OffsetRange]:
-    """Return start and end of the wanted partitions. Raises SourceError and OSError."""
+    """Returns start and end of the wanted partitions. Raises SourceError and OSError."""
     return {
         (log.topic, log.partition): _Planner(log, selection).range()
         for log in _wanted(selection, roots)
@@ -60,7 +60,7 @@ def ranges(selection: Selection, roots: Sequence[str]) -> dict[TopicPartition, O
 
 
 def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
-    """Find the wanted partitions, in order."""
+    """Finds the wanted partitions, in order."""
     logs = find(roots)
     selection.check_found({topic for topic, _ in logs})
     selection.check_partitions(set(logs))
@@ -75,7 +75,7 @@ def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
 
 
 def find(roots: Sequence[str]) -> dict[TopicPartition, Log]:
-    """Find every partition of log directories. Raises SourceError for one that occurs twice."""
+    """Finds every partition of log directories. Raises SourceError for one that occurs twice."""
     logs: dict[TopicPartition, Log] = {}
     for root in roots:
         for log in _logs_of(root):
@@ -87,7 +87,7 @@ def find(roots: Sequence[str]) -> dict[TopicPartition, Log]:
 
 
 def _logs_of(root: str) -> Iterator[Log]:
-    """Yield the partitions of a log directory, or of the directory of one partition."""
+    """Yields the partitions of a log directory, or of the directory of one partition."""
     try:
         entries = locations.listed(root)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -157,7 +157,7 @@ def _log(
 
 
 def _unfinished(entries: Sequence[locations.Entry], sizes: dict[int, int]) -> str | None:
-    """Return the name of a `.swap` file whose log compaction has removed but not yet replaced."""
+    """Returns the name of a `.swap` file whose log compaction has removed but not yet replaced."""
     ending = filenames.LOG_SUFFIX + filenames.SWAP_SUFFIX
     for entry in entries:
         if entry.name.endswith(ending):
@@ -188,7 +188,7 @@ class _Planner:
         self._active_size = 0
 
     def range(self) -> OffsetRange:
-        """Return the first offset to read, and the end offset."""
+        """Returns the first offset to read, and the end offset."""
         log = self._log
         start = log.log_start_offset
         if self._times is not None:
@@ -200,7 +200,7 @@ class _Planner:
         return self._selection.range_of((log.topic, log.partition), start, max(end, start))
 
     def splits(self) -> list[Split]:
-        """Return the splits of the log, in the order of their offsets."""
+        """Returns the splits of the log, in the order of their offsets."""
         log = self._log
         if not log.segments:
             return []
@@ -241,7 +241,7 @@ class _Planner:
         return splits
 
     def _end(self) -> tuple[int, int]:
-        """Return the end offset to read, and the size of the last segment's complete batches."""
+        """Returns the end offset to read, and the size of the last segment's complete batches."""
         log, selection = self._log, self._selection
         active = log.segments[-1]
         watermark = log.high_watermark
@@ -268,7 +268,7 @@ class _Planner:
         return end, walk.position
 
     def _near_end(self, file: locations.File, active: Segment) -> tuple[int, int]:
-        """Return a position of a batch near the end of a log, and the offset before it."""
+        """Returns a position of a batch near the end of a log, and the offset before it."""
         if file.size > _SMALL:
             found = _first_true(file, reversed(_index_entries(active)), file.size)
             if found is not None:
@@ -278,7 +278,7 @@ class _Planner:
     def _cut(
         self, segment: Segment, low: int, high: int, stop: int
     ) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (first offset, end offset, position, end position) of the parts of a segment."""
+        """Yields (first offset, end offset, position, end position) of the parts of a segment."""
         most = self._selection.split_bytes
         begin, first = 0, low
         if low > segment.base_offset or stop > most:
@@ -301,7 +301,7 @@ class _Planner:
             yield first, high, begin, stop
 
     def _is_pruned(self, segment: Segment, *, is_active: bool) -> bool:
-        """Return whether no record of a segment can have a wanted time."""
+        """Returns whether no record of a segment can have a wanted time."""
         low = self._selection.low_time
         if low is None:
             return False
@@ -326,7 +326,7 @@ class _Planner:
         return largest is not None and largest > 0 and not reaches(largest, low)
 
     def _aborted(self, start: int, end: int) -> list[transaction_index.Aborted]:
-        """Return the aborted transactions that may reach into a range."""
+        """Returns the aborted transactions that may reach into a range."""
         if self._selection.isolation != READ_COMMITTED:
             return []
         found = []
@@ -340,7 +340,7 @@ class _Planner:
 def _first_true(
     file: locations.File, entries: Iterable[tuple[int, int]], stop: int
 ) -> tuple[int, int] | None:
-    """Return offset and position after the first batch that agrees with its index entry."""
+    """Returns offset and position after the first batch that agrees with its index entry."""
     for offset, position in entries:
         head = header_at(file, position, stop, check=True)
         if head is not None and head.last_offset == offset:
@@ -360,7 +360,7 @@ def _overlapping(
 
 
 def _index_entries(segment: Segment) -> list[tuple[int, int]]:
-    """Read the entries of a segment's index: (last offset of a batch, its position), ascending."""
+    """Reads the entries of a segment's index: (last offset of a batch, its position), ascending."""
     if filenames.OFFSET_INDEX_SUFFIX not in segment.suffixes:
         return []
     data = locations.read(segment.location(filenames.OFFSET_INDEX_SUFFIX)) or b""
@@ -380,7 +380,7 @@ def _partition_times(log: Log) -> PartitionTimes | None:
 
 
 def append_times_until(log: Log, times: PartitionTimes | None) -> int:
-    """Return the offset before which `.appendtimes` is valid, by the broker's rules.
+    """Returns the offset before which `.appendtimes` is valid, by the broker's rules.
 
     All of it is valid while the broker runs, or after it was killed, on the machine and since the
     boot in which it ran. Elsewhere it is valid up to what `partition.times` covers. END entries in

@@ -22,7 +22,7 @@ _END: Final = 2**63  # not included
 
 
 def narrowed(selection: Selection, filters: Iterable[Any], *, of_records: bool) -> Selection:
-    """Return a selection reduced by filters; `of_records`: each row is a record."""
+    """Returns a selection reduced by filters; `of_records`: each row is a record."""
     given = [one for one in filters if len(getattr(one, "attribute", ())) == 1]
     within = Within(_allowed(given, "topic"), _allowed(given, "partition"))
     if of_records:
@@ -45,7 +45,7 @@ def _timed(selection: Selection, low: int, end: int) -> Selection:
 
 
 def _allowed(given: Sequence[Any], column: str) -> frozenset[Any] | None:
-    """Return the values that a column may have; None: any."""
+    """Returns the values that a column may have; None: any."""
     allowed: frozenset[Any] | None = None
     for one in given:
         kind = type(one).__name__
@@ -57,7 +57,7 @@ def _allowed(given: Sequence[Any], column: str) -> frozenset[Any] | None:
 
 
 def _span(given: Sequence[Any], column: str) -> tuple[int, int]:
-    """Return the first value that a column may have, and the one after the last."""
+    """Returns the first value that a column may have, and the one after the last."""
     low, end = _LOW, _END
     for one in given:
         kind, value = type(one).__name__, getattr(one, "value", None)

@@ -71,7 +71,7 @@ class Options:
         verify_crc: bool = True,
         batch_bytes: int = BATCH_BYTES,
     ) -> Options:
-        """Return the options for a selection."""
+        """Returns the options for a selection."""
         return cls(
             depth,
             selection.low_time,
@@ -82,7 +82,7 @@ class Options:
         )
 
     def wanted(self, split: Split) -> Wanted:
-        """Return the request to the decoder."""
+        """Returns the request to the decoder."""
         low, high = self.low_time, self.high_time
         return Wanted(
             depth=self.depth,
@@ -98,7 +98,7 @@ class Options:
 
 
 def read_file(split: Split, part: Part, options: Options) -> Iterator[Columns]:
-    """Read a split from a part of a segment.
+    """Reads a split from a part of a segment.
 
     Raises SourceError if it is corrupt or gone, and OSError.
     """
@@ -113,7 +113,7 @@ def read_file(split: Split, part: Part, options: Options) -> Iterator[Columns]:
 
 
 def _refuse_changed(part: Part, size: int) -> None:
-    """Raise SourceError if a file is not the planned one, because positions would be wrong."""
+    """Raises SourceError if a file is not the planned one, because positions would be wrong."""
     if size < max(part.file_size, part.end) or (not part.is_active and size != part.file_size):
         raise SourceError(
             f"{part.location} has {size} bytes, and had {part.file_size} when it was planned: compaction"
@@ -127,7 +127,7 @@ class Filling:
     def __init__(
         self, split: Split, wanted: Wanted, append_times: AppendTimes | FetchedTimes
     ) -> None:
-        """Begin empty. `wanted` and `append_times` may be changed between two record sets."""
+        """Begins empty. `wanted` and `append_times` may be changed between two record sets."""
         self._split = split
         self.append_times = append_times
         self.wanted = wanted
@@ -139,7 +139,7 @@ class Filling:
         self._origins: list[tuple[int, int]] = []  # for rows from this number on
 
     def append(self, data: Buffer, start: int, origin: int) -> tuple[int, int]:
-        """Append from data[start:]; data[0] is at `origin` in its file.
+        """Appends from data[start:]; data[0] is at `origin` in its file.
 
         See `decoder.append_set`.
         """
@@ -152,7 +152,7 @@ class Filling:
         return not self._buffers.batch_count
 
     def take(self) -> Columns:
-        """Return what was appended, and begin again. Raises SourceError if offsets decrease."""
+        """Returns what was appended, and begins again. Raises SourceError if offsets decrease."""
         buffers, split = self._buffers, self._split
         table = np.frombuffer(buffers.batches, np.int64, buffers.batch_count * BATCH_FIELDS)
         batches = table.reshape(-1, BATCH_FIELDS)
@@ -173,14 +173,14 @@ class Filling:
 
 
 def _where(split: Split) -> str:
-    """Return the location of a split for messages."""
+    """Returns the location of a split for messages."""
     if split.part is None:
         return f"{split.topic}-{split.partition} of {split.brokers}"
     return split.part.location
 
 
 def broken(split: Split, error: BrokenBatch, origin: int) -> SourceError:
-    """Return the error that names the batch of a split that cannot be read."""
+    """Returns the error that names the batch of a split that cannot be read."""
     return SourceError(
         f"{_where(split)}: the batch at byte {origin + error.position} (offset {error.offset})"
         f" {error.reason}"
@@ -246,7 +246,7 @@ def _cut_short(
 
 
 def _pass_over(file: locations.File, position: int, end: int, low_time: int) -> int:
-    """Return the position of the first batch whose header does not prove it older than a time."""
+    """Returns the position of the first batch whose header does not prove it older than a time."""
     while position < end:
         head = file.read_at(position, min(HEADER_SIZE, end - position))
         if len(head) < HEADER_SIZE or head[16] != 2 or size_at(head) < HEADER_SIZE:
@@ -260,7 +260,7 @@ def _pass_over(file: locations.File, position: int, end: int, low_time: int) -> 
 
 
 def _is_unused(file: locations.File, position: int, end: int) -> bool:
-    """Return whether there are only zeros from a position on: preallocated space."""
+    """Returns whether there are only zeros from a position on: preallocated space."""
     while position < end:
         data = file.read_at(position, min(_CHUNK, end - position))
         if not data:

@@ -56,7 +56,7 @@ class Segment:
     suffixes: frozenset[str]
 
     def location(self, suffix: str = filenames.LOG_SUFFIX) -> str:
-        """Return the location of one of its files."""
+        """Returns the location of one of its files."""
         return locations.join(self.directory, filenames.segment_file(self.base_offset, suffix))
 
 
@@ -149,7 +149,7 @@ class Selection:
     within: Within = Within()
 
     def __post_init__(self) -> None:
-        """Raise SourceError for an impossible selection."""
+        """Raises SourceError for an impossible selection."""
         if self.topics and self.pattern is not None:
             raise SourceError("give topics by name or by a pattern, not both")
         if self.pattern is not None:
@@ -172,7 +172,7 @@ class Selection:
         return self.low_time is not None or self.high_time is not None
 
     def wants(self, topic: str) -> bool:
-        """Return whether a topic is selected."""
+        """Returns whether a topic is selected."""
         if self.within.topics is not None and topic not in self.within.topics:
             return False
         if self.topics:
@@ -182,25 +182,25 @@ class Selection:
         return not topic.startswith("__")
 
     def wants_partition(self, key: TopicPartition) -> bool:
-        """Return whether a partition is selected."""
+        """Returns whether a partition is selected."""
         if self.offsets is not None and key not in self.offsets:
             return False
         among = self.within.partitions
         return self.wants(key[0]) and (among is None or key[1] in among)
 
     def check_found(self, found: set[str]) -> None:
-        """Raise SourceError if a named topic does not exist."""
+        """Raises SourceError if a named topic does not exist."""
         missing = sorted(set(self.topics) - found)
         if missing:
             raise SourceError(f"there is no topic {', '.join(missing)}")
 
     def check_partitions(self, found: set[TopicPartition]) -> None:
-        """Raise SourceError if a partition with fixed offsets does not exist."""
+        """Raises SourceError if a partition with fixed offsets does not exist."""
         for topic, partition in sorted(set(self.offsets or ()) - found):
             raise SourceError(f"there is no partition {topic}-{partition}")
 
     def range_of(self, key: TopicPartition, start: int, end: int) -> OffsetRange:
-        """Return the offsets to read of a partition whose log goes from `start` to before `end`.
+        """Returns the offsets to read of a partition whose log goes from `start` to before `end`.
 
         Raises SourceError if the log does not have a fixed range (any more).
         """
@@ -248,7 +248,7 @@ def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list
 
 
 def offsets_of(splits: Sequence[Split]) -> dict[TopicPartition, OffsetRange]:
-    """Return start and end offset of each partition's splits, as in `Selection.offsets`."""
+    """Returns start and end offset of each partition's splits, as in `Selection.offsets`."""
     ranges: dict[TopicPartition, OffsetRange] = {}
     for split in splits:
         key = split.topic, split.partition

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: Any) -> None:
-    """Register `timelog` with a Spark session."""
+    """Registers `timelog` with a Spark session."""
     from pyspark import cloudpickle
 
     pushes = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") == "true"
@@ -67,7 +67,7 @@ def register(spark: Any) -> None:
 
 
 def _roots() -> tuple[str, ...]:
-    """Return the paths from which workers import tidelog's packages if they cannot otherwise."""
+    """Returns the paths from which workers import tidelog's packages if they cannot otherwise."""
     from pathlib import Path
 
     import protocol
@@ -77,7 +77,7 @@ def _roots() -> tuple[str, ...]:
 
 
 def _enter(roots: Sequence[str]) -> None:
-    """Make tidelog's packages importable."""
+    """Makes tidelog's packages importable."""
     try:
         house = importlib.import_module("tidelog._house")
     except ModuleNotFoundError:
@@ -90,7 +90,7 @@ def _enter(roots: Sequence[str]) -> None:
 
 
 def _parsed(roots: Sequence[str], given: Mapping[str, str]) -> TimelogOptions:
-    """Return the parsed options. Raises OptionError and SourceError."""
+    """Returns the parsed options. Raises OptionError and SourceError."""
     _enter(roots)
     from pipeline.source.timelog_options import TimelogOptions
 
@@ -104,7 +104,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Check the options. Raises OptionError and SourceError."""
+        """Checks the options. Raises OptionError and SourceError."""
         super().__init__(options)
         self._carried = dict(options)
         self._settings()
@@ -114,11 +114,11 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
+        """Returns the name of the format."""
         return "timelog"
 
     def schema(self) -> Any:
-        """Return the schema of the level."""
+        """Returns the schema of the level."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         from pipeline.source.levels import SCHEMAS
@@ -126,12 +126,12 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         return from_arrow_schema(SCHEMAS[self._settings().level])
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """Return the batch reader."""
+        """Returns the batch reader."""
         pushes = self._settings().pushes(default=self.pushes)
         return (PushingReader if pushes else Reader)(self.roots, self._carried)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """Return the stream reader."""
+        """Returns the stream reader."""
         return StreamReader(self.roots, self._carried)
 
 
@@ -150,7 +150,7 @@ class _Reading:
         return settings
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the Arrow batches of a split."""
+        """Yields the Arrow batches of a split."""
         settings = self._settings()
         from pipeline.source.levels import rows
         from pipeline.source.reading import Options
@@ -178,7 +178,7 @@ class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
     """Reads what exists now."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the splits, which fixes the offsets."""
+        """Plans the splits, which fixes the offsets."""
         return self._plan(self._settings())
 
 
@@ -190,7 +190,7 @@ class PushingReader(Reader):
     """
 
     def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:
-        """Reduce the plan by filters."""
+        """Reduces the plan by filters."""
         settings = self._settings()
         from pipeline.source.pushing import narrowed
 
@@ -203,13 +203,13 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
     """Reads new records; offsets in Spark's log are {"topic": {"0": next offset}}."""
 
     def initialOffset(self) -> Offsets:
-        """Return the start of a new query."""
+        """Returns the start of a new query."""
         settings = self._settings()
         which = 1 if settings.starting == "latest" else 0
         return _nested({key: reach[which] for key, reach in _ranges(settings).items()})
 
     def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:
-        """Return the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
+        """Returns the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
         ranges = _ranges(self._settings())
         ends = {key: end for key, (_, end) in ranges.items()}
         most = getattr(limit, "max_rows", None)
@@ -222,7 +222,7 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
         return _nested(ends)
 
     def getDefaultReadLimit(self) -> Any:
-        """Return the maximum size of a micro-batch."""
+        """Returns the maximum size of a micro-batch."""
         from pyspark.sql.streaming.datasource import (
             ReadAllAvailable,
             ReadMaxRows,
@@ -232,7 +232,7 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """Plan a micro-batch."""
+        """Plans a micro-batch."""
         from dataclasses import replace
 
         settings = self._settings()
@@ -254,10 +254,10 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
         return self._plan(settings)
 
     def commit(self, end: Offsets) -> None:
-        """Do nothing: Spark's checkpoint has the position of a stream."""
+        """Does nothing: Spark's checkpoint has the position of a stream."""
 
     def stop(self) -> None:
-        """Do nothing: there are no resources to release."""
+        """Does nothing: there are no resources to release."""
 
 
 def _ranges(settings: TimelogOptions) -> dict[TopicPartition, OffsetRange]:
@@ -284,7 +284,7 @@ def _flat(offsets: Offsets) -> dict[TopicPartition, int]:
 def _share(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, int]:
-    """Distribute `most` offsets over the partitions by their size; at least one advances."""
+    """Distributes `most` offsets over the partitions by their size; at least one advances."""
     left = {key: end - starts[key] for key, end in ends.items() if end > starts[key]}
     total = sum(left.values())
     if total <= most:

@@ -101,7 +101,7 @@ class TimelogOptions:
         )
 
     def pushes(self, *, default: bool) -> bool:
-        """Return whether filters are pushed down."""
+        """Returns whether filters are pushed down."""
         return self._flag("pushFilters", default=default)
 
     def _places(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ _NEVER = 1 << 62
 
 
 def last_stable_offset(log: Log, end: int) -> int:
-    """Return the first offset below `end` of an open transaction, or `end` without one.
+    """Returns the first offset below `end` of an open transaction, or `end` without one.
 
     Raises OSError.
     """
@@ -53,7 +53,7 @@ def last_stable_offset(log: Log, end: int) -> int:
 
 
 def _snapshot_before(log: Log, end: int) -> tuple[int, dict[int, int]]:
-    """Return the offset of the newest readable snapshot, and the transactions open there."""
+    """Returns the offset of the newest readable snapshot, and the transactions open there."""
     for offset in sorted((each for each in log.snapshots if each <= end), reverse=True):
         location = locations.join(
             log.directory, filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)
@@ -74,7 +74,7 @@ def _snapshot_before(log: Log, end: int) -> tuple[int, dict[int, int]]:
 
 
 def _batches(segment: Segment) -> Iterator[Batch]:
-    """Yield the headers of a segment's batches, up to the first incomplete one."""
+    """Yields the headers of a segment's batches, up to the first incomplete one."""
     with locations.File(segment.location()) as file:
         position, chunk = 0, _CHUNK
         while position < file.size:

@@ -38,7 +38,7 @@ _NO_THROTTLE = b"\0\0\0\0"
 
 
 def read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:
-    """Return the fields of a request whose body begins at `position`.
+    """Returns the fields of a request whose body begins at `position`.
 
     Returns None for other requests and for damaged ones; `offset_commit.py` decodes those.
     """
@@ -53,13 +53,13 @@ def read(frame: bytes | memoryview, position: int, version: int) -> _Request | N
 
 
 def write(version: int, correlation_id: int, topic: bytes, index: int) -> bytes:
-    """Pack the whole frame of the response to a request that `read` returned."""
+    """Packs the whole frame of the response to a request that `read` returned."""
     before, behind, size = _shape(topic, flexible=version >= _FLEXIBLE_SINCE)
     return b"".join((_HEAD(size, correlation_id), before, _INDEX(index), behind))
 
 
 def _read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:
-    """Read the body in versions 5 to 7, if it has one offset."""
+    """Reads the body in versions 5 to 7, if it has one offset."""
     (length,) = _LENGTH.unpack_from(frame, position)
     start = position + 2
     end = start + length
@@ -95,7 +95,7 @@ def _read(frame: bytes | memoryview, position: int, version: int) -> _Request | 
 
 
 def _read_flexible(frame: bytes | memoryview, position: int, _version: int) -> _Request | None:
-    """Read the body in versions 8 and 9, if it has one offset and no text over 126 bytes."""
+    """Reads the body in versions 8 and 9, if it has one offset and no text over 126 bytes."""
     length = frame[position]
     start = position + 1
     end = start + length - 1
@@ -126,7 +126,7 @@ def _read_flexible(frame: bytes | memoryview, position: int, _version: int) -> _
 
 @lru_cache(maxsize=1024)
 def _shape(topic: bytes, *, flexible: bool) -> tuple[bytes, bytes, int]:
-    """Return the response's bytes before and after the partition index, and the frame's size."""
+    """Returns the response's bytes before and after the partition index, and the frame's size."""
     if flexible:
         before = b"\0" + _NO_THROTTLE + b"\2" + bytes((len(topic) + 1,)) + topic + b"\2"
         behind = b"\0\0" + _NO_TAGS

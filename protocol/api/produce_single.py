@@ -35,7 +35,7 @@ _COUNTED_NAME = Struct(">ih")
 
 
 def read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:
-    """Return acks, topic, partition and records of a request whose body begins at `position`.
+    """Returns acks, topic, partition and records of a request whose body begins at `position`.
 
     Returns None for other requests and for damaged ones; `produce.py` decodes those.
     """
@@ -48,7 +48,7 @@ def read(frame: bytes | memoryview, position: int, version: int) -> _Request | N
 
 
 def _read(frame: bytes | memoryview, position: int) -> _Request | None:
-    """Read the body in versions 3 to 8, if it has one record set."""
+    """Reads the body in versions 3 to 8, if it has one record set."""
     transactional_id, acks, _, topics, length = _HEAD.unpack_from(frame, position)
     if transactional_id != -1 or topics != 1 or length < 0:
         return None
@@ -62,7 +62,7 @@ def _read(frame: bytes | memoryview, position: int) -> _Request | None:
 
 
 def _read_flexible(frame: bytes | memoryview, position: int) -> _Request | None:
-    """Read the body in versions 9 to 12, if it has one record set; lengths are one larger."""
+    """Reads the body in versions 9 to 12, if it has one record set; lengths are one larger."""
     transactional_id, acks, _, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, position)
     if transactional_id or topics != 2 or not 0 < length < 128:
         return None
@@ -77,7 +77,7 @@ def _read_flexible(frame: bytes | memoryview, position: int) -> _Request | None:
 
 
 def _cut(frame: bytes | memoryview, start: int, end: int) -> Buffer:
-    """Return the records: a copy if they are small, else a view."""
+    """Returns the records: a copy if they are small, else a view."""
     if end - start <= _COPY_BYTES:
         return frame[start:end]
     return memoryview(frame)[start:end]
@@ -92,7 +92,7 @@ def write(
     log_append_time_ms: int,
     log_start_offset: int,
 ) -> bytes:
-    """Pack the whole frame of the response to a request that `read` returned."""
+    """Packs the whole frame of the response to a request that `read` returned."""
     shape = _shape(version, name)
     if shape.has_log_start:
         return shape.pack(

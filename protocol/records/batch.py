@@ -91,7 +91,7 @@ class Summary(NamedTuple):
 
 
 def scan(buffer: Buffer, start: int = 0, end: int | None = None) -> list[Batch]:
-    """List the whole batches in buffer[start:end] from their headers; nothing is verified.
+    """Lists the whole batches in buffer[start:end] from their headers; nothing is verified.
 
     Stops before a partial batch at the end. Raises CorruptMessage for an impossible size or magic.
     """
@@ -99,7 +99,7 @@ def scan(buffer: Buffer, start: int = 0, end: int | None = None) -> list[Batch]:
 
 
 def find_offset(buffer: Buffer, offset: int, start: int = 0) -> int:
-    """Return the position of the first batch, from `start` on, whose last offset is >= `offset`.
+    """Returns the position of the first batch, from `start` on, whose last offset is >= `offset`.
 
     If there is none, returns the end of the last whole batch. Raises CorruptMessage as `scan` does.
     """
@@ -107,7 +107,7 @@ def find_offset(buffer: Buffer, offset: int, start: int = 0) -> int:
 
 
 def find_last(buffer: Buffer) -> int:
-    """Return the position of the last whole batch, or -1 if there is none.
+    """Returns the position of the last whole batch, or -1 if there is none.
 
     Raises CorruptMessage as `scan` does.
     """
@@ -115,7 +115,7 @@ def find_last(buffer: Buffer) -> int:
 
 
 def verify(buffer: Buffer, batch: Batch) -> None:
-    """Check the CRC of one batch and that its header is consistent; raise CorruptMessage if not.
+    """Checks the CRC of one batch and that its header is consistent; raises CorruptMessage if not.
 
     The records inside are not read: `summarize` does that.
     """
@@ -131,7 +131,7 @@ def verify(buffer: Buffer, batch: Batch) -> None:
 
 
 def region_of(buffer: Buffer, batch: Batch, limit: int = STORED_LIMIT) -> Region:
-    """Return the region of a batch's records, decompressed if necessary to at most `limit` bytes.
+    """Returns the region of a batch's records, decompressed if necessary to at most `limit` bytes.
 
     Raises InvalidRecord, CorruptMessage or UnsupportedCompressionType for what cannot be read.
     """
@@ -151,7 +151,7 @@ def region_of(buffer: Buffer, batch: Batch, limit: int = STORED_LIMIT) -> Region
 
 
 def stored_region(buffer: Buffer, batch: Batch) -> Region:
-    """Return the region as `region_of` does, for a stored batch: every fault is CorruptMessage."""
+    """Returns the region as `region_of` does, for a stored batch: every fault is CorruptMessage."""
     try:
         return region_of(buffer, batch)
     except (InvalidRecord, UnsupportedCompressionType) as error:
@@ -159,12 +159,12 @@ def stored_region(buffer: Buffer, batch: Batch) -> Region:
 
 
 def _corrupt(batch: Batch, error: InvalidRecord | UnsupportedCompressionType) -> CorruptMessage:
-    """Turn an error found inside a stored batch into CorruptMessage."""
+    """Turns an error found inside a stored batch into CorruptMessage."""
     return CorruptMessage(f"the batch at byte {batch.position} is broken: {error.message}")
 
 
 def records(buffer: Buffer, batch: Batch | None = None) -> Iterator[Record]:
-    """Yield the records of one batch, or of every whole batch in `buffer`, with control records.
+    """Yields the records of one batch, or of every whole batch in `buffer`, with control records.
 
     Raises CorruptMessage at a broken batch, after the records before the fault. This is slow,
     because it builds an object for each record.
@@ -177,7 +177,7 @@ def records(buffer: Buffer, batch: Batch | None = None) -> Iterator[Record]:
 
 
 def _examine(buffer: Buffer, batch: Batch) -> Findings:
-    """Read the records of a stored batch once."""
+    """Reads the records of a stored batch once."""
     region = stored_region(buffer, batch)
     try:
         return kernels.examine(region, INT64_MIN, INT64_MAX, False)
@@ -186,7 +186,7 @@ def _examine(buffer: Buffer, batch: Batch) -> Findings:
 
 
 def summarize(buffer: Buffer, batch: Batch) -> Summary:
-    """Count the records of a batch and find its times; decompress it if necessary.
+    """Counts the records of a batch and finds its times; decompresses it if necessary.
 
     Control batches are summarized like others: the caller decides whether their times count.
     Offsets of a format-2 batch are those of its header, because compaction may have removed
@@ -206,7 +206,7 @@ def summarize(buffer: Buffer, batch: Batch) -> Summary:
 def find_time(
     buffer: Buffer, batch: Batch, timestamp: int, min_offset: int = 0
 ) -> OffsetAndTimestamp | None:
-    """Return (offset, time) of the first data record at or after `timestamp`, or None.
+    """Returns (offset, time) of the first data record at or after `timestamp`, or None.
 
     Records below `min_offset` and records without a time are skipped. A control batch has no data
     records. Raises CorruptMessage if the batch is broken before the record that is found.
@@ -237,7 +237,7 @@ def pack_v2_header(
     base_sequence: int,
     count: int,
 ) -> bytes:
-    """Return the 61 bytes that precede the records of a format-2 batch, CRC included."""
+    """Returns the 61 bytes that precede the records of a format-2 batch, CRC included."""
     head = bytearray(
         V2_HEADER.pack(
             base_offset,
@@ -273,7 +273,7 @@ def build(
     is_control: bool = False,
     leader_epoch: int = -1,
 ) -> bytes:
-    """Write records as one batch: format 2, a wrapper, or (formats 0/1) plain messages.
+    """Writes records as one batch: format 2, a wrapper, or (formats 0/1) plain messages.
 
     Offsets must ascend; gaps are kept. `timestamp_type` 1 (LogAppendTime) writes the append time as
     a broker does: into the header of format 2, the wrapper, or plain messages of format 1. The
@@ -311,7 +311,7 @@ def build(
 
 
 def build_plain(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytes:
-    """Write keys and values as one uncompressed format-2 batch, from offset 0 on, with one time.
+    """Writes keys and values as one uncompressed format-2 batch, from offset 0 on, with one time.
 
     The bytes are the same as those of `build`, at a third of its cost: the broker writes such a
     batch for nearly every commit of a group. Raises ValueError for no records.
@@ -358,7 +358,7 @@ def _encode_records(records: Sequence[Record]) -> bytearray:
 
 
 def _encode_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytearray:
-    """Encode the headers of a format-2 record, without their count."""
+    """Encodes the headers of a format-2 record, without their count."""
     out = bytearray()
     for name, content in headers:
         put_varint(out, len(name))
@@ -371,7 +371,7 @@ def _encode_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytearra
 def _build_messages(
     records: Sequence[Record], magic: int, compression: int, stamp: int | None, largest: int
 ) -> bytes:
-    """Write records as messages of format 0 or 1, wrapped if a codec is given."""
+    """Writes records as messages of format 0 or 1, wrapped if a codec is given."""
     relative = bool(magic and compression)
     base = records[0].offset if relative else 0
     inner_stamp = None if compression else stamp

@@ -56,7 +56,7 @@ def encode_batches(
     compression: int = Compression.NONE,
     limit: int = BATCH_LIMIT,
 ) -> Iterator[EncodedBatch]:
-    """Yield batches of at most `limit` bytes before compression; one larger record is one batch.
+    """Yields batches of at most `limit` bytes before compression; one larger record is one batch.
 
     `base_sequence` is the sequence of the first row; it needs a producer with an id. Raises
     ValueError for inconsistent columns.

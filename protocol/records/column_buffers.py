@@ -117,7 +117,7 @@ class ColumnBuffers:
     )
 
     def __init__(self) -> None:
-        """Create empty columns."""
+        """Creates empty columns."""
         self.batch_count = self.record_count = self.header_count = 0
         self.key_bytes = self.value_bytes = self.header_key_bytes = self.header_value_bytes = 0
         self.batches = bytearray()
@@ -137,7 +137,7 @@ class ColumnBuffers:
         self.header_values = bytearray()
 
     def filled(self) -> int:
-        """Return approximately how many bytes of the columns are used."""
+        """Returns approximately how many bytes of the columns are used."""
         return (
             self.batch_count * BATCH_FIELDS * _NUMBERS
             + self.record_count * 32
@@ -149,11 +149,11 @@ class ColumnBuffers:
         )
 
     def reserve_batches(self, more: int) -> None:
-        """Make room for rows of batches."""
+        """Makes room for rows of batches."""
         _grow(self.batches, (self.batch_count + more) * BATCH_FIELDS * _NUMBERS)
 
     def reserve_times(self, records: int) -> None:
-        """Make room for offsets and times of records."""
+        """Makes room for offsets and times of records."""
         _grow(self.offsets, (self.record_count + records) * _NUMBERS)
         _grow(self.timestamps, (self.record_count + records) * _NUMBERS)
 
@@ -166,7 +166,7 @@ class ColumnBuffers:
         header_key_bytes: int,
         header_value_bytes: int,
     ) -> None:
-        """Make room for whole records. Raises ValueError if the ends would exceed int32."""
+        """Makes room for whole records. Raises ValueError if the ends would exceed int32."""
         self.reserve_times(records)
         rows = self.record_count + records
         for ends in (self.key_ends, self.value_ends, self.header_ends):
@@ -185,7 +185,7 @@ class ColumnBuffers:
 
 
 def _grow(buffer: bytearray, size: int) -> None:
-    """Extend a buffer with zeros to at least `size` bytes."""
+    """Extends a buffer with zeros to at least `size` bytes."""
     if len(buffer) < size:
         buffer += bytes(max(size + size // 2, _LEAST) - len(buffer))
 

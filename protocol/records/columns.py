@@ -44,7 +44,7 @@ __all__ = [
 def append_set(
     data: Buffer, out: ColumnBuffers, wanted: Wanted, start: int = 0, end: int | None = None
 ) -> tuple[int, int]:
-    """Append the wanted records of the batches in data[start:end]; return where and why it stopped.
+    """Appends the wanted records of data[start:end]; returns where and why it stopped.
 
     Returns the position of the first batch that was not read, and MORE, FULL or PAST. Raises
     BrokenBatch for a batch that cannot be read: the rows of the batches before it are appended,
@@ -54,7 +54,7 @@ def append_set(
 
 
 def _unpack(data: Buffer, batch: Batch) -> Region:
-    """Return the region of a compressed batch's records, decompressed."""
+    """Returns the region of a compressed batch's records, decompressed."""
     try:
         return region_of(data, batch)
     except BrokerError as error:

@@ -69,7 +69,7 @@ _zstd = _Zstd()
 
 
 def produce_limit(max_message_bytes: int) -> int:
-    """Return the limit in bytes for a decompressed produced batch: 100 times the largest batch.
+    """Returns the limit in bytes for a decompressed produced batch: 100 times the largest batch.
 
     The limit is at least 64 MiB, so that a small `max_message_bytes` does not forbid text that
     compresses well. It is at most STORED_LIMIT, so that every accepted batch can be read again.
@@ -78,7 +78,7 @@ def produce_limit(max_message_bytes: int) -> int:
 
 
 def decompress(codec: int, data: Buffer, magic: int, limit: int = STORED_LIMIT) -> Buffer:
-    """Decompress the records of a batch of format `magic`; `codec` NONE returns `data` itself.
+    """Decompresses the records of a batch of format `magic`; `codec` NONE returns `data` itself.
 
     Raises CorruptMessage for data that is not of that codec or is truncated, and UnpackedTooLarge
     for data that exceeds `limit` bytes when decompressed. Raises UnsupportedCompressionType for a
@@ -97,7 +97,7 @@ def decompress(codec: int, data: Buffer, magic: int, limit: int = STORED_LIMIT) 
 
 
 def compress(codec: int, data: Buffer, magic: int) -> bytes:
-    """Compress the records of a batch of format `magic`, as Kafka's Java code does.
+    """Compresses the records of a batch of format `magic`, as Kafka's Java code does.
 
     Raises UnsupportedCompressionType for an unknown number, and for zstd in formats 0 and 1.
     """
@@ -115,7 +115,7 @@ def compress(codec: int, data: Buffer, magic: int) -> bytes:
 
 
 def _too_large(limit: int) -> UnpackedTooLarge:
-    """Build the error for an output that exceeds its limit."""
+    """Builds the error for an output that exceeds its limit."""
     return UnpackedTooLarge(f"a compressed batch unpacks to more than {limit} bytes")
 
 
@@ -123,14 +123,14 @@ def _too_large(limit: int) -> UnpackedTooLarge:
 
 
 def _gzip(data: Buffer, level: int) -> bytes:
-    """Write one gzip member with the header bytes that the JDK writes."""
+    """Writes one gzip member with the header bytes that the JDK writes."""
     deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data) + deflate.flush()
     return _GZIP_HEAD + body + _GZIP_TAIL.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
 def _gunzip(data: Buffer, _magic: int, limit: int) -> Buffer:
-    """Read one gzip member, or several in a row."""
+    """Reads one gzip member, or several in a row."""
     member = zlib.decompressobj(wbits=31)
     first = member.decompress(data, limit + 1)
     if member.eof and not member.unused_data and len(first) <= limit:
@@ -143,7 +143,7 @@ def _gunzip(data: Buffer, _magic: int, limit: int) -> Buffer:
 
 
 def _gunzip_members(first: bytes, rest: bytes, limit: int) -> bytes:
-    """Read the members after the first in small chunks, because each copies its unused input."""
+    """Reads the members after the first in small chunks, because each copies its unused input."""
     parts, total, position = [first], len(first), 0
     while position < len(rest):
         member = zlib.decompressobj(wbits=31)
@@ -166,7 +166,7 @@ def _gunzip_members(first: bytes, rest: bytes, limit: int) -> bytes:
 
 
 def _xerial(data: Buffer) -> bytes:
-    """Write xerial's framing with its default block of 32 KB."""
+    """Writes xerial's framing with its default block of 32 KB."""
     view = memoryview(data)
     parts: list[Buffer] = [_XERIAL_HEAD]
     for start in range(0, len(view), _XERIAL_BLOCK):
@@ -176,7 +176,7 @@ def _xerial(data: Buffer) -> bytes:
 
 
 def _snappy_block(block: Buffer, limit: int) -> bytearray:
-    """Read one raw snappy block."""
+    """Reads one raw snappy block."""
     size = cramjam.snappy.decompress_raw_len(block)
     if size > limit:
         raise _too_large(limit)
@@ -192,7 +192,7 @@ def _snappy_block(block: Buffer, limit: int) -> bytearray:
 
 
 def _unsnappy(data: Buffer, _magic: int, limit: int) -> Buffer:
-    """Read xerial's framing or one raw block; the first bytes tell which."""
+    """Reads xerial's framing or one raw block; the first bytes tell which."""
     if bytes(data[:8]) != _XERIAL_MAGIC:
         return _snappy_block(data, limit)
     view = memoryview(data)
@@ -214,7 +214,7 @@ def _unsnappy(data: Buffer, _magic: int, limit: int) -> Buffer:
 
 
 def _lz4_frame(data: Buffer, magic: int) -> bytes:
-    """Write an lz4 frame of independent 64 KB blocks."""
+    """Writes an lz4 frame of independent 64 KB blocks."""
     view = memoryview(data)
     parts: list[Buffer] = [_LZ4_HEAD if magic else _LZ4_HEAD_V0]
     for start in range(0, len(view), _LZ4_BLOCK):
@@ -229,7 +229,7 @@ def _lz4_frame(data: Buffer, magic: int) -> bytes:
 
 
 def _unlz4(data: Buffer, magic: int, limit: int) -> Buffer:
-    """Read one lz4 frame that fills `data`."""
+    """Reads one lz4 frame that fills `data`."""
     if len(data) < 7:
         raise CorruptMessage("the lz4 data of a batch is cut short")
     if data[4] & 0x08:
@@ -254,7 +254,7 @@ def _unlz4(data: Buffer, magic: int, limit: int) -> Buffer:
 
 
 def _with_true_checksum(frame: Buffer) -> Buffer:
-    """Return the frame with the right header checksum, whatever it was (format 0, KIP-57)."""
+    """Returns the frame with the right header checksum, whatever it was (format 0, KIP-57)."""
     end = 14 if frame[4] & 0x08 else 6
     checksum = (_xxh32(bytes(frame[4:end])) >> 8) & 0xFF
     if len(frame) <= end or frame[end] == checksum:
@@ -265,7 +265,7 @@ def _with_true_checksum(frame: Buffer) -> Buffer:
 
 
 def _xxh32(data: bytes) -> int:
-    """Return xxHash-32 (seed 0) of fewer than 16 bytes, which is enough for an lz4 frame header."""
+    """Returns xxHash-32 (seed 0) of less than 16 bytes, enough for an lz4 frame header."""
     mask = 0xFFFFFFFF
     value = (374761393 + len(data)) & mask
     position = 0
@@ -287,7 +287,7 @@ def _xxh32(data: bytes) -> int:
 
 
 def _unzstd(data: Buffer, _magic: int, limit: int) -> Buffer:
-    """Read zstd frames; the size that they claim is checked against the limit, not trusted."""
+    """Reads zstd frames; the size that they claim is checked against the limit, not trusted."""
     if bytes(data[:4]) != _ZSTD_MAGIC:
         raise CorruptMessage("the zstd data of a batch does not begin with a frame")
     claimed = zstandard.frame_content_size(data)

@@ -52,11 +52,11 @@ class Converted(NamedTuple):
 
 
 def _go_on() -> None:
-    """Let a conversion continue that cannot be cancelled."""
+    """Lets a conversion continue that cannot be cancelled."""
 
 
 def _joined(buffers: Sequence[Buffer]) -> Buffer:
-    """Return one buffer of all the buffers, because a batch may span two."""
+    """Returns one buffer of all the buffers, because a batch may span two."""
     return buffers[0] if len(buffers) == 1 else b"".join(buffers)
 
 
@@ -67,7 +67,7 @@ def down_convert(
     fetch_offset: int,
     check: Callable[[], None] = _go_on,
 ) -> Converted:
-    """Convert stored batches so that none has a newer format than `target_magic` (0 or 1).
+    """Converts stored batches so that none has a newer format than `target_magic` (0 or 1).
 
     A partial batch at the end is dropped. `check` is called before each step of converting a batch;
     an exception that it raises ends the conversion. Raises CorruptMessage for a broken batch.
@@ -90,7 +90,7 @@ def down_convert(
 def _down_convert_batch(
     stored: Buffer, batch: Batch, target_magic: int, fetch_offset: int, check: Callable[[], None]
 ) -> tuple[bytes, int]:
-    """Write one batch as messages, or as one wrapper if compressed; return (bytes, records)."""
+    """Writes one batch as messages, or as one wrapper if compressed; returns (bytes, records)."""
     codec = batch.attributes & CODEC_MASK
     region = stored_region(stored, batch)
     relative = target_magic == 1 and codec != Compression.NONE
@@ -123,7 +123,7 @@ def _down_convert_batch(
 
 
 def transcode_zstd(buffers: Sequence[Buffer], check: Callable[[], None] = _go_on) -> bytes:
-    """Return the whole batches, with gzip in place of zstd.
+    """Returns the whole batches, with gzip in place of zstd.
 
     Only the codec, the size and the CRC of a batch change. A partial batch at the end is dropped.
     `check` is called before each batch is decompressed and before it is compressed; an exception

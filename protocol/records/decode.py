@@ -53,13 +53,13 @@ Raw = tuple[int, int, Buffer | None, Buffer | None, tuple[int, int], bool]
 
 
 def check_span(data: Buffer, start: int, end: int) -> None:
-    """Raise ValueError for a span outside the buffer, which is a caller's mistake."""
+    """Raises ValueError for a span outside the buffer, which is a caller's mistake."""
     if not 0 <= start <= end <= len(data):
         raise ValueError(f"{start}..{end} is not within {len(data)} bytes")
 
 
 def _varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read a zig-zag varint of at most 32 bits; returns (value, position after)."""
+    """Reads a zig-zag varint of at most 32 bits; returns (value, position after)."""
     value = shift = 0
     while True:
         if position >= end:
@@ -76,7 +76,7 @@ def _varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def _varlong(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read a zig-zag varint of at most 64 bits; returns (value, position after)."""
+    """Reads a zig-zag varint of at most 64 bits; returns (value, position after)."""
     value = shift = 0
     while True:
         if position >= end:
@@ -93,7 +93,7 @@ def _varlong(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def bytes_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, int]:
-    """Read a varint length (-1: null) and that many bytes; returns (field, position after)."""
+    """Reads a varint length (-1: null) and that many bytes; returns (field, position after)."""
     length, position = _varint(data, position, end)
     if length < 0:
         if length == -1:
@@ -105,7 +105,7 @@ def bytes_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, i
 
 
 def _raw_v2(data: Buffer, start: int, end: int, count: int, base_timestamp: int) -> Iterator[Raw]:
-    """Yield the records of a format-2 batch; exactly `count` must fill data[start:end]."""
+    """Yields the records of a format-2 batch; exactly `count` must fill data[start:end]."""
     if count < 0:
         raise InvalidRecord(COUNT_NEGATIVE)
     position = start
@@ -136,7 +136,7 @@ def _raw_v2(data: Buffer, start: int, end: int, count: int, base_timestamp: int)
 
 
 def _message_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None, int]:
-    """Read an int32 length (-1: null) and that many bytes; returns (field, position after)."""
+    """Reads an int32 length (-1: null) and that many bytes; returns (field, position after)."""
     if end - position < 4:
         raise InvalidRecord(MESSAGE_CUT)
     (length,) = _INT32.unpack_from(data, position)
@@ -153,7 +153,7 @@ def _message_field(data: Buffer, position: int, end: int) -> tuple[Buffer | None
 def _raw_messages(
     data: Buffer, start: int, end: int, magic: int, *, check_crc: bool
 ) -> Iterator[Raw]:
-    """Yield the messages of format `magic` that must fill data[start:end]."""
+    """Yields the messages of format `magic` that must fill data[start:end]."""
     position = start
     while position < end:
         if end - position < PREFIX_SIZE:
@@ -182,7 +182,7 @@ def _raw_messages(
 
 
 def raw_records(region: Region, *, check_crc: bool = False) -> Iterator[Raw]:
-    """Yield the records of a region of any format, with the offsets that are written there."""
+    """Yields the records of a region of any format, with the offsets that are written there."""
     data, start, end, magic, count, _, base_timestamp, _ = region
     check_span(data, start, end)
     if magic == 2:
@@ -191,7 +191,7 @@ def raw_records(region: Region, *, check_crc: bool = False) -> Iterator[Raw]:
 
 
 def times_of(region: Region) -> Iterator[tuple[int, int]]:
-    """Yield (written offset, time) of a region's records; other fields of format 2 are skipped."""
+    """Yields (written offset, time) of a region's records; other fields of format 2 are skipped."""
     data, start, end, magic, count, _, base_timestamp, _ = region
     if magic < 2:
         yield from ((raw[0], raw[1]) for raw in raw_records(region))
@@ -214,7 +214,7 @@ def times_of(region: Region) -> Iterator[tuple[int, int]]:
 
 
 def walk(region: Region) -> Iterator[Record]:
-    """Yield the records of a region as `Record`s, slowly. Raises InvalidRecord at a broken one."""
+    """Yields the records of a region as `Record`s, slowly. Raises InvalidRecord at a broken one."""
     data, base_offset, stamp = region.data, region.base_offset, region.stamp
     for offset, timestamp, key, value, (headers_start, stop), _ in raw_records(region):
         yield Record(
@@ -227,7 +227,7 @@ def walk(region: Region) -> Iterator[Record]:
 
 
 def headers_of(data: Buffer, position: int, stop: int) -> list[tuple[bytes, bytes | None]]:
-    """Read the well-formed headers in data[position:stop]."""
+    """Reads the well-formed headers in data[position:stop]."""
     headers = []
     while position < stop:
         name, position = bytes_field(data, position, stop)

@@ -20,7 +20,7 @@ _CRC = Struct(">I")
 
 
 def put_varint(out: bytearray, value: int) -> None:
-    """Append `value` (an int64, taken modulo 2**64) as a zig-zag varint."""
+    """Appends `value` (an int64, taken modulo 2**64) as a zig-zag varint."""
     if -64 <= value < 64:  # nearly all values
         out.append((value << 1) ^ (value >> 63))
         return
@@ -33,7 +33,7 @@ def put_varint(out: bytearray, value: int) -> None:
 
 
 def _put_field(out: bytearray, field: Buffer | None) -> None:
-    """Append a varint length (-1: null) and the bytes."""
+    """Appends a varint length (-1: null) and the bytes."""
     if field is None:
         out.append(1)
     else:
@@ -50,7 +50,7 @@ def put_record(
     header_count: int = 0,
     headers: Buffer = b"",
 ) -> None:
-    """Append one format-2 record; `headers` are `header_count` encoded headers."""
+    """Appends one format-2 record; `headers` are `header_count` encoded headers."""
     body = bytearray(1)
     put_varint(body, timestamp_delta)
     put_varint(body, offset_delta)
@@ -71,7 +71,7 @@ def put_message(
     key: Buffer | None,
     value: Buffer | None,
 ) -> None:
-    """Append one message of format 0 or 1, CRC included."""
+    """Appends one message of format 0 or 1, CRC included."""
     start = len(out)
     size = MESSAGE_OVERHEAD[magic] + len(key or b"") + len(value or b"")
     if magic:

@@ -76,7 +76,7 @@ TOO_LARGE = "the records would be too large in the format they are converted to"
 
 
 def int64(value: int) -> int:
-    """Return `value` wrapped to a signed 64-bit integer, as it would be in Java or C."""
+    """Returns `value` wrapped to a signed 64-bit integer, as it would be in Java or C."""
     return ((value + 2**63) & 0xFFFFFFFFFFFFFFFF) - 2**63
 
 

@@ -37,7 +37,7 @@ _TAIL = Struct(">ii")  # the length of the key (-1, no key) and the length of th
 
 
 def wrapped(buffer: Buffer, batch: Batch, limit: int) -> Buffer:
-    """Decompress the message set inside a compressed wrapper.
+    """Decompresses the message set inside a compressed wrapper.
 
     Raises InvalidRecord for a wrapper whose lengths do not fill it, for an empty one, and for zstd,
     which formats 0 and 1 do not have. Raises CorruptMessage for what cannot be decompressed.
@@ -62,7 +62,7 @@ def wrapped(buffer: Buffer, batch: Batch, limit: int) -> Buffer:
 
 
 def wrapped_region(buffer: Buffer, batch: Batch, limit: int) -> Region:
-    """Decompress a wrapper; return the region of its messages with the base of their offsets.
+    """Decompresses a wrapper; returns the region of its messages with the base of their offsets.
 
     Raises as `wrapped` does, and InvalidRecord if format-1 offsets inside exceed that of the
     wrapper. The wrapper's offset may be 0, because some producers write that.
@@ -77,14 +77,14 @@ def wrapped_region(buffer: Buffer, batch: Batch, limit: int) -> Region:
 
 
 def last_inner_offset(inner: Buffer) -> int:
-    """Return the offset that the last message of a decompressed format-1 set carries."""
+    """Returns the offset that the last message of a decompressed format-1 set carries."""
     region = Region(inner, 0, len(inner), 1, -1, 0, NO_TIMESTAMP, None)
     found = kernels.examine(region, INT64_MIN, INT64_MAX, False)
     return found.last_offset
 
 
 def base_of_inner(wrapper_offset: int, last_inner: int) -> int:
-    """Return the offset to which the relative offsets in a format-1 wrapper are added.
+    """Returns the offset to which the relative offsets in a format-1 wrapper are added.
 
     Raises InvalidRecord, as Kafka does, if the wrapper's offset is below that of a message inside
     it and is not 0.
@@ -101,7 +101,7 @@ def base_of_inner(wrapper_offset: int, last_inner: int) -> int:
 def write_wrapper(
     messages: Buffer, magic: int, codec: int, last_offset: int, timestamp: int, stamped: bool
 ) -> bytes:
-    """Compress an encoded message set and wrap it in one message of the same format.
+    """Compresses an encoded message set and wraps it in one message of the same format.
 
     `stamped` sets the LogAppendTime bit (format 1 only); `timestamp` is ignored by format 0.
     """
@@ -114,7 +114,7 @@ def write_wrapper(
 
 
 def wrapper_head(buffer: Buffer, batch: Batch, last_offset: int, stamp: int, bit: int) -> bytes:
-    """Return the bytes of a wrapper up to its key, with another offset, time and type bit.
+    """Returns the bytes of a wrapper up to its key, with another offset, time and type bit.
 
     Nothing is compressed again. The CRC is computed again if the bytes that it covers change, which
     cannot happen in format 0: it has neither a time nor the bit.

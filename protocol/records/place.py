@@ -47,7 +47,7 @@ _V2_CRC = Struct(">I")
 
 
 def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
-    """Keep a format-2 batch; a new CRC is made only if the bit or the largest time changes."""
+    """Keeps a format-2 batch; a new CRC is made only if the bit or the largest time changes."""
     attributes, highest = batch.attributes, _highest_v2(plan, found)
     if plan.log_append_time:
         attributes |= LOG_APPEND_TIME_BIT
@@ -69,7 +69,7 @@ def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> P
 
 
 def _highest_v2(plan: Plan, found: Findings) -> int:
-    """Return the largest time that the header of a format-2 batch states."""
+    """Returns the largest time that the header of a format-2 batch states."""
     if plan.log_append_time:
         return plan.append_time_ms
     return NO_TIMESTAMP if found.largest is None else found.largest
@@ -78,7 +78,7 @@ def _highest_v2(plan: Plan, found: Findings) -> int:
 def _describe_v2(
     size: int, attributes: int, batch: Batch, plan: Plan, found: Findings
 ) -> PreparedBatch:
-    """Describe a format-2 batch with these attributes; it keeps the fields of its producer."""
+    """Describes a format-2 batch with these attributes; it keeps the fields of its producer."""
     largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
     if plan.log_append_time:
         largest = first = plan.append_time_ms
@@ -103,7 +103,7 @@ def _describe_v2(
 
 
 def _wrapper_batch(size: int, last: int, plan: Plan, found: Findings) -> PreparedBatch:
-    """Describe a compressed message of format 0/1 that ends at offset `last`."""
+    """Describes a compressed message of format 0/1 that ends at offset `last`."""
     largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
     if not plan.magic:
         largest = first = None
@@ -130,7 +130,7 @@ def _wrapper_batch(size: int, last: int, plan: Plan, found: Findings) -> Prepare
 
 
 def in_place_wrapper(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
-    """Keep a compressed format-1 message: only its offset, time and bit are new."""
+    """Keeps a compressed format-1 message: only its offset, time and bit are new."""
     last = plan.first_offset + found.count - 1
     bit, stamp = 0, NO_TIMESTAMP if found.largest is None else found.largest
     if plan.log_append_time:
@@ -158,7 +158,7 @@ def _plain_messages(
     *,
     converted: bool,
 ) -> Prepared:
-    """Describe plain messages that are already numbered; each is a batch of its own."""
+    """Describes plain messages that are already numbered; each is a batch of its own."""
     prepared = kernels.describe_messages(batches, plan)
     last = plan.first_offset + count - 1
     return Prepared([data], len(data), prepared, plan.first_offset, last, count, converted)
@@ -168,7 +168,7 @@ def _plain_messages(
 
 
 def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: int) -> Prepared:
-    """Encode the set in the topic's format and codec: one batch, one wrapper, or messages."""
+    """Encodes the set in the topic's format and codec: one batch, one wrapper, or messages."""
     stamp = plan.append_time_ms if plan.log_append_time and plan.magic == 1 else None
     # Inside a wrapper the producer's times remain, as KIP-32 keeps them when nothing is rebuilt.
     inner_stamp = None if target else stamp
@@ -213,7 +213,7 @@ def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: i
 def _rebuilt_v2(
     payload: bytes, base_timestamp: int, batch: Batch, plan: Plan, found: Findings, target: int
 ) -> Prepared:
-    """Put a format-2 header before encoded records; it keeps the producer's fields."""
+    """Puts a format-2 header before encoded records; it keeps the producer's fields."""
     attributes = target
     if batch.magic == 2:
         attributes |= batch.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)
@@ -241,7 +241,7 @@ def _rebuilt_v2(
 
 
 def _check_size(size: int, plan: Plan) -> None:
-    """Raise an error if conversion made the set larger than the topic allows."""
+    """Raises an error if conversion made the set larger than the topic allows."""
     if size > plan.max_message_bytes:
         raise MessageTooLarge(
             f"the batch is {size} bytes in the topic's format, which exceeds"

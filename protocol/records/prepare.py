@@ -72,7 +72,7 @@ MOST_RECORD_ERRORS = 10_000
 
 
 def inspect(records: Buffer, *, produce_version: int, max_message_bytes: int) -> Produced:
-    """Check the headers and CRCs of the batches of a produced record set, as Kafka does.
+    """Checks the headers and CRCs of the batches of a produced record set, as Kafka does.
 
     Raises InvalidRecord (Produce v3+ takes exactly one batch, of format 2, beginning at offset 0),
     UnsupportedCompressionType (zstd before v7), MessageTooLarge, CorruptMessage. Before v3, any
@@ -106,7 +106,7 @@ def inspect(records: Buffer, *, produce_version: int, max_message_bytes: int) ->
 
 
 def _check_zstd(codec: int, magic: int, produce_version: int) -> None:
-    """Refuse zstd in versions that do not have it, and numbers that are not a codec."""
+    """Refuses zstd in versions that do not have it, and numbers that are not a codec."""
     if codec != Compression.ZSTD:
         raise InvalidRecord(f"{codec} is not the number of a codec")
     if produce_version < 7 or magic < 2:
@@ -119,7 +119,7 @@ def _check_zstd(codec: int, magic: int, produce_version: int) -> None:
 
 
 def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
-    """Validate a set that passed `inspect` and return the bytes to write.
+    """Validates a set that passed `inspect` and returns the bytes to write.
 
     Raises InvalidTimestamp (outside the window, or the LogAppendTime bit set; `record_errors` names
     each refused record with its value and the window), InvalidRecord (counts, control batch from a
@@ -174,14 +174,14 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
 
 
 def _window(plan: Plan) -> tuple[int, int]:
-    """Return the bounds of the times: only CreateTime has bounds, and format 0 has no times."""
+    """Returns the bounds of the times: only CreateTime has bounds, and format 0 has no times."""
     if plan.log_append_time or not plan.magic:
         return INT64_MIN, INT64_MAX
     return plan.min_timestamp, plan.max_timestamp
 
 
 def _open(records: Buffer, produced: Produced, plan: Plan) -> Region:
-    """Return the region of a produced set's records, decompressed if necessary."""
+    """Returns the region of a produced set's records, decompressed if necessary."""
     first = produced.batches[0]
     source = first.attributes & CODEC_MASK
     start, end = first.position, first.position + first.size
@@ -198,7 +198,7 @@ def _open(records: Buffer, produced: Produced, plan: Plan) -> Region:
 
 
 def _check_set(batches: Sequence[Batch]) -> None:
-    """Refuse sets of several batches unless they are plain messages of one format."""
+    """Refuses sets of several batches unless they are plain messages of one format."""
     magic = batches[0].magic
     if any(batch.magic != magic for batch in batches):
         raise InvalidRecord("a record set mixes message formats")
@@ -207,7 +207,7 @@ def _check_set(batches: Sequence[Batch]) -> None:
 
 
 def _check_v2(batch: Batch, plan: Plan) -> None:
-    """Refuse a format-2 header that is inconsistent or that clients must not send."""
+    """Refuses a format-2 header that is inconsistent or that clients must not send."""
     if batch.count <= 0 or batch.last_offset - batch.base_offset + 1 != batch.count:
         raise InvalidRecord(
             f"a batch declares {batch.count} records and"
@@ -229,7 +229,7 @@ def _check_v2(batch: Batch, plan: Plan) -> None:
 
 
 def _target_codec(batch: Batch, plan: Plan) -> int:
-    """Return the codec to write with: the topic's, else the producer's."""
+    """Returns the codec to write with: the topic's, else the producer's."""
     source = batch.attributes & CODEC_MASK
     target = source if plan.compression is None else plan.compression
     if batch.is_control and not source:  # a marker remains readable without decompression
@@ -243,7 +243,7 @@ def _target_codec(batch: Batch, plan: Plan) -> int:
 
 
 def _check_bit(batches: Sequence[Batch], count: int) -> None:
-    """Raise InvalidTimestamp where a producer set the LogAppendTime bit."""
+    """Raises InvalidTimestamp where a producer set the LogAppendTime bit."""
     if len(batches) == 1:
         guilty: Sequence[int] = range(count) if batches[0].is_log_append_time else ()
     else:
@@ -256,7 +256,7 @@ def _check_bit(batches: Sequence[Batch], count: int) -> None:
 
 
 def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | InvalidRecord:
-    """Name the refused records; a time outside the window has priority over other errors."""
+    """Names the refused records; a time outside the window has priority over other errors."""
     low, high = _window(plan)
     window = f"[{low if low > INT64_MIN else '...'}, {high if high < INT64_MAX else '...'}]"
     named, outside, keyless = kernels.offenders(

@@ -36,7 +36,7 @@ ABORT, COMMIT = 0, 1  # the types of transaction markers
 
 
 def note(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> int | None:
-    """Add the keys of a batch to the map; return the offset of the first record without room.
+    """Adds the keys of a batch to the map; returns the offset of the first record without room.
 
     Raises CorruptMessage.
     """
@@ -48,7 +48,7 @@ def note(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> int | N
 
 
 def weigh(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
-    """Let the records of an earlier batch win by their time. Raises CorruptMessage."""
+    """Lets the records of an earlier batch win by their time. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
         keys.weigh(region, min_offset)
@@ -59,7 +59,7 @@ def weigh(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
 def sift(
     keys: KeyMap, buffer: Buffer, batch: Batch, latest_offset: int, *, keep_tombstones: bool
 ) -> tuple[Region, Sifted]:
-    """Tell which records of a batch remain. Raises CorruptMessage."""
+    """Tells which records of a batch remain. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
         return region, keys.sift(region, latest_offset, keep_tombstones)
@@ -68,12 +68,12 @@ def sift(
 
 
 def look_at_all(buffer: Buffer, batch: Batch) -> tuple[Region, Sifted]:
-    """Return the region and facts of a batch whose records all remain. Raises CorruptMessage."""
+    """Returns the region and facts of a batch whose records all remain. Raises CorruptMessage."""
     return sift(kernels.KeyMap(0, False), buffer, batch, -_EVERYTHING, keep_tombstones=True)
 
 
 def marker_of(buffer: Buffer, batch: Batch) -> int | None:
-    """Return the type of the marker in a control batch; None for any other content."""
+    """Returns the type of the marker in a control batch; None for any other content."""
     for record in records(buffer, batch):
         if record.key is not None and len(record.key) >= _MARKER_KEY_SIZE:
             return int.from_bytes(record.key[2:4], "big", signed=True)
@@ -81,7 +81,7 @@ def marker_of(buffer: Buffer, batch: Batch) -> int | None:
 
 
 def written(batch: Batch, region: Region, sifted: Sifted, delete_horizon_ms: int | None) -> bytes:
-    """Write a batch with its remaining records, and its delete horizon, given or present.
+    """Writes a batch with its remaining records, and its delete horizon, given or present.
 
     Raises CorruptMessage. Raises AssertionError for a delete horizon in a format before 2.
     """
@@ -127,7 +127,7 @@ def written(batch: Batch, region: Region, sifted: Sifted, delete_horizon_ms: int
 
 
 def emptied(batch: Batch) -> bytes:
-    """Write a format-2 batch without its records, so that its offsets and producer stay known.
+    """Writes a format-2 batch without its records, so that its offsets and producer stay known.
 
     Its largest time remains in the header, as in Kafka. No record has that time, so readers must
     not use it.

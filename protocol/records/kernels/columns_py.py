@@ -49,7 +49,7 @@ def append_set(
     wanted: Wanted,
     unpack: Callable[[Buffer, Batch], Region],
 ) -> tuple[int, int]:
-    """Append the wanted records of the batches in data[start:end]; see `columns.append_set`."""
+    """Appends the wanted records of the batches in data[start:end]; see `columns.append_set`."""
     check_span(data, start, end)
     position = start
     while True:
@@ -89,7 +89,7 @@ def _append_batch(
     wanted: Wanted,
     unpack: Callable[[Buffer, Batch], Region],
 ) -> None:
-    """Append the row and the records of one batch, if they are wanted."""
+    """Appends the row and the records of one batch, if they are wanted."""
     if wanted.timed and _is_outside(batch, wanted.low_time, wanted.high_time):
         return
     if wanted.depth != HEADERS and batch.magic == 2 and _is_left_out(batch, wanted):
@@ -111,7 +111,7 @@ def _append_batch(
 
 
 def _is_outside(batch: Batch, low: int, high: int) -> bool:
-    """Tell whether the header proves that no record has a time from `low` to `high`."""
+    """Returns whether the header proves that no record has a time from `low` to `high`."""
     if batch.magic == 0:
         return True
     time = batch.max_timestamp
@@ -123,7 +123,7 @@ def _is_outside(batch: Batch, low: int, high: int) -> bool:
 
 
 def _is_left_out(batch: Batch, wanted: Wanted) -> bool:
-    """Tell whether a batch is a control batch or belongs to an aborted transaction."""
+    """Returns whether a batch is a control batch or belongs to an aborted transaction."""
     if batch.attributes & CONTROL_BIT:
         return True
     if not batch.attributes & TRANSACTIONAL_BIT:
@@ -133,7 +133,7 @@ def _is_left_out(batch: Batch, wanted: Wanted) -> bool:
 
 
 def _check(data: Buffer, batch: Batch, offset: int, *, verify: bool) -> None:
-    """Raise BrokenBatch if the CRC is wrong or the header is inconsistent."""
+    """Raises BrokenBatch if the CRC is wrong or the header is inconsistent."""
     position = batch.position
     if verify:
         view = memoryview(data)
@@ -240,7 +240,7 @@ def _put(
     row: int,
     field: Buffer | None,
 ) -> int:
-    """Write one field of a row; return how much of `data` is then used."""
+    """Writes one field of a row; returns how much of `data` is then used."""
     if field is not None:
         data[used : used + len(field)] = field
         used += len(field)

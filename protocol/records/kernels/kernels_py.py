@@ -62,7 +62,7 @@ _CRC = Struct(">I")
 
 
 def scan(data: Buffer, start: int, end: int) -> list[Batch]:
-    """List the whole batches in data[start:end] from their headers alone.
+    """Lists the whole batches in data[start:end] from their headers alone.
 
     Stops before a trailing partial batch. Raises CorruptMessage for an impossible size or magic.
     """
@@ -70,7 +70,7 @@ def scan(data: Buffer, start: int, end: int) -> list[Batch]:
 
 
 def find_offset(data: Buffer, offset: int, start: int, end: int) -> int:
-    """Return the position of the first whole batch in data[start:end] that reaches `offset`.
+    """Returns the position of the first whole batch in data[start:end] that reaches `offset`.
 
     That is the first whose last offset is `offset` or more. If there is none, returns the end of
     the whole batches. Raises CorruptMessage as `scan` does.
@@ -86,7 +86,7 @@ def find_offset(data: Buffer, offset: int, start: int, end: int) -> int:
 
 
 def find_last(data: Buffer, start: int, end: int) -> int:
-    """Return the position of the last whole batch in data[start:end], or -1 if there is none.
+    """Returns the position of the last whole batch in data[start:end], or -1 if there is none.
 
     Raises CorruptMessage as `scan` does.
     """
@@ -95,7 +95,7 @@ def find_last(data: Buffer, start: int, end: int) -> int:
 
 
 def checksum_ok(data: Buffer, position: int, size: int, magic: int) -> bool:
-    """Tell whether the batch of `size` bytes at `position` has the CRC that it carries.
+    """Returns whether the batch of `size` bytes at `position` has the CRC that it carries.
 
     Formats 0 and 1 have a CRC-32 over the magic and all that follows. Format 2 has a CRC-32C over
     the attributes and all that follows. `size` must be at least the smallest of the format (`scan`
@@ -112,7 +112,7 @@ def checksum_ok(data: Buffer, position: int, size: int, magic: int) -> bool:
 
 
 def first_damaged(data: Buffer, batches: list[Batch]) -> int | None:
-    """Return the position of the first scanned batch that fails its CRC, or None."""
+    """Returns the position of the first scanned batch that fails its CRC, or None."""
     for batch in batches:
         if not checksum_ok(data, batch[0], batch[1], batch[4]):
             return batch[0]
@@ -123,7 +123,7 @@ def first_damaged(data: Buffer, batches: list[Batch]) -> int | None:
 
 
 def examine(region: Region, minimum: int, maximum: int, check_crc: bool) -> Findings:
-    """Read every record once: count, offsets, times, and what the flags of `layout` name.
+    """Reads every record once: count, offsets, times, and what the flags of `layout` name.
 
     A time that is not -1 and not within minimum..maximum (inclusive) sets OUTSIDE. With `check_crc`
     the CRC of every format-0/1 message is checked too. Raises InvalidRecord for inconsistent
@@ -164,7 +164,7 @@ def examine(region: Region, minimum: int, maximum: int, check_crc: bool) -> Find
 def offenders(
     region: Region, minimum: int, maximum: int, keyed: bool, most: int
 ) -> tuple[list[tuple[int, int, bool]], int, int]:
-    """Name the records that a topic must refuse, by their index from 0.
+    """Names the records that a topic must refuse, by their index from 0.
 
     Returns the first `most` of them as (index, own time, whether the time is what is wrong), the
     number of records with a real time outside minimum..maximum, and the number of the others that
@@ -187,7 +187,7 @@ def offenders(
 
 
 def find(region: Region, timestamp: int, min_offset: int) -> OffsetAndTimestamp | None:
-    """Return (offset, time) of the first record at or after a time and an offset, or None.
+    """Returns (offset, time) of the first record at or after a time and an offset, or None.
 
     A record without a time is never found. Data after the found record is not read.
     """
@@ -238,7 +238,7 @@ def rewrite(
     relative: bool,
     limit: int,
 ) -> Rewritten:
-    """Write the records of a region in another format, or the same.
+    """Writes the records of a region in another format, or the same.
 
     Records below `min_offset` are dropped. The others are numbered from `first_offset`; if it is
     None they keep their offsets. `relative` writes format-1 offsets relative to the first, as they
@@ -284,7 +284,7 @@ def rewrite(
 
 
 def describe_messages(batches: list[Batch], plan: Plan) -> list[PreparedBatch]:
-    """Describe plain messages, scanned from a set without gaps, as they will be in the log."""
+    """Describes plain messages, scanned from a set without gaps, as they will be in the log."""
     prepared = []
     position, offset = 0, plan.first_offset
     for batch in batches:
@@ -327,7 +327,7 @@ def append_set(
     wanted: Wanted,
     unpack: Callable[[Buffer, Batch], Region],
 ) -> tuple[int, int]:
-    """Append the wanted records of the batches in data[start:end]; see `columns.append_set`.
+    """Appends the wanted records of the batches in data[start:end]; see `columns.append_set`.
 
     `unpack` returns the decompressed region of a compressed batch, and raises BrokenBatch.
     """
@@ -335,7 +335,7 @@ def append_set(
 
 
 def encode_rows(columns: ColumnBuffers, start: int, end: int, limit: int) -> EncodedRows:
-    """Encode rows from `start` to before `end` as the records of one batch, with offsets from 0 on.
+    """Encodes rows from `start` to before `end` as records of one batch, offsets from 0 on.
 
     Encodes as many rows as fit into `limit` bytes, and at least one. Columns are not trusted:
     raises ValueError for ends that do not ascend within their data, and for buffers that are too
@@ -345,7 +345,7 @@ def encode_rows(columns: ColumnBuffers, start: int, end: int, limit: int) -> Enc
 
 
 def partitions_of(ends: Buffer, valid: Buffer, data: Buffer, rows: int, count: int) -> bytes:
-    """Return the partition, of `count`, to which the Java clients send each key, as native int32.
+    """Returns the partition, of `count`, to which the Java clients send each key, as native int32.
 
     The partition is -1 for a null key. Raises ValueError as `encode_rows` does.
     """

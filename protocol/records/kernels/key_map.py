@@ -54,7 +54,7 @@ class KeyMap:
         return len(self._entries)
 
     def note(self, region: Region, min_offset: int) -> int | None:
-        """Add the keyed records from an offset on; return the offset of the first without room."""
+        """Adds the keyed records from an offset on; returns the first offset without room."""
         base_offset, stamp = region.base_offset, region.stamp
         entries = self._entries
         for raw in raw_records(region):
@@ -75,7 +75,7 @@ class KeyMap:
         return None
 
     def weigh(self, region: Region, min_offset: int) -> None:
-        """Let records from before all that was added win by their time; no key is added."""
+        """Lets records from before all that was added win by their time; no key is added."""
         base_offset, stamp = region.base_offset, region.stamp
         entries = self._entries
         for raw in raw_records(region):
@@ -89,7 +89,7 @@ class KeyMap:
             entries[key] = (offset, time, False)
 
     def sift(self, region: Region, latest_offset: int, keep_tombstones: bool) -> Sifted:
-        """Tell which records remain.
+        """Tells which records remain.
 
         All records after `latest_offset`, up to which keys were added, remain. Of the others those
         remain that the map holds for their key; tombstones among them only with `keep_tombstones`.
@@ -143,7 +143,7 @@ class KeyMap:
 
 
 def select(region: Region, mask: bytes, new_base_timestamp: int) -> bytes:
-    """Return the records that the mask selects, as they are stored.
+    """Returns the records that the mask selects, as they are stored.
 
     The time deltas of format 2 then count from `new_base_timestamp`. Offsets, and all fields of
     formats 0 and 1, are unchanged: the region's `base_offset` and `stamp` are ignored. Raises

@@ -27,7 +27,7 @@ _INT64 = Struct(">q")
 
 
 def whole_batches(data: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield position, offset, size after the prefix, and magic of each whole batch.
+    """Yields position, offset, size after the prefix, and magic of each whole batch.
 
     Reads data[start:end]. The offset is the one in the prefix. Stops before a partial batch. Raises
     CorruptMessage for an impossible size or magic.
@@ -51,14 +51,14 @@ def whole_batches(data: Buffer, start: int, end: int) -> Iterator[tuple[int, int
 
 
 def read_header(data: Buffer, position: int, offset: int, size: int, magic: int) -> Batch:
-    """Read the header of a whole batch; the other arguments are those of `whole_batches`."""
+    """Reads the header of a whole batch; the other arguments are those of `whole_batches`."""
     if magic == 2:
         return _v2_batch(data, position, size)
     return _message_batch(data, position, offset, size, magic)
 
 
 def _v2_batch(data: Buffer, position: int, size: int) -> Batch:
-    """Read the header of one format-2 batch."""
+    """Reads the header of one format-2 batch."""
     fields = V2_HEADER.unpack_from(data, position)
     base, _, epoch, magic, _, attributes, last_delta, base_timestamp, max_timestamp = fields[:9]
     return Batch(
@@ -76,7 +76,7 @@ def _v2_batch(data: Buffer, position: int, size: int) -> Batch:
 
 
 def _message_batch(data: Buffer, position: int, offset: int, size: int, magic: int) -> Batch:
-    """Read the header of one format-0/1 message."""
+    """Reads the header of one format-0/1 message."""
     attributes = data[position + 17]
     timestamp = _INT64.unpack_from(data, position + 18)[0] if magic else NO_TIMESTAMP
     plain = not attributes & CODEC_MASK
